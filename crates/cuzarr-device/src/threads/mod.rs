@@ -190,7 +190,8 @@ impl Threads {
             let number = state.started;
             drop(state);
             let shared = Arc::clone(&self.0);
-            let builder = std::thread::Builder::new().name(format!("cuzarr-{number}"));
+            let name = if self.0.are_workers { "cuzarr" } else { "cuzarr-call" };
+            let builder = std::thread::Builder::new().name(format!("{name}-{number}"));
             begun = builder.spawn(move || shared.work()).map(|_| ()).inspect_err(|_| self.0.lock().started -= 1);
         } else {
             drop(state);

@@ -1,0 +1,151 @@
+"""Many arrays by one call beside the same bytes in one array: variables of a data set, crops of many volumes, small boxes, small arrays.
+
+    python bench/datasets.py [--device cuda:0] [--jobs variables crops boxes small] [--repeat 7] [--folder DIR] [--record DIR]
+
+`variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes. `crops` reads 256 boxes of
+48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `boxes` reads 4,096 boxes of 500 elements
+in 64 chunks of one array by `Array.read_many`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. Chunks are about
+1 MiB of float32, zstd 3, in files that are in the page cache. Times are milliseconds, medians of the repeats; every answer is compared with the truth.
+`--record DIR` writes a record.
+"""
+
+import argparse
+import pathlib
+import random
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import arrays
+import numpy as np
+from read import Place, write_record
+
+import cuzarr
+from cuzarr.codecs import ZstdCodec
+
+ZSTD = ZstdCodec(level=3)
+
+
+def measured(place, repeat, work):
+    """Milliseconds of some work, and its result."""
+    times = []
+    result = work()
+    for _ in range(repeat):
+        place.wait()
+        begun = time.perf_counter()
+        result = work()
+        place.wait()
+        times.append((time.perf_counter() - begun) * 1e3)
+    return statistics.median(times), result
+
+
+def check(results, truths):
+    for result, truth in zip(results, truths, strict=True):
+        np.testing.assert_array_equal(cuzarr.xp.asnumpy(result), truth)
+
+
+def variables(folder, place, repeat):
+    values = arrays.temperature((24 * 8, 512, 512), 1)
+    group = cuzarr.create_group(folder / "variables")
+    names = [f"v{number:02}" for number in range(24)]
+    for number, name in enumerate(names):
+        part = values[8 * number : 8 * number + 8]
+        group.create_array(name, data=part, chunks=(1, 512, 512), compressors=[ZSTD], dimension_names=("time", "y", "x"))
+    group.create_array("all", data=values, chunks=(1, 512, 512), compressors=[ZSTD])
+    group = cuzarr.open_group(folder / "variables", device=place.device)
+    opened, whole = [group[name] for name in names], group["all"]
+    truths = np.split(values, 24)
+    with ThreadPoolExecutor(8) as pool:
+        jobs = {
+            "one box": lambda: [whole[...]],
+            "one by one": lambda: [array[...] for array in opened],
+            "by 8 threads": lambda: list(pool.map(lambda array: array[...], opened)),
+            "read_many": lambda: cuzarr.read_many([(array, ...) for array in opened]),
+            "Group.read": lambda: list(group.read(names, {"time": slice(None)}).values()),
+        }
+        for name, work in jobs.items():
+            milliseconds, results = measured(place, repeat, work)
+            check(results, [values] if name == "one box" else truths)
+            yield "24 variables of 8 MiB", name, milliseconds
+
+
+def crops(folder, place, repeat):
+    dice = random.Random(2)
+    group = cuzarr.create_group(folder / "volumes")
+    truths, opened = [], []
+    for number in range(64):
+        shape = tuple(64 + 16 * dice.randrange(4) for _ in range(3))
+        truths.append(arrays.temperature(shape, number))
+        group.create_array(f"v{number}", data=truths[-1], chunks=(64, 64, 64), compressors=[ZSTD])
+    group.create_array("one", data=arrays.temperature((256, 256, 256), 64), chunks=(64, 64, 64), compressors=[ZSTD])
+    group = cuzarr.open_group(folder / "volumes", device=place.device)
+    opened, one = [group[f"v{number}"] for number in range(64)], group["one"]
+    boxes = []
+    for _ in range(256):
+        number = dice.randrange(64)
+        boxes.append((number, tuple(slice(at := dice.randrange(extent - 47), at + 48) for extent in truths[number].shape)))
+    of_one = [tuple(slice(at := dice.randrange(209), at + 48) for _ in range(3)) for _ in range(256)]
+    milliseconds, _ = measured(place, repeat, lambda: one.read_many(of_one))
+    yield "256 crops of 48³", "from one volume", milliseconds
+    pairs = [(opened[number], box) for number, box in boxes]
+    milliseconds, results = measured(place, repeat, lambda: cuzarr.read_many(pairs))
+    check(results, [truths[number][box] for number, box in boxes])
+    yield "256 crops of 48³", "from 64 volumes", milliseconds
+    milliseconds, _ = measured(place, repeat, lambda: [array[box] for array, box in pairs])
+    yield "256 crops of 48³", "one by one", milliseconds
+
+
+def small_boxes(folder, place, repeat):
+    dice = random.Random(3)
+    values = arrays.temperature((64, 512, 512), 3).ravel()
+    cuzarr.create_array(folder / "row", data=values, chunks=(1 << 18,), compressors=[ZSTD])
+    array = cuzarr.open_array(folder / "row", device=place.device)
+    boxes = [slice(at := dice.randrange(values.size - 500), at + 500) for _ in range(4096)]
+    milliseconds, results = measured(place, repeat, lambda: array.read_many(boxes))
+    check(results, [values[box] for box in boxes])
+    yield "4,096 boxes of 500", "read_many", milliseconds
+
+
+def small_arrays(folder, place, repeat):
+    group = cuzarr.create_group(folder / "small")
+    for number in range(1000):
+        shape = () if number % 2 else (number % 50 + 1,)
+        group.create_array(f"a{number}", data=np.full(shape, number, "f4"))
+    group = cuzarr.open_group(folder / "small", device=place.device)
+    opened = dict(group.arrays())
+    truths = [np.full(array.shape, int(name[1:]), "f4") for name, array in opened.items()]
+    pairs = [(array, ...) for array in opened.values()]
+    for name, work in {
+        "read_many": lambda: cuzarr.read_many(pairs),
+        "one by one": lambda: [array[...] for array in opened.values()],
+    }.items():
+        milliseconds, results = measured(place, repeat, work)
+        check(results, truths)
+        yield "1,000 small arrays", name, milliseconds
+
+
+JOBS = {"variables": variables, "crops": crops, "boxes": small_boxes, "small": small_arrays}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=JOBS)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--record", type=pathlib.Path)
+    given = parser.parse_args()
+    place, rows = Place(given.device), []
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        for job in given.jobs:
+            for what, how, milliseconds in JOBS[job](pathlib.Path(folder), place, given.repeat):
+                print(f"{what:24} {how:18} {milliseconds:9.2f} ms", flush=True)
+                rows.append({"job": what, "by": how, "milliseconds": round(milliseconds, 3)})
+    if given.record:
+        unit = "milliseconds, medians of the repeats; every answer compared with the truth"
+        write_record(given.record, place, rows, "datasets", unit)
+
+
+if __name__ == "__main__":
+    main()
