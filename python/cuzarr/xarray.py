@@ -15,12 +15,15 @@ marks as missing is masked where the elements are.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
 import os
 import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -34,11 +37,13 @@ from xarray.core import indexing
 from cuzarr import _names
 from cuzarr._compute.sources import format_of, is_node, place_of
 from cuzarr._docstrings import documented
+from cuzarr._memory.box import is_integer
 from cuzarr._metadata.array import ArrayV2Metadata
 from cuzarr._names import did_you_mean
 from cuzarr._node.arguments import check_shape, one_format
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
+from cuzarr._node.many import read_many
 from cuzarr._node.members import warn_left_out
 from cuzarr._node.open import open_group
 from cuzarr._runtime import run
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
     from cuzarr.typing import AccessMode, Scalar, StoreLike, ZarrFormat
 
 
-__all__ = ["CuzarrBackendEntrypoint", "GroupStore", "LazyArray", "MaskedArray"]
+__all__ = ["CuzarrBackendEntrypoint", "DatasetAccessor", "GroupStore", "LazyArray", "MaskedArray"]
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 # How xarray stores a variable whose name is None.
@@ -115,13 +120,25 @@ class LazyArray(BackendArray):
         return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
 
     async def _read_async(self, key: tuple[Any, ...]) -> Any:
-        return await run(self._read, key)
+        return await _turns.read(self, key)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
         check_shape(self._array, self.shape)
         if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
             key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
         elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]
+        return self._finished(elements)
+
+    def _is_box(self, key: tuple[Any, ...]) -> bool:
+        """Whether a read of these elements may be one of several."""
+        return (
+            self._array.dtype.kind in "biufc"
+            and self._array.dtype.isnative
+            and all((item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key)
+        )
+
+    def _finished(self, elements: Any) -> Any:
+        """What xarray gets for elements that were read."""
         if isinstance(elements, str | bytes):  # of an array without dimensions
             return np.array(elements, self.dtype)
         return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
@@ -156,12 +173,115 @@ class MaskedArray(LazyArray):
         self._fill_value = fill_value
         self.dtype = dtype
 
-    def _read(self, key: tuple[Any, ...]) -> Any:
-        elements = super()._read(key).astype(self.dtype, copy=True)
+    def _finished(self, elements: Any) -> Any:
+        elements = super()._finished(elements).astype(self.dtype, copy=True)
         elements = np.asarray(elements) if isinstance(elements, np.generic) else elements
         listed = elements.reshape(1) if elements.ndim == 0 else elements
         listed[listed == self._fill_value] = np.nan
         return elements
+
+
+class _Turns:
+    """Reads that begin in one turn of an event loop, such as those of all variables that ``load_async`` loads: one call reads them."""
+
+    def __init__(self) -> None:
+        # For each loop the reads of its turn: what, which part, and who waits.
+        self._waiting: dict[Any, list[tuple[LazyArray, tuple[Any, ...], Any]]] = {}
+        self._tasks: set[Any] = set()
+
+    async def read(self, lazy: LazyArray, key: tuple[Any, ...]) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            self._waiting[loop] = []
+            loop.call_soon(self._begin, loop)
+        future = loop.create_future()
+        self._waiting[loop].append((lazy, key, future))
+        return await future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        task = loop.create_task(self._finish(self._waiting.pop(loop)))
+        self._tasks.add(task)  # a loop keeps none alive
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, waiting: list[tuple[LazyArray, tuple[Any, ...], asyncio.Future[Any]]]) -> None:
+        try:
+            results = await run(_read_together, [(lazy, key) for lazy, key, _ in waiting])
+        except BaseException as error:
+            for _, _, future in waiting:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, _, future), result in zip(waiting, results, strict=True):
+            if not future.done():
+                future.set_result(result)
+
+
+_turns = _Turns()
+
+
+def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
+    """The elements of several reads: those of boxes by one call."""
+    boxes = [number for number, (lazy, key) in enumerate(reads) if lazy._is_box(key)] if len(reads) > 1 else []
+    for number in boxes:
+        check_shape(reads[number][0]._array, reads[number][0].shape)
+    elements = dict(zip(boxes, read_many([(reads[number][0]._array, reads[number][1]) for number in boxes]), strict=True))
+    return [
+        lazy._finished(elements[number]) if number in elements else lazy._read(key) for number, (lazy, key) in enumerate(reads)
+    ]
+
+
+@xarray.register_dataset_accessor("cuzarr")  # type: ignore[no-untyped-call]
+class DatasetAccessor:
+    """What cuzarr adds to data sets, as ``dataset.cuzarr``.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set of any engine.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np, xarray
+    >>> group = cuzarr.create_group({})
+    >>> for name in "tu":
+    ...     _ = group.create_array(name, data=np.arange(3.0), dimension_names=("x",))
+    >>> float(xarray.open_dataset(group, engine="cuzarr").cuzarr.load().t.sum())
+    3.0
+    """
+
+    def __init__(self, dataset: xarray.Dataset) -> None:
+        self._dataset = dataset
+
+    def load(self) -> xarray.Dataset:
+        """Load all variables by one call, where ``dataset.load()`` reads one after the other. Works in notebooks, too.
+
+        Returns
+        -------
+        xarray.Dataset
+            The data set itself, with its variables in memory. Variables of dask are computed first.
+
+        Raises
+        ------
+        CuzarrError
+            The first failure of any variable.
+
+        Examples
+        --------
+        >>> import cuzarr, xarray
+        >>> dataset = xarray.open_dataset(cuzarr.create_group({}), engine="cuzarr")
+        >>> dataset.cuzarr.load() is dataset
+        True
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._dataset.load_async())
+        # The caller's loop stands still meanwhile, as in any call that is not awaited.
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(context.run, asyncio.run, self._dataset.load_async()).result()
 
 
 def _keeps_text(array: Array) -> bool:

@@ -110,6 +110,37 @@ impl PyArray {
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
+    /// Reads boxes of one extent into memory whose first dimension counts them. `starts` holds where each begins, as int64 on the host:
+    /// a row for each box.
+    fn read_boxes_into(&self, py: Python<'_>, starts: &PyNdBuffer, extent: Vec<u64>, out: &PyNdBuffer) -> PyResult<()> {
+        let (starts, out) = (starts.inner.clone(), out.inner.clone());
+        self.run(py, move |array| {
+            let starts = starts.host_slice::<i64>()?;
+            let starts = starts.chunks_exact(extent.len().max(1));
+            let region = |start: &[i64]| {
+                let start: Vec<u64> = start.iter().map(|&start| start as u64).collect();
+                Selection::region(&start, &extent)
+            };
+            array.read_stack_into(&starts.map(region).collect::<cuzarr::Result<Vec<_>>>()?, &out)
+        })
+    }
+
+    /// Reads ranges of an array of one dimension, one behind the other. `starts` and `lengths` are int64 on the host.
+    fn read_ranges_into(
+        &self,
+        py: Python<'_>,
+        starts: &PyNdBuffer,
+        lengths: &PyNdBuffer,
+        out: &PyNdBuffer,
+    ) -> PyResult<()> {
+        let (starts, lengths, out) = (starts.inner.clone(), lengths.inner.clone(), out.inner.clone());
+        self.run(py, move |array| {
+            let (starts, lengths) = (starts.host_slice::<i64>()?, lengths.host_slice::<i64>()?);
+            let range = |(&start, &length): (&i64, &i64)| start as u64..(start + length) as u64;
+            array.read_ranges_into(&starts.iter().zip(lengths.iter()).map(range).collect::<Vec<_>>(), &out)
+        })
+    }
+
     /// Reads the selected elements of variable length, in C order: strings if they are `text`, else bytes.
     fn read_variable<'py>(&self, py: Python<'py>, selection: Selected<'_>, text: bool) -> PyResult<Bound<'py, PyList>> {
         let selection = selection.parse()?;

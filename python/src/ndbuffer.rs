@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::internal::pool;
-use cuzarr_device::{Device, NdBuffer, Order, Scan, dlpack, nonzero_indices};
+use cuzarr_device::{Device, Layout, NdBuffer, Order, Scan, dlpack, nonzero_indices};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -137,6 +137,19 @@ impl PyNdBuffer {
     /// A view with another shape, elements in C order; a copy where a view is not possible.
     fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.reshape_copy(&shape)).py()? })
+    }
+
+    /// A view of elements of memory of one dimension, from `first` on, in the C order of `shape`.
+    fn part(&self, first: usize, shape: Vec<usize>) -> PyResult<Self> {
+        let (inner, width) = (&self.inner, self.inner.dtype().size_bytes());
+        let step = inner.strides().first().copied().unwrap_or(width as isize);
+        let mut strides = vec![step; shape.len()];
+        for dim in (1..shape.len()).rev() {
+            strides[dim - 1] = strides[dim] * shape[dim] as isize;
+        }
+        let offset = inner.layout().offset_bytes().checked_add_signed(first as isize * step).unwrap_or(usize::MAX);
+        let layout = Layout::strided(&shape, &strides, offset, width, inner.buffer().size_bytes()).py()?;
+        Ok(PyNdBuffer { inner: NdBuffer::from_parts(inner.buffer().clone(), inner.dtype(), layout).py()? })
     }
 
     /// A view whose dimension `i` is dimension `axes[i]` of this one.

@@ -1,5 +1,6 @@
 """Reads of many arrays by one call: each gets what a read of its own gives."""
 
+import asyncio
 import random
 import string
 
@@ -230,3 +231,59 @@ def test_the_smallest_limit_counts_and_reports_are_of_the_whole(days):
     first, second = (array.last_report() for array in arrays)
     assert first == second
     assert sum(stage["size_bytes"] for stage in first["stages"] if stage["stage"] == "decode") >= 2 * 5 * 8 * 8
+
+
+def datasets(tmp_path, device):
+    xarray = pytest.importorskip("xarray")
+    group = cuzarr.create_group(tmp_path)
+    for number, name in enumerate(("msl", "t2m", "wind")):
+        values = np.arange(number, number + 40).reshape(5, 8).astype(("f8", "i2", ">f4")[number])
+        group.create_array(
+            name, data=values, chunks=(2, 3), dimension_names=("time", "x"), attributes={"_FillValue": 7} if number == 1 else {}
+        )
+    group.create_array("words", shape=(8,), dtype="string", dimension_names=("x",))[:] = np.array(list("abcdefgh"), object)
+    group.create_array("zero", data=np.array(3.5), dimension_names=())
+    group.create_array("x", data=np.arange(8), dimension_names=("x",))
+    return xarray.open_dataset(tmp_path, engine="cuzarr", device=device), xarray.open_dataset(
+        tmp_path, engine="zarr", consolidated=False
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_is_loaded_by_one_call(tmp_path):
+    ours, theirs = datasets(tmp_path, "cpu")
+    calls, read = [], cuzarr._core.read_many
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuzarr._core, "read_many", lambda reads: calls.append(len(reads)) or read(reads))
+        assert ours.cuzarr.load() is ours
+    assert calls == [4]
+    theirs.load().identical(ours)
+    np.testing.assert_equal({name: one.values for name, one in ours.items()}, {name: one.values for name, one in theirs.items()})
+    ours, _ = datasets(tmp_path / "b", "cpu")
+    part = ours.isel(time=slice(None, None, -2), x=[0, 2])
+    np.testing.assert_array_equal(part.cuzarr.load().msl, ours.msl.values[::-2][:, [0, 2]])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_is_loaded_inside_of_a_running_loop(tmp_path):
+    async def notebook():
+        ours, theirs = datasets(tmp_path, "cpu")
+        loaded = ours.cuzarr.load()
+        again = await datasets(tmp_path / "b", "cpu")[0].load_async()
+        for one in (loaded, again):
+            np.testing.assert_array_equal(one.wind, theirs.wind)
+        one, both = datasets(tmp_path / "c", "cpu")[0], datasets(tmp_path / "d", "cpu")[0]
+        await asyncio.gather(one.load_async(), both.load_async())
+        np.testing.assert_array_equal(one.t2m, both.t2m)
+
+    asyncio.run(notebook())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_failure_of_one_variable_fails_the_data_set(tmp_path):
+    ours, _ = datasets(tmp_path, "cpu")
+    (tmp_path / "t2m" / "c" / "1" / "1").write_bytes(b"no chunk")
+    with pytest.raises(CuzarrError, match="array '/t2m': chunk"):
+        ours.cuzarr.load()
+    (tmp_path / "t2m" / "c" / "1" / "1").unlink()
+    np.testing.assert_array_equal(ours.cuzarr.load().msl[0], np.arange(8.0))

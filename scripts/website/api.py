@@ -77,7 +77,7 @@ PAGES = (
     Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors"),
     Page("typing", "Types", "Types of arguments and results, for annotations.", "cuzarr.typing"),
     Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
-    Page("xarray", "xarray", "The engine for `xarray.open_dataset`.", "cuzarr.xarray"),
+    Page("xarray", "xarray", "The engine for `xarray.open_dataset`, and what data sets get.", "cuzarr.xarray"),
     Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),
     Page("zarr", "Inside zarr-python", "cuzarr as the pipeline, the buffers and the stores of zarr-python.", "cuzarr.zarr"),
     Page("kvikio", "KvikIO's helpers", "The helpers for Zarr that KvikIO had.", "cuzarr.kvikio"),

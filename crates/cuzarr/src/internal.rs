@@ -149,7 +149,7 @@ pub mod plan {
     pub use crate::plan::batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
     pub use crate::plan::costs::{Costs, Load};
     pub use crate::plan::options::PlanOptions;
-    pub use crate::plan::read::{Entries, IndexPlace, IndexRead, Plan, Room, Spacing, Step};
+    pub use crate::plan::read::{Entries, IndexPlace, IndexRead, Plan, ResultOf, Room, Spacing, Step};
     pub use crate::plan::selection::Parts;
     pub use crate::plan::source::{KeyOf, Source};
     pub use crate::plan::whole::WholeShards;

@@ -4,6 +4,7 @@ mod model;
 
 use std::sync::Arc;
 
+use cuzarr::internal::plan::ResultOf;
 use cuzarr::internal::run::{Access, ArrayRead, ArrayResult, tuning};
 use cuzarr::plan::Selection;
 use cuzarr::run::{Report, Stage};
@@ -56,8 +57,7 @@ fn check(stories: &[Story], device: Device, selections: &[Selection], what: &str
 }
 
 fn read_all(stories: &[Story], accesses: &[Access], selections: &[Selection], outs: &[NdBuffer]) -> Result<Report> {
-    let result =
-        |(selection, out)| [ArrayResult { selections: std::slice::from_ref(selection), is_stacked: false, out }];
+    let result = |(selection, out)| [ArrayResult { of: ResultOf::One(selection), out }];
     let results: Vec<_> = selections.iter().zip(outs).map(result).collect();
     let reads = stories.iter().zip(accesses).zip(&results);
     let reads: Vec<ArrayRead<'_>> = reads
@@ -184,8 +184,12 @@ fn results_of_one_array_are_apart_and_decode_a_chunk_once() {
                 .zip(&outs)
                 .map(|(asked, outs)| {
                     let pairs = asked.iter().zip(outs);
-                    let pairs = pairs.map(|((selections, is_stacked), out)| (selections, *is_stacked, out));
-                    pairs.map(|(selections, is_stacked, out)| ArrayResult { selections, is_stacked, out }).collect()
+                    pairs
+                        .map(|((selections, is_stacked), out)| match is_stacked {
+                            true => ArrayResult { of: ResultOf::Stack(selections), out },
+                            false => ArrayResult { of: ResultOf::One(&selections[0]), out },
+                        })
+                        .collect()
                 })
                 .collect();
             let accesses: Vec<_> = stories.iter().map(|story| story.access(device)).collect();
@@ -206,6 +210,40 @@ fn results_of_one_array_are_apart_and_decode_a_chunk_once() {
                 }
             }
             assert_eq!(stories[0].engine.memory(device).used_bytes(), 0, "memory is given back");
+        }
+    }
+}
+
+#[test]
+fn ranges_lie_one_behind_the_other() {
+    let mut dice = Dice(7);
+    let chains = [
+        json!([bytes_codec("little")]),
+        json!([bytes_codec("little"), zstd_codec()]),
+        sharding(&[5], json!([bytes_codec("big"), zstd_codec()]), "end"),
+    ];
+    for round in 0..30 {
+        let len = dice.below(60);
+        let codecs = dice.pick(&chains);
+        let mut story = story(&[len], &[10], "int32", codecs, Arc::new(MemoryStore::new()), &mut dice);
+        tuning(&mut story.options).force_device = round % 2 == 0;
+        story.options.memory_limit_bytes = if round % 3 == 0 { 1 << 12 } else { 1 << 28 };
+        let ranges: Vec<_> = (0..dice.below(40))
+            .map(|_| {
+                let start = dice.below(len + 1);
+                start..start + dice.below(len - start + 1)
+            })
+            .collect();
+        let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        for device in devices() {
+            let out = NdBuffer::empty(device, story.dtype, &[total as usize], Order::C).unwrap();
+            out.fill(&[0xAB; 4]).unwrap();
+            let (access, of) = (story.access(device), ResultOf::Ranges(&ranges));
+            story.engine.read_one(&access, &story.store, of, &out, &story.options).unwrap();
+            let expected = ranges.iter().filter(|range| !range.is_empty()).flat_map(|range| {
+                story.expected(&Selection::region(&[range.start], &[range.end - range.start]).unwrap())
+            });
+            assert!(out.to_host_bytes(Order::C).unwrap() == expected.collect::<Vec<u8>>(), "round {round}: {device}");
         }
     }
 }
@@ -268,7 +306,7 @@ fn nothing_is_read_of_no_arrays_and_results_must_fit() {
     // Two arrays cannot be read into the same memory.
     let out = NdBuffer::empty(Device::Cpu, stories[0].dtype, &[6], Order::C).unwrap();
     let all = Selection::all(&[6]);
-    let results = [ArrayResult { selections: std::slice::from_ref(&all), is_stacked: false, out: &out }];
+    let results = [ArrayResult { of: ResultOf::One(&all), out: &out }];
     let reads =
         [(); 2].map(|()| ArrayRead { access: &accesses[0], store: &stories[0].store, name: "a", results: &results });
     assert_eq!(stories[0].engine.read_all(&reads, &stories[0].options).unwrap_err().kind(), ErrorKind::InvalidArgument);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use cuzarr::internal::plan::ResultOf;
 use cuzarr::internal::run::Access;
 use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::Selection;
@@ -178,7 +179,10 @@ fn several_boxes_of_shards_in_shards_are_read() {
         story.write(Device::Cpu, &whole(&story), &(0..64u16).flat_map(u16::to_ne_bytes).collect::<Vec<_>>());
         let boxes = [0, 9, 3, 21, 1].map(|start| Selection::region(&[start], &[7]).unwrap());
         let out = NdBuffer::empty(device, story.dtype, &[boxes.len(), 7], Order::C).unwrap();
-        story.engine.read_many(&story.access(device), &story.store, &boxes, &out, &story.options).unwrap();
+        story
+            .engine
+            .read_one(&story.access(device), &story.store, ResultOf::Stack(&boxes), &out, &story.options)
+            .unwrap();
         let expected: Vec<u8> = boxes.iter().flat_map(|one| story.expected(one)).collect();
         assert_eq!(out.to_host_bytes(Order::C).unwrap(), expected);
     }

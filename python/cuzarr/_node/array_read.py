@@ -15,6 +15,7 @@ from cuzarr._memory.box import Box, basic_box
 from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr._node.array_io import OpenArray, delivered, get_box, new_memory, placement
 from cuzarr.errors import (
+    BoundsCheckError,
     DTypeMismatchError,
     InvalidArgumentError,
     SelectionInvalidError,
@@ -109,6 +110,76 @@ def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
         starts[axis], counts[axis] = (start + low * step, high - low) if high > low else (start, 0)
         parts.append(Box(tuple(starts), tuple(counts), box.step, box.dropped))
     return parts
+
+
+def read_boxes(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: Any) -> Any:
+    """Reads many boxes by integer arrays; see :meth:`cuzarr.Array.read_boxes`."""
+    check_fixed(array)
+    starts, extents, is_of_one_extent = _corners(starts, extents, array.shape)
+    device = placement(array, None)[0]
+    native = converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
+    sizes = extents.prod(1, dtype=np.int64)
+    shape = (len(starts), *map(int, extents[0])) if is_of_one_extent else (int(sizes.sum()),)
+    handle = array._handle(device)
+
+    def read(memory: _core.NdBuffer) -> None:
+        if is_of_one_extent:
+            if len(starts):
+                handle.read_boxes_into(foreign.wrap_host(starts), shape[1:], memory)
+        elif array.ndim == 1:
+            handle.read_ranges_into(foreign.wrap_host(starts[:, 0].copy()), foreign.wrap_host(extents[:, 0].copy()), memory)
+        else:
+            ends = np.cumsum(sizes)
+            boxes = zip(starts.tolist(), extents.tolist(), (ends - sizes).tolist(), strict=True)
+            ones, no_axes = [1] * array.ndim, list[int]()
+            reads = [
+                (handle, (start, extent, ones, no_axes), None, memory.part(at, extent))
+                for start, extent, at in boxes
+                if all(extent)
+            ]
+            _core.read_many(reads)
+
+    if out is None:
+        buffer = _core.NdBuffer.empty(shape, element_types.core_dtype(native), device, "C")
+        read(buffer)
+        values = delivered(array, convert.result_array(buffer, native), None)
+    else:
+        values = convert.read_into(read, out, shape, native, device)
+    return values if is_of_one_extent else (values, np.concatenate(([0], np.cumsum(sizes))))
+
+
+def _corners(starts: Any, extents: Any, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
+    """Rows of integers where boxes begin and how far they extend, and whether one extent was given for all.
+
+    Raises
+    ------
+    SelectionInvalidError
+        They are no integers, or not one for each dimension.
+    BoundsCheckError
+        A box lies outside of the array.
+    """
+    begins, sizes = np.asarray(starts), np.asarray(extents)
+    for what, given in (("starts", begins), ("extents", sizes)):
+        if given.dtype.kind not in "iu" and given.size:
+            raise SelectionInvalidError(f"{what} are integers, got {given.dtype}")
+    ndim = len(shape)
+    if begins.ndim == 1 and ndim == 1:
+        begins, sizes = begins[:, None], sizes[..., None]
+    is_of_one_extent = sizes.ndim == 1
+    if begins.ndim != 2 or begins.shape[1] != ndim or sizes.shape not in ((ndim,), begins.shape):
+        message = f"got starts of shape {np.shape(starts)} and extents of shape {np.shape(extents)} for {ndim} dimensions"
+        raise SelectionInvalidError(
+            message, hint="give one row of starts for each box, and one extent for all or one row for each"
+        )
+    begins = np.ascontiguousarray(begins, np.int64)
+    sizes = np.ascontiguousarray(np.broadcast_to(sizes, begins.shape) if len(begins) else sizes.reshape(-1, ndim), np.int64)
+    outside = (begins < 0) | (sizes < 0) | (sizes > np.array(shape) - begins)
+    if len(begins) and outside.any():
+        row = int(outside.any(1).argmax())
+        raise BoundsCheckError(
+            f"box {row} begins at {begins[row].tolist()} and extends {sizes[row].tolist()} in an array of shape {shape}"
+        )
+    return begins, sizes, is_of_one_extent
 
 
 def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:

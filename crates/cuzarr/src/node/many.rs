@@ -9,7 +9,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use super::array::Array;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Selection, memory_shape};
+use crate::plan::{ResultOf, Selection, memory_shape};
 use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
 
 /// A selection of an array, for [`read_all`].
@@ -174,13 +174,9 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)
-        && let [OfOut { selections, is_stacked, out, .. }] = &array.parts[..]
+        && let [part] = &array.parts[..]
     {
-        let store = array.array.store();
-        let report = match (is_stacked, &selections[..]) {
-            (false, [only]) => engine.read(access, store, only, out, options),
-            _ => engine.read_many(access, store, selections, out, options),
-        };
+        let report = engine.read_one(access, array.array.store(), part.of(), &part.out, options);
         return report.at(|| place.clone());
     }
     let results: Vec<Vec<ArrayResult<'_>>> = arrays.iter().map(OfArray::results).collect();
@@ -253,10 +249,16 @@ impl OfArray<'_> {
     }
 
     fn results(&self) -> Vec<ArrayResult<'_>> {
-        let parts = self.parts.iter();
-        parts
-            .map(|OfOut { selections, is_stacked, out, .. }| ArrayResult { selections, is_stacked: *is_stacked, out })
-            .collect()
+        self.parts.iter().map(|part| ArrayResult { of: part.of(), out: &part.out }).collect()
+    }
+}
+
+impl OfOut {
+    fn of(&self) -> ResultOf<'_> {
+        match &self.selections[..] {
+            [only] if !self.is_stacked => ResultOf::One(only),
+            selections => ResultOf::Stack(selections),
+        }
     }
 }
 

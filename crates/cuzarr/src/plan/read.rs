@@ -9,6 +9,7 @@ mod units;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::internal::Lists;
@@ -18,6 +19,7 @@ use self::descent::{Frame, Shard, find, missing_name};
 pub(crate) use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
 use super::chunk_order::{ChunkOrder, chunks_touched};
+use super::geometry::memory_shape;
 use super::options::PlanOptions;
 use super::selection::Selection;
 use super::source::{ChunkLayout, Source};
@@ -67,21 +69,58 @@ pub(crate) enum Filled {
     Done,
 }
 
-/// Where the elements of a selection go.
+/// Where the elements of a selection go: to the result of this number among those of the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
-    /// The number of the result among those of the call.
     out: usize,
-    /// The place along the result's first dimension, where results of several selections are stacked.
-    at: Option<usize>,
+    at: At,
 }
 
-/// The selections of an array that fill one result.
-pub enum ResultOf {
+/// The place of a selection's elements in its result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// They are all of it.
+    Alone,
+    /// This place along a first dimension, which counts selections.
+    Stacked(usize),
+    /// Behind so many others along the only dimension.
+    Behind(usize),
+}
+
+/// What of an array fills one result.
+#[derive(Clone, Copy, Debug)]
+pub enum ResultOf<'a> {
     /// One selection, whose shape is the result's.
-    One(Selection),
+    One(&'a Selection),
     /// Selections that only differ in their place, stacked along a new first dimension.
-    Stack(Vec<Selection>),
+    Stack(&'a [Selection]),
+    /// Ranges of elements of an array of one dimension, one behind the other.
+    Ranges(&'a [Range<u64>]),
+}
+
+impl ResultOf<'_> {
+    /// The result's shape.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no memory could hold it.
+    pub fn shape(&self) -> Result<Vec<usize>> {
+        match self {
+            ResultOf::One(selection) => memory_shape(selection),
+            ResultOf::Stack(selections) => {
+                let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
+                Ok([&[selections.len()], &one[..]].concat())
+            }
+            ResultOf::Ranges(ranges) => {
+                let total = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(length(range)));
+                let too_many = || Error::new(ErrorKind::OutOfMemory, "not enough memory for so many elements");
+                Ok(vec![total.and_then(|total| usize::try_from(total).ok()).ok_or_else(too_many)?])
+            }
+        }
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
 }
 
 /// Where selected elements lie in packed bytes.
@@ -152,7 +191,7 @@ impl Plan {
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
     pub fn new(source: Arc<Source>, selection: Selection, options: PlanOptions) -> Result<Plan> {
-        Plan::of_results(source, vec![ResultOf::One(selection)], options)
+        Plan::of_results(source, &[ResultOf::One(&selection)], options)
     }
 
     /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
@@ -162,20 +201,20 @@ impl Plan {
     /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections differ in more than their
     /// place.
     pub fn many(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
-        Plan::of_results(source, vec![ResultOf::Stack(selections)], options)
+        Plan::of_results(source, &[ResultOf::Stack(&selections)], options)
     }
 
     /// The plan of a read of several results of one array, each with a number from 0 on. A chunk that several want comes once.
     ///
     /// # Errors
     /// Those of [`Plan::many`].
-    pub fn of_results(source: Arc<Source>, results: Vec<ResultOf>, options: PlanOptions) -> Result<Plan> {
+    pub fn of_results(source: Arc<Source>, results: &[ResultOf<'_>], options: PlanOptions) -> Result<Plan> {
         let (mut orders, mut goals) = (Vec::new(), Vec::new());
-        for (out, result) in results.into_iter().enumerate() {
+        for (out, result) in results.iter().enumerate() {
             match result {
                 ResultOf::One(selection) => {
-                    orders.push(ChunkOrder::new(&selection, &source)?);
-                    goals.push(Goal { out, at: None });
+                    orders.push(ChunkOrder::new(selection, &source)?);
+                    goals.push(Goal { out, at: At::Alone });
                 }
                 ResultOf::Stack(selections) => {
                     if let Some(other) = selections.iter().find(|selection| !selection.is_like(&selections[0])) {
@@ -185,7 +224,16 @@ impl Plan {
                     }
                     for (at, selection) in selections.iter().enumerate() {
                         orders.push(ChunkOrder::new(selection, &source)?);
-                        goals.push(Goal { out, at: Some(at) });
+                        goals.push(Goal { out, at: At::Stacked(at) });
+                    }
+                }
+                ResultOf::Ranges(ranges) => {
+                    let mut behind = 0;
+                    for range in ranges.iter().filter(|range| length(range) > 0) {
+                        let selection = Selection::region(&[range.start], &[length(range)])?;
+                        orders.push(ChunkOrder::new(&selection, &source)?);
+                        goals.push(Goal { out, at: At::Behind(behind) });
+                        behind += length(range) as usize;
                     }
                 }
             }
@@ -207,7 +255,7 @@ impl Plan {
             return Err(Error::new(ErrorKind::SelectionInvalid, message));
         }
         let orders = selections.iter().map(|selection| ChunkOrder::new(selection, &source)).collect::<Result<_>>()?;
-        let goals = (0..selections.len()).map(|at| Goal { out: 0, at: Some(at) }).collect();
+        let goals = (0..selections.len()).map(|at| Goal { out: 0, at: At::Stacked(at) }).collect();
         Ok(Plan { in_turn: true, ..Plan::of(source, orders, goals, options) })
     }
 
@@ -254,7 +302,7 @@ impl Plan {
 
     /// Whether the plan has one selection, whose result is the whole result.
     pub(crate) fn is_of_one(&self) -> bool {
-        matches!(self.goals[..], [Goal { at: None, .. }])
+        matches!(self.goals[..], [Goal { at: At::Alone, .. }])
     }
 
     /// Whether several selections may want one shard.
@@ -292,10 +340,10 @@ impl Plan {
         let first = self.goals.first().map_or(0, |goal| goal.out);
         let found = self.goals.iter().zip(&self.selections).find(|(goal, _)| goal.out == first + result);
         let lists = match found {
-            Some((Goal { at: None, .. }, order)) => order.lists(&self.source, array)?,
+            Some((Goal { at: At::Alone, .. }, order)) => order.lists(&self.source, array)?,
             _ => None,
         };
-        let order = found.map(|(goal, order)| (order.clone(), goal.at.is_some()));
+        let order = found.map(|(goal, order)| (order.clone(), matches!(goal.at, At::Stacked(_))));
         Ok(Spacing::new(order, self.source.layout(), lists))
     }
 

@@ -32,28 +32,23 @@ impl Engine {
         out: &NdBuffer,
         options: &Options,
     ) -> Result<Report> {
-        let shape = memory_shape(selection)?;
-        check_array(access, &shape, out)?;
-        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan(&store.capabilities()))?;
-        self.read_plan(access, store, plan, out, options)
+        self.read_one(access, store, ResultOf::One(selection), out, options)
     }
 
-    /// Reads several selections that only differ in their place, with one plan. The first dimension of `out` counts them.
+    /// Like [`Engine::read`], for anything that fills one result.
     ///
     /// # Errors
-    /// Those of [`Engine::read`]; `ShapeMismatch` also when the selections differ in more than their place.
-    pub fn read_many(
+    /// Those of [`Engine::read`]; `ShapeMismatch` also when selections of a stack differ in more than their place.
+    pub fn read_one(
         &self,
         access: &Access,
         store: &Arc<dyn Store>,
-        selections: &[Selection],
+        of: ResultOf<'_>,
         out: &NdBuffer,
         options: &Options,
     ) -> Result<Report> {
-        let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
-        let shape = [&[selections.len()], &one[..]].concat();
-        check_array(access, &shape, out)?;
-        let plan = Plan::many(Arc::clone(access.source()), selections.to_vec(), options.plan(&store.capabilities()))?;
+        check_array(access, &of.shape()?, out)?;
+        let plan = Plan::of_results(Arc::clone(access.source()), &[of], options.plan(&store.capabilities()))?;
         self.read_plan(access, store, plan, out, options)
     }
 
@@ -89,19 +84,13 @@ impl Engine {
                     Error::new(ErrorKind::MemorySpace, message).with_hint("read those of each device by a call")
                 );
             }
-            let mut of_array = Vec::with_capacity(results.len());
-            for ArrayResult { selections, is_stacked, out } in *results {
-                let one = selections.first().map_or(Ok(Vec::new()), memory_shape)?;
-                let (shape, result) = match (is_stacked, selections) {
-                    (false, [only]) => (one, ResultOf::One(only.clone())),
-                    _ => ([&[selections.len()], &one[..]].concat(), ResultOf::Stack(selections.to_vec())),
-                };
-                check_array(access, &shape, out)?;
+            for ArrayResult { of, out } in *results {
+                check_array(access, &of.shape()?, out)?;
                 check_device(access, out)?;
-                of_array.push(result);
             }
-            let limits = options.plan(&store.capabilities());
-            let plan = Plan::of_results(Arc::clone(access.source()), of_array, limits)?;
+            let (of, limits): (Vec<ResultOf<'_>>, _) =
+                (results.iter().map(|result| result.of).collect(), options.plan(&store.capabilities()));
+            let plan = Plan::of_results(Arc::clone(access.source()), &of, limits)?;
             planned.push((read, plan.labelled(name)));
         }
         let _range = profile::range("read", bytes_of(reads));

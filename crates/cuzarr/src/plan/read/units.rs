@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::descent::Found;
-use super::{Plan, Room};
+use super::{At, Plan, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::batch::{ChunkName, Fill, Place, SizeRule, Unit};
 use crate::plan::pieces::{PackedAxis, PieceLimits, divide};
@@ -14,8 +14,11 @@ use crate::store::ByteRange;
 impl Plan {
     /// The box of its result that a cell's elements fill: starts and extents of the kept dimensions.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
-        let stacked = self.goals[selection].at.map(|at| (at, 1));
-        stacked.into_iter().chain(self.selections[selection].region(inside)).unzip()
+        let at = self.goals[selection].at;
+        let stacked = if let At::Stacked(at) = at { Some((at, 1)) } else { None };
+        let behind = if let At::Behind(elems) = at { elems } else { 0 };
+        let own = self.selections[selection].region(inside).into_iter().map(|(start, extent)| (start + behind, extent));
+        stacked.into_iter().chain(own).unzip()
     }
 
     pub(super) fn fill(&self, name: &ChunkName, spot: &Spot, fills: &mut Vec<Fill>) {

@@ -6,7 +6,7 @@ use cuzarr_device::{Device, NdBuffer};
 
 use crate::codec::VariableElements;
 use crate::error::Result;
-use crate::plan::{Plan, Plans, Route, Selection};
+use crate::plan::{Plan, Plans, ResultOf, Route};
 use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -35,10 +35,8 @@ pub struct ArrayRead<'a> {
 /// One result of an array.
 #[derive(Clone, Copy)]
 pub struct ArrayResult<'a> {
-    /// What is read: one selection, or several that only differ in their place.
-    pub selections: &'a [Selection],
-    /// Whether the first dimension of `out` counts the selections; else there is one.
-    pub is_stacked: bool,
+    /// What is read.
+    pub of: ResultOf<'a>,
     /// The result.
     pub out: &'a NdBuffer,
 }
