@@ -234,12 +234,17 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
 
 @xarray.register_dataset_accessor("cuzarr")  # type: ignore[no-untyped-call]
 class DatasetAccessor:
-    """What cuzarr adds to data sets, as ``dataset.cuzarr``.
+    """Methods that cuzarr adds to data sets, as ``dataset.cuzarr``.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         A data set of any engine.
+
+    Raises
+    ------
+    CuzarrError
+        From loading variables that cannot be read.
 
     Examples
     --------

@@ -280,7 +280,7 @@ def test_boxes_that_are_none_are_refused(numbers):
         ([[-1, 0]], (1, 1)),
         ([[0, 12]], (1, 1)),
         ([[0, 0]], [[-1, 1]]),
-        ([[2**63, 0]], (1, 1)),
+        (np.array([[2**63, 0]], "u8"), (1, 1)),
     ]:
         with pytest.raises(BoundsCheckError, match="box 0 begins"):
             numbers.read_boxes(np.array(starts), extents)

@@ -17,7 +17,7 @@ impl Plan {
         let at = self.goals[selection].at;
         let stacked = if let At::Stacked(at) = at { Some((at, 1)) } else { None };
         let behind = if let At::Behind(elems) = at { elems } else { 0 };
-        let own = self.selections[selection].region(inside).into_iter().map(|(start, extent)| (start + behind, extent));
+        let own = self.selections[selection].region(inside).map(|(start, extent)| (start + behind, extent));
         stacked.into_iter().chain(own).unzip()
     }
 
