@@ -4,7 +4,7 @@
 
 `variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes. `crops` reads 256 boxes of
 48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `boxes` reads 4,096 boxes of 500 elements
-in 64 chunks of one array by `Array.read_many` and `Array.read_boxes`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. Chunks are about
+in 64 chunks of one array by `Array.read_many`, `Array.read_boxes` and `Array.read_ragged`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. Chunks are about
 1 MiB of float32, zstd 3, in files that are in the page cache. Times are milliseconds, medians of the repeats; every answer is compared with the truth.
 `--record DIR` writes a record.
 """
@@ -109,9 +109,9 @@ def small_boxes(folder, place, repeat):
     milliseconds, results = measured(place, repeat, lambda: array.read_boxes(starts, 500))
     check(results, [values[box] for box in boxes])
     yield "4,096 boxes of 500", "read_boxes", milliseconds
-    milliseconds, (results, _) = measured(place, repeat, lambda: array.read_boxes(starts, np.full(4096, 500)))
+    milliseconds, (results, _) = measured(place, repeat, lambda: array.read_ragged(starts, np.full(4096, 500)))
     check([results], [np.concatenate([values[box] for box in boxes])])
-    yield "4,096 boxes of 500", "read_boxes, ragged", milliseconds
+    yield "4,096 boxes of 500", "read_ragged", milliseconds
 
 
 def small_arrays(folder, place, repeat):

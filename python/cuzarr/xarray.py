@@ -24,6 +24,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -47,7 +48,7 @@ from cuzarr._node.many import read_many
 from cuzarr._node.members import warn_left_out
 from cuzarr._node.open import open_group
 from cuzarr._runtime import run
-from cuzarr.errors import CuzarrRuntimeWarning, GroupNotFoundError, MetadataValidationError, UnsupportedError
+from cuzarr.errors import CuzarrError, CuzarrRuntimeWarning, GroupNotFoundError, MetadataValidationError, UnsupportedError
 from cuzarr.storage import Store, make_store_path
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class LazyArray(BackendArray):
         return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
 
     async def _read_async(self, key: tuple[Any, ...]) -> Any:
-        return await _turns.read(self, key)
+        return await _turn().read(self, key)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
         check_shape(self._array, self.shape)
@@ -181,55 +182,66 @@ class MaskedArray(LazyArray):
         return elements
 
 
-class _Turns:
+class _Turn:
     """Reads that begin in one turn of an event loop, such as those of all variables that ``load_async`` loads: one call reads them."""
 
     def __init__(self) -> None:
-        # For each loop the reads of its turn: what, which part, and who waits.
-        self._waiting: dict[Any, list[tuple[LazyArray, tuple[Any, ...], Any]]] = {}
-        self._tasks: set[Any] = set()
+        self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []
+        self.waiting: list[asyncio.Future[Any]] = []
+        self.task: asyncio.Task[None] | None = None
 
     async def read(self, lazy: LazyArray, key: tuple[Any, ...]) -> Any:
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            self._waiting[loop] = []
-            loop.call_soon(self._begin, loop)
-        future = loop.create_future()
-        self._waiting[loop].append((lazy, key, future))
-        return await future
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        task = loop.create_task(self._finish(self._waiting.pop(loop)))
-        self._tasks.add(task)  # a loop keeps none alive
-        task.add_done_callback(self._tasks.discard)
-
-    async def _finish(self, waiting: list[tuple[LazyArray, tuple[Any, ...], asyncio.Future[Any]]]) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self.reads.append((lazy, key))
+        self.waiting.append(future)
         try:
-            results = await run(_read_together, [(lazy, key) for lazy, key, _ in waiting])
-        except BaseException as error:
-            for _, _, future in waiting:
-                if not future.done():
-                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
-            if not isinstance(error, Exception):
-                raise
-            return
-        for (_, _, future), result in zip(waiting, results, strict=True):
+            return await future
+        except asyncio.CancelledError:
+            # With the last of those who wait, the call ends, and leaves nothing running.
+            if self.task is not None and all(one.done() for one in self.waiting):
+                self.task.cancel()
+                await asyncio.wait([self.task])
+            raise
+
+    def begin(self) -> None:
+        if not all(future.done() for future in self.waiting):
+            self.task = asyncio.get_running_loop().create_task(self._finish())
+
+    async def _finish(self) -> None:
+        results = await run(_read_together, self.reads)
+        for future, result in zip(self.waiting, results, strict=True):
             if not future.done():
-                future.set_result(result)
+                future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
 
 
-_turns = _Turns()
+# The turn that each loop is in.
+_turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
+
+
+def _turn() -> _Turn:
+    """The turn of the running loop. Its reads begin when all tasks that are ready now have asked for theirs."""
+    loop = asyncio.get_running_loop()
+    if loop not in _turns:
+        _turns[loop] = _Turn()
+        loop.call_soon(lambda: _turns.pop(loop).begin())
+    return _turns[loop]
 
 
 def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
-    """The elements of several reads: those of boxes by one call."""
-    boxes = [number for number, (lazy, key) in enumerate(reads) if lazy._is_box(key)] if len(reads) > 1 else []
-    for number in boxes:
-        check_shape(reads[number][0]._array, reads[number][0].shape)
-    elements = dict(zip(boxes, read_many([(reads[number][0]._array, reads[number][1]) for number in boxes]), strict=True))
-    return [
-        lazy._finished(elements[number]) if number in elements else lazy._read(key) for number, (lazy, key) in enumerate(reads)
-    ]
+    """The elements of several reads, or the exception of each: those of boxes by one call."""
+    together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
+    boxes: dict[int, Any] = {}
+    with suppress(CuzarrError):  # then each is read for itself, so that it fails alone
+        for lazy, _ in together.values():
+            check_shape(lazy._array, lazy.shape)
+        boxes = dict(zip(together, read_many([(lazy._array, key) for lazy, key in together.values()]), strict=True))
+    results: list[Any] = []
+    for number, (lazy, key) in enumerate(reads):
+        try:
+            results.append(lazy._finished(boxes[number]) if number in boxes else lazy._read(key))
+        except Exception as error:  # noqa: BLE001, whoever waits for it raises it
+            results.append(error)
+    return results
 
 
 @xarray.register_dataset_accessor("cuzarr")  # type: ignore[no-untyped-call]
@@ -262,6 +274,8 @@ class DatasetAccessor:
     def load(self) -> xarray.Dataset:
         """Load all variables by one call, where ``dataset.load()`` reads one after the other. Works in notebooks, too.
 
+        An xarray without ``load_async`` (before 2025.8) reads one after the other here, too.
+
         Returns
         -------
         xarray.Dataset
@@ -279,6 +293,8 @@ class DatasetAccessor:
         >>> dataset.cuzarr.load() is dataset
         True
         """
+        if not hasattr(self._dataset, "load_async"):
+            return self._dataset.load()
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import string
+import threading
 
 import numpy as np
 import pytest
@@ -185,6 +186,16 @@ def test_memory_that_overlaps_is_refused(days, device):
     np.testing.assert_array_equal(host(table)[1::2], host(days["t2m"][...]))
 
 
+def test_memory_of_the_other_byte_order_that_overlaps_is_refused(days):
+    memory = np.zeros((10, 8), ">f8")
+    reads = [(days["msl"].with_device("cpu"), ...), (days["t2m"].with_device("cpu"), ...)]
+    for wrong in ([memory[:5], memory[4:9]], [memory[4:9], memory.view("<f8")[:5]]):
+        with pytest.raises(InvalidArgumentError, match="results 0 and 1 overlaps"):
+            cuzarr.read_many(reads, out=wrong)
+    cuzarr.read_many(reads, out=[memory[::2], memory[1::2]])
+    np.testing.assert_array_equal(memory[1::2], host(days["t2m"][...]))
+
+
 def test_wrong_reads_are_refused_before_anything_is_read(days):
     array, out = days["msl"], np.zeros((5, 8))
     for wrong in ([array], [(array, 1, 2)], [("msl", 1)], [(np.zeros(3), 0)]):
@@ -287,3 +298,44 @@ def test_a_failure_of_one_variable_fails_the_data_set(tmp_path):
         ours.cuzarr.load()
     (tmp_path / "t2m" / "c" / "1" / "1").unlink()
     np.testing.assert_array_equal(ours.cuzarr.load().msl[0], np.arange(8.0))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_does_not_fail_by_another_one(tmp_path):
+    async def both():
+        good, bad = datasets(tmp_path / "a", "cpu")[0], datasets(tmp_path / "b", "cpu")[0]
+        (tmp_path / "b" / "t2m" / "c" / "1" / "1").write_bytes(b"no chunk")
+        return await asyncio.gather(good.load_async(), bad.load_async(), return_exceptions=True)
+
+    good, bad = asyncio.run(both())
+    assert good.t2m.shape == (5, 8) and isinstance(bad, CuzarrError)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_load_that_is_cancelled_leaves_nothing_running(tmp_path, monkeypatch):
+    xarray_module = pytest.importorskip("cuzarr.xarray")
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(reads):
+        begun.set()
+        try:
+            cuzarr.open_array(tmp_path / "endless")[...]  # a cancellation ends it
+        finally:
+            ended.set()
+        return [None for _ in reads]
+
+    async def story():
+        cuzarr.create_array(tmp_path / "endless", shape=(2**34,), chunks=(1,), dtype="u1")
+        dataset = datasets(tmp_path / "a", "cpu")[0]
+        monkeypatch.setattr(xarray_module, "_read_together", slow)
+        loading = asyncio.create_task(dataset.load_async())
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        await asyncio.sleep(0.5)
+        assert ended.is_set()
+
+    with cuzarr.config.set({"memory_limit": 2**36}):
+        asyncio.run(story())

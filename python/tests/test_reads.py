@@ -253,21 +253,21 @@ def test_boxes_of_integer_arrays_are_what_each_is(seed, device):
         np.testing.assert_array_equal(cuzarr.xp.asnumpy(whole), np.stack([truth[box] for box in boxes]))
     extents = dice.integers(0, np.array(shape) + 1, (count, len(shape)))
     starts = dice.integers(0, np.array(shape) - extents + 1)
-    values, offsets = array.read_boxes(starts.astype("u2"), extents, dtype="f8")
+    values, offsets = array.read_ragged(starts.astype("u2"), extents, dtype="f8")
     assert offsets.tolist() == [0, *np.cumsum(extents.prod(1)).tolist()] and values.dtype == np.float64
     ragged = [
         truth[tuple(slice(a, a + b) for a, b in zip(*box, strict=True))].ravel() for box in zip(starts, extents, strict=True)
     ]
     np.testing.assert_array_equal(cuzarr.xp.asnumpy(values), np.concatenate([np.zeros(0), *ragged]))
     wide = cuzarr.xp.zeros((2 * int(offsets[-1]),), "int32", device=device)
-    array.read_boxes(starts, extents, out=wide[::2])
+    array.read_ragged(starts, extents, out=wide[::2])
     np.testing.assert_array_equal(cuzarr.xp.asnumpy(wide)[::2], np.concatenate([np.zeros(0, "i4"), *ragged]))
 
 
 def test_rows_of_one_dimension_are_integers_alone():
     row = cuzarr.create_array({}, data=np.arange(20), chunks=(6,))
     np.testing.assert_array_equal(row.read_boxes([3, 17, 0], 3), [[3, 4, 5], [17, 18, 19], [0, 1, 2]])
-    values, offsets = row.read_boxes(np.array([18, 0, 4]), np.array([2, 0, 3]))
+    values, offsets = row.read_ragged(np.array([18, 0, 4]), np.array([2, 0, 3]))
     assert (values.tolist(), offsets.tolist()) == ([18, 19, 4, 5, 6], [0, 2, 2, 5])
     out = np.zeros((2, 2), "f4")
     assert row.read_boxes([1, 2], 2, out=out) is out
@@ -275,23 +275,34 @@ def test_rows_of_one_dimension_are_integers_alone():
 
 
 def test_boxes_that_are_none_are_refused(numbers):
+    far = np.array([[2**63, 0]], "u8")
     for starts, extents in [
-        ([[0, 0]], [[21, 1]]),
-        ([[-1, 0]], (1, 1)),
-        ([[0, 12]], (1, 1)),
-        ([[0, 0]], [[-1, 1]]),
-        (np.array([[2**63, 0]], "u8"), (1, 1)),
+        ([[0, 0]], [21, 1]),
+        ([[-1, 0]], [1, 1]),
+        ([[0, 12]], [1, 1]),
+        (far, [1, 1]),
+        ([[0, 0], [19, 0]], [2, 1]),
     ]:
-        with pytest.raises(BoundsCheckError, match="box 0 begins"):
-            numbers.read_boxes(np.array(starts), extents)
-    for starts, extents in [
-        ([0, 1], 3),
-        ([[0.5, 1]], (1, 1)),
-        ([[0, 0, 0]], (1, 1, 1)),
-        ([[0, 0]], [[1, 1], [1, 1]]),
-        ([["a", "b"]], (1, 1)),
-    ]:
-        with pytest.raises(SelectionInvalidError):
+        box = len(starts) - 1
+        with pytest.raises(BoundsCheckError, match=f"box {box} begins"):
             numbers.read_boxes(starts, extents)
+        with pytest.raises(BoundsCheckError, match=f"box {box} begins"):
+            numbers.read_ragged(starts, [extents] * len(starts))
+    for wrong in ([-1, 1], [1, -(2**62)]):
+        for starts in ([[0, 0]], np.zeros((0, 2), int)):
+            with pytest.raises(BoundsCheckError, match="cannot extend"):
+                numbers.read_boxes(starts, wrong)
+    with pytest.raises(BoundsCheckError, match="cannot extend"):
+        numbers.read_ragged([[0, 0]], [[-1, 1]])
+    for starts, extent in [([0, 1], 3), ([[0.5, 1]], (1, 1)), ([[0, 0, 0]], (1, 1, 1)), ([["a", "b"]], (1, 1)), ([[0, 0]], 1)]:
+        with pytest.raises(SelectionInvalidError):
+            numbers.read_boxes(starts, extent)
+    for starts, extents in [([[0, 0]], [[1, 1], [1, 1]]), ([[0, 0]], [1, 1]), ([0], [1]), ([[0, 0]], [[1.5, 1]])]:
+        with pytest.raises(SelectionInvalidError):
+            numbers.read_ragged(starts, extents)
+    single = cuzarr.create_array({}, data=np.array(5))
+    for read in (single.read_boxes, single.read_ragged):
+        with pytest.raises(SelectionInvalidError):
+            read(np.zeros((3, 0), int), np.zeros((3, 0), int))
     with pytest.raises(UnsupportedError):
         cuzarr.create_array({}, shape=(3,), dtype="string").read_boxes([0], 1)

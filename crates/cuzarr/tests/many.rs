@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cuzarr::internal::plan::ResultOf;
 use cuzarr::internal::run::{Access, ArrayRead, ArrayResult, tuning};
-use cuzarr::plan::Selection;
+use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::run::{Report, Stage};
 use cuzarr::store::{LocalStore, MemoryStore, Store, StoreExt};
 use cuzarr::{ErrorKind, Result};
@@ -245,6 +245,32 @@ fn ranges_lie_one_behind_the_other() {
             });
             assert!(out.to_host_bytes(Order::C).unwrap() == expected.collect::<Vec<u8>>(), "round {round}: {device}");
         }
+    }
+}
+
+#[test]
+fn a_result_of_nothing_takes_no_place_of_another() {
+    let mut dice = Dice(8);
+    let story = story(
+        &[20],
+        &[6],
+        "int32",
+        json!([bytes_codec("little"), zstd_codec()]),
+        Arc::new(MemoryStore::new()),
+        &mut dice,
+    );
+    let (some, rows) = (
+        Selection::from_slices(&[SliceArg::Slice { start: Some(1), stop: Some(14), step: Some(3) }], &[20]).unwrap(),
+        [3..3, 9..9],
+    );
+    for device in devices() {
+        let access = story.access(device);
+        let outs = [0, 5, 0].map(|len| NdBuffer::empty(device, story.dtype, &[len], Order::C).unwrap());
+        let of = [ResultOf::Ranges(&rows), ResultOf::One(&some), ResultOf::Ranges(&[])];
+        let results: Vec<_> = of.into_iter().zip(&outs).map(|(of, out)| ArrayResult { of, out }).collect();
+        let reads = [ArrayRead { access: &access, store: &story.store, name: "a", results: &results }; 1];
+        story.engine.read_all(&reads, &story.options).unwrap();
+        assert_eq!(outs[1].to_host_bytes(Order::C).unwrap(), story.expected(&some), "{device}");
     }
 }
 

@@ -723,17 +723,18 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
             return array_read.read_many(self, selections, out, dtype, prototype)
 
     def read_boxes(
-        self, starts: ArrayLike, extents: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
-    ) -> Any:
-        r"""Read many boxes given by integer arrays, thousands of them at a cost of no Python object each. Each chunk is decoded once.
+        self, starts: ArrayLike, extent: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
+    ) -> MemoryArray:
+        """Read many boxes of one extent, given by an integer array: thousands of them cost no Python object each.
+
+        Each chunk is decoded once.
 
         Parameters
         ----------
         starts : array of int
             Where boxes begin: shape (boxes, dimensions), or (boxes,) for an array of one dimension.
-        extents : array of int
-            How far they extend: one extent for all boxes, of shape (dimensions,), or one for each, of the shape of ``starts``. For an array
-            of one dimension, one integer, or one for each box.
+        extent : sequence of int, or int
+            How far each box extends along each dimension.
         out : array, optional
             Where the elements go, of the shape of the result.
         dtype : dtype, optional
@@ -741,26 +742,60 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
         Returns
         -------
-        array, or (array, numpy.ndarray)
-            With one extent for all an array of shape (boxes, \*extent). With one for each the elements of all boxes in one array of one
-            dimension, each box in C order, and the boxes' offsets in it: those of box ``i`` are ``values[offsets[i]:offsets[i + 1]]``.
+        array
+            The boxes along a new first dimension.
 
         Raises
         ------
         BoundsCheckError
             A box lies outside of the array.
         SelectionInvalidError
-            ``starts`` and ``extents`` are no integers, or not one for each dimension.
+            ``starts`` or ``extent`` are no integers, or not one for each dimension.
 
         >>> import cuzarr
         >>> array = cuzarr.from_array({}, data=[[0, 1, 2], [3, 4, 5]])
         >>> array.read_boxes([[0, 0], [1, 1]], (1, 2)).tolist()
         [[[0, 1]], [[4, 5]]]
-        >>> values, offsets = array.read_boxes([[0, 0], [0, 2]], [[1, 3], [2, 1]])
+        """
+        return array_read.read_boxes(self, starts, extent, out, dtype)
+
+    def read_ragged(
+        self, starts: ArrayLike, extents: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
+    ) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
+        """Read many boxes of unequal extents, given by integer arrays, such as rows of a sparse matrix.
+
+        Each chunk is decoded once. Ranges of an array of one dimension cost no Python object each; boxes of more dimensions do.
+
+        Parameters
+        ----------
+        starts, extents : array of int
+            Where boxes begin and how far they extend: shape (boxes, dimensions), or (boxes,) for an array of one dimension.
+        out : array, optional
+            Where the elements go, of one dimension.
+        dtype : dtype, optional
+            Element type of the result; elements are converted on the way.
+
+        Returns
+        -------
+        values : array
+            The elements of all boxes, of one dimension, each box in C order.
+        offsets : numpy.ndarray
+            The boxes' places in it: those of box ``i`` are ``values[offsets[i]:offsets[i + 1]]``.
+
+        Raises
+        ------
+        BoundsCheckError
+            A box lies outside of the array.
+        SelectionInvalidError
+            ``starts`` and ``extents`` are no integers, or not of one shape with a number for each dimension.
+
+        >>> import cuzarr
+        >>> array = cuzarr.from_array({}, data=[[0, 1, 2], [3, 4, 5]])
+        >>> values, offsets = array.read_ragged([[0, 0], [0, 2]], [[1, 3], [2, 1]])
         >>> values.tolist(), offsets.tolist()
         ([0, 1, 2, 2, 5], [0, 3, 5])
         """
-        return array_read.read_boxes(self, starts, extents, out, dtype)
+        return array_read.read_ragged(self, starts, extents, out, dtype)
 
     def get_basic_selection(
         self,

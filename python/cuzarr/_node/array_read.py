@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from cuzarr.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from cuzarr.typing import MemoryArray
 
 
 def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
@@ -112,74 +115,105 @@ def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
     return parts
 
 
-def read_boxes(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: Any) -> Any:
-    """Reads many boxes by integer arrays; see :meth:`cuzarr.Array.read_boxes`."""
+def read_boxes(array: OpenArray, starts: Any, extent: Any, out: Any, dtype: Any) -> MemoryArray:
+    """Reads many boxes of one extent; see :meth:`cuzarr.Array.read_boxes`."""
+    extents = _integers("extent", extent)
+    if extents.ndim == 0 and array.ndim == 1:
+        extents = extents[None]
+    begins = _starts(array, starts)
+    if extents.shape != (array.ndim,):
+        raise SelectionInvalidError(f"got an extent of shape {np.shape(extent)} for {array.ndim} dimensions")
+    _check_inside(array, begins, np.broadcast_to(extents, begins.shape), extents)
+    shape = (len(begins), *extents.tolist())
+
+    def read(handle: _core.Array, memory: _core.NdBuffer) -> None:
+        if len(begins):
+            handle.read_boxes_into(foreign.wrap_host(begins), shape[1:], memory)
+
+    return _read_rows(array, shape, out, dtype, read)
+
+
+def read_ragged(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: Any) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
+    """Reads boxes of unequal extents; see :meth:`cuzarr.Array.read_ragged`."""
+    begins, sizes = _starts(array, starts), _integers("extents", extents)
+    sizes = np.ascontiguousarray(sizes[:, None] if sizes.ndim == array.ndim == 1 else sizes)
+    if sizes.shape != begins.shape:
+        raise SelectionInvalidError(f"got starts of shape {np.shape(starts)} and extents of shape {np.shape(extents)}")
+    _check_inside(array, begins, sizes, sizes)
+    offsets = np.concatenate(([0], np.cumsum(sizes.prod(1, dtype=np.int64))))
+
+    def read(handle: _core.Array, memory: _core.NdBuffer) -> None:
+        if array.ndim == 1:
+            handle.read_ranges_into(foreign.wrap_host(begins[:, 0].copy()), foreign.wrap_host(sizes[:, 0].copy()), memory)
+            return
+        boxes = zip(begins.tolist(), sizes.tolist(), offsets.tolist(), strict=False)  # there is one offset more
+        ones, no_axes = [1] * array.ndim, list[int]()
+        reads = [
+            (handle, (start, extent, ones, no_axes), None, memory.part(at, extent)) for start, extent, at in boxes if all(extent)
+        ]
+        _core.read_many(reads)
+
+    return _read_rows(array, (int(offsets[-1]),), out, dtype, read), offsets
+
+
+def _read_rows(
+    array: OpenArray, shape: tuple[int, ...], out: Any, dtype: Any, read: Callable[[_core.Array, _core.NdBuffer], None]
+) -> MemoryArray:
+    """What ``read`` puts into memory of a shape: new memory, or the caller's."""
     check_fixed(array)
-    starts, extents, is_of_one_extent = _corners(starts, extents, array.shape)
     device = placement(array, None)[0]
     native = converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
-    sizes = extents.prod(1, dtype=np.int64)
-    shape = (len(starts), *map(int, extents[0])) if is_of_one_extent else (int(sizes.sum()),)
     handle = array._handle(device)
-
-    def read(memory: _core.NdBuffer) -> None:
-        if is_of_one_extent:
-            if len(starts):
-                handle.read_boxes_into(foreign.wrap_host(starts), shape[1:], memory)
-        elif array.ndim == 1:
-            handle.read_ranges_into(foreign.wrap_host(starts[:, 0].copy()), foreign.wrap_host(extents[:, 0].copy()), memory)
-        else:
-            ends = np.cumsum(sizes)
-            boxes = zip(starts.tolist(), extents.tolist(), (ends - sizes).tolist(), strict=True)
-            ones, no_axes = [1] * array.ndim, list[int]()
-            reads = [
-                (handle, (start, extent, ones, no_axes), None, memory.part(at, extent))
-                for start, extent, at in boxes
-                if all(extent)
-            ]
-            _core.read_many(reads)
-
-    if out is None:
-        buffer = _core.NdBuffer.empty(shape, element_types.core_dtype(native), device, "C")
-        read(buffer)
-        values = delivered(array, convert.result_array(buffer, native), None)
-    else:
-        values = convert.read_into(read, out, shape, native, device)
-    return values if is_of_one_extent else (values, np.concatenate(([0], np.cumsum(sizes))))
+    if out is not None:
+        filled: MemoryArray = convert.read_into(lambda memory: read(handle, memory), out, shape, native, device)
+        return filled
+    buffer = _core.NdBuffer.empty(shape, element_types.core_dtype(native), device, "C")
+    read(handle, buffer)
+    made: MemoryArray = delivered(array, convert.result_array(buffer, native), None)
+    return made
 
 
-def _corners(starts: Any, extents: Any, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
-    """Rows of integers where boxes begin and how far they extend, and whether one extent was given for all.
+def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
+    """An array of 64-bit integers. Those that are too large become negative, and lie outside of any array.
+
+    Raises
+    ------
+    SelectionInvalidError
+        They are no integers.
+    """
+    integers = np.asarray(given)
+    if integers.dtype.kind not in "iu" and integers.size:
+        raise SelectionInvalidError(f"{what} must be integers, got {integers.dtype}")
+    return integers.astype(np.int64)
+
+
+def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
+    """A row of integers for each box.
 
     Raises
     ------
     SelectionInvalidError
         They are no integers, or not one for each dimension.
-    BoundsCheckError
-        A box lies outside of the array.
     """
-    begins, sizes = np.asarray(starts), np.asarray(extents)
-    for what, given in (("starts", begins), ("extents", sizes)):
-        if given.dtype.kind not in "iu" and given.size:
-            raise SelectionInvalidError(f"{what} are integers, got {given.dtype}")
-    ndim = len(shape)
-    if begins.ndim == 1 and ndim == 1:
-        begins, sizes = begins[:, None], sizes[..., None]
-    is_of_one_extent = sizes.ndim == 1
-    if begins.ndim != 2 or begins.shape[1] != ndim or sizes.shape not in ((ndim,), begins.shape):
-        message = f"got starts of shape {np.shape(starts)} and extents of shape {np.shape(extents)} for {ndim} dimensions"
-        raise SelectionInvalidError(
-            message, hint="give one row of starts for each box, and one extent for all or one row for each"
-        )
-    begins = np.ascontiguousarray(begins, np.int64)
-    sizes = np.ascontiguousarray(np.broadcast_to(sizes, begins.shape) if len(begins) else sizes.reshape(-1, ndim), np.int64)
-    outside = (begins < 0) | (sizes < 0) | (sizes > np.array(shape) - begins)
-    if len(begins) and outside.any():
+    begins = _integers("starts", starts)
+    begins = np.ascontiguousarray(begins[:, None] if begins.ndim == array.ndim == 1 else begins)
+    if array.ndim == 0 or begins.ndim != 2 or begins.shape[1] != array.ndim:
+        message = f"got starts of shape {np.shape(starts)} for {array.ndim} dimensions"
+        raise SelectionInvalidError(message, hint="give a row for each box, with a number for each dimension")
+    return begins
+
+
+def _check_inside(
+    array: OpenArray, begins: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], given: np.ndarray[Any, Any]
+) -> None:
+    if (given < 0).any():
+        raise BoundsCheckError(f"a box cannot extend {given.min()}")
+    outside = (begins < 0) | (sizes > np.array(array.shape) - begins)
+    if outside.any():
         row = int(outside.any(1).argmax())
         raise BoundsCheckError(
-            f"box {row} begins at {begins[row].tolist()} and extends {sizes[row].tolist()} in an array of shape {shape}"
+            f"box {row} begins at {begins[row].tolist()} and extends {sizes[row].tolist()} in an array of shape {array.shape}"
         )
-    return begins, sizes, is_of_one_extent
 
 
 def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cuzarr import _core
 from cuzarr._checks import items
 from cuzarr._memory import convert, element_types, foreign
@@ -62,18 +64,16 @@ def read_many(
     wanted = [_checked(read) for read in items(reads, "reads", "a list of arrays and selections")]
     outs = _one_each(out, "out", len(wanted))
     dtypes = _one_each(dtype if isinstance(dtype, list | tuple) else [dtype] * len(wanted), "dtype", len(wanted))
-    results: list[Any] = [None] * len(wanted)
-    calls, plain = [], []
+    _refuse_overlaps(outs)
+    calls: dict[int, _Call] = {}
     for number, ((array, box), target, as_type) in enumerate(zip(wanted, outs, dtypes, strict=True)):
-        if array._metadata.data_type.is_variable and as_type is None:
-            results[number] = get_box(array, box, target, None, None)
-            continue
-        calls.append(_Call(array, box, target, as_type))
-        plain.append(number)
-    buffers = _core.read_many([call.native for call in calls])
-    for number, call, buffer in zip(plain, calls, buffers, strict=True):
-        results[number] = call.result(buffer)
-    return results
+        if as_type is not None or not array._metadata.data_type.is_variable:
+            calls[number] = _Call(array, box, target, as_type)
+    buffers = dict(zip(calls, _core.read_many([call.native for call in calls.values()]), strict=True))
+    return [
+        calls[number].result(buffers[number]) if number in calls else get_box(array, box, outs[number], None, None)
+        for number, (array, box) in enumerate(wanted)
+    ]
 
 
 def _checked(read: Any) -> tuple[OpenArray, Box]:
@@ -89,6 +89,17 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
     if len(each) != count:
         raise InvalidArgumentError(f"{name} has {len(each)} entries for {count} reads")
     return each
+
+
+def _refuse_overlaps(outs: list[Any]) -> None:
+    """Refuses NumPy arrays that overlap. The Rust side sees no other memory than it fills, so none of elements of the other byte order."""
+    on_host = [(number, out) for number, out in enumerate(outs) if isinstance(out, np.ndarray)]
+    for number, out in on_host:
+        if out.dtype.isnative and not out.dtype.hasobject:
+            continue
+        for other, another in on_host:
+            if other != number and np.shares_memory(out, another):
+                raise InvalidArgumentError(f"the memory for results {min(number, other)} and {max(number, other)} overlaps")
 
 
 class _Call:

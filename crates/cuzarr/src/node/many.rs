@@ -225,17 +225,23 @@ struct OfOut {
 impl OfArray<'_> {
     /// Takes memory for the results. Selections that only differ in their place share it.
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
-        let (given, new): (Vec<usize>, Vec<usize>) = self.numbers.iter().partition(|&&at| reads[at].out.is_some());
-        for at in given {
-            let selection = reads[at].selection.clone();
-            self.array.result_shape(&selection)?;
-            let out = reads[at].out.clone().unwrap_or_else(|| unreachable!("partitioned by it"));
-            self.parts.push(OfOut { numbers: vec![at], selections: vec![selection], is_stacked: false, out });
+        let (mut new, mut selections) = (Vec::new(), Vec::new());
+        for &at in &self.numbers {
+            let ArraySelection { selection, out, .. } = &reads[at];
+            self.array.result_shape(selection)?;
+            match out.clone() {
+                Some(out) => {
+                    let selections = vec![selection.clone()];
+                    self.parts.push(OfOut { numbers: vec![at], selections, is_stacked: false, out });
+                }
+                None => {
+                    new.push(at);
+                    selections.push(selection.clone());
+                }
+            }
         }
-        let selections: Vec<Selection> = new.iter().map(|&at| reads[at].selection.clone()).collect();
         for group in alike(&selections) {
             let of_group: Vec<Selection> = group.iter().map(|&at| selections[at].clone()).collect();
-            of_group.iter().try_for_each(|selection| self.array.result_shape(selection).map(|_| ()))?;
             let (is_stacked, one) = (group.len() > 1, memory_shape(&of_group[0])?);
             // In C order each selection of a stack is contiguous.
             let order = if is_stacked { Order::C } else { self.array.options().order };

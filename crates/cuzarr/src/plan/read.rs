@@ -87,7 +87,7 @@ enum At {
     Behind(usize),
 }
 
-/// What of an array fills one result.
+/// A part of an array that fills one result.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultOf<'a> {
     /// One selection, whose shape is the result's.
@@ -169,7 +169,9 @@ pub struct Plan {
     /// The number of the array among those of the call.
     array: usize,
     label: Label,
-    /// The selections, and where each goes.
+    /// The number of its first result among those of the call.
+    first_out: usize,
+    /// The selections in the order of their results, and where each goes.
     selections: Vec<ChunkOrder>,
     goals: Vec<Goal>,
     /// The first selection that has not begun.
@@ -194,20 +196,11 @@ impl Plan {
         Plan::of_results(source, &[ResultOf::One(&selection)], options)
     }
 
-    /// The plan of a read of several selections that only differ in their place. Their results are stacked along a new first
-    /// dimension.
-    ///
-    /// # Errors
-    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections differ in more than their
-    /// place.
-    pub fn many(source: Arc<Source>, selections: Vec<Selection>, options: PlanOptions) -> Result<Plan> {
-        Plan::of_results(source, &[ResultOf::Stack(&selections)], options)
-    }
-
     /// The plan of a read of several results of one array, each with a number from 0 on. A chunk that several want comes once.
     ///
     /// # Errors
-    /// Those of [`Plan::many`].
+    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections of a stack differ in more than their
+    /// place.
     pub fn of_results(source: Arc<Source>, results: &[ResultOf<'_>], options: PlanOptions) -> Result<Plan> {
         let (mut orders, mut goals) = (Vec::new(), Vec::new());
         for (out, result) in results.iter().enumerate() {
@@ -264,6 +257,7 @@ impl Plan {
             source,
             array: 0,
             label: None,
+            first_out: 0,
             selections,
             goals,
             next: 0,
@@ -337,8 +331,9 @@ impl Plan {
     /// # Errors
     /// `InvalidArgument` when `array` is not the result's shape.
     pub fn spacing(&self, result: usize, array: &[usize]) -> Result<Spacing> {
-        let first = self.goals.first().map_or(0, |goal| goal.out);
-        let found = self.goals.iter().zip(&self.selections).find(|(goal, _)| goal.out == first + result);
+        let out = self.first_out + result;
+        let at = self.goals.partition_point(|goal| goal.out < out);
+        let found = self.goals.get(at).zip(self.selections.get(at)).filter(|(goal, _)| goal.out == out);
         let lists = match found {
             Some((Goal { at: At::Alone, .. }, order)) => order.lists(&self.source, array)?,
             _ => None,
@@ -381,7 +376,7 @@ impl Plan {
     #[must_use]
     pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
         self.goals.iter_mut().for_each(|goal| goal.out += first_out);
-        Plan { array, ..self }
+        Plan { array, first_out, ..self }
     }
 
     /// Adds the next units and fills to a batch, as long as there is room and nothing must be learned first.

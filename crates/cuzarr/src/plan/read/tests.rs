@@ -322,7 +322,7 @@ fn selections_that_are_alike_are_stacked() {
         (0..dice.below(MOST_SELECTIONS)).for_each(|_| selections.push(moved(&mut dice, &first, &world.source.shape)));
         let options = PlanOptions { index_window_bytes: dice.below(30), ..options() };
         let room = Room { packed_bytes: 1 + dice.below(300) as usize, units: 1 + dice.below(20) as usize, ..room() };
-        let plan = Plan::many(Arc::clone(&world.source), selections.clone(), options).unwrap();
+        let plan = Plan::of_results(Arc::clone(&world.source), &[ResultOf::Stack(&selections)], options).unwrap();
         let shape = [&[selections.len() as u64], &first.shape()[..]].concat();
         let expected: Vec<u32> = selections.iter().flat_map(|selection| world.expected(selection)).collect();
         assert_eq!(world.follow(plan, shape, &room), expected, "seed {seed}");
@@ -390,7 +390,7 @@ fn the_indexes_of_all_selections_are_wanted_at_once_and_each_once() {
     let source = flat_source_in(Some(shard), vec![200], vec![10], true);
     let select = |start| Selection::region(&[start], &[5]).unwrap();
     let selections = vec![select(0), select(145), select(25), select(150)];
-    let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
+    let mut plan = Plan::of_results(Arc::new(source), &[ResultOf::Stack(&selections)], options()).unwrap();
     let Step::Indexes(wanted) = plan.next(&room()).unwrap() else { panic!("indexes are needed") };
     let keys: Vec<_> = wanted.iter().map(|index| index.place.key.to_string()).collect();
     assert_eq!(keys, ["c[0]", "c[1]", "c[7]"]);
@@ -408,7 +408,7 @@ fn a_chunk_that_several_selections_want_is_one_unit() {
     for sharded in [false, true] {
         let source = flat_source_in(sharded.then(|| shard.clone()), vec![200], vec![10], false);
         let selections = [95, 3, 90, 8].map(|start| Selection::region(&[start], &[5]).unwrap()).to_vec();
-        let mut plan = Plan::many(Arc::new(source), selections, options()).unwrap();
+        let mut plan = Plan::of_results(Arc::new(source), &[ResultOf::Stack(&selections)], options()).unwrap();
         let batch = loop {
             match plan.next(&room()).unwrap() {
                 Step::Batch(batch) => break batch,
@@ -432,7 +432,7 @@ fn a_chunk_that_several_selections_want_is_one_unit() {
 fn selections_that_differ_in_shape_have_no_common_plan() {
     let source = Arc::new(flat_source(vec![200], vec![10], true));
     let selections = vec![Selection::region(&[0], &[5]).unwrap(), Selection::region(&[0], &[6]).unwrap()];
-    let error = Plan::many(source, selections, options()).err().unwrap();
+    let error = Plan::of_results(source, &[ResultOf::Stack(&selections)], options()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
 }
 

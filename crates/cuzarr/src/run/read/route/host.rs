@@ -108,7 +108,7 @@ impl HostDestination {
 struct Parts {
     /// Those of each result.
     lent: BTreeMap<usize, Lent>,
-    /// For each unit and fill, the results that it writes to, and which of their parts.
+    /// For each unit and fill, the results that it writes to, in order, and which of their parts.
     places: Vec<Vec<(usize, usize)>>,
 }
 
@@ -117,8 +117,8 @@ impl Parts {
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;
-        let (_, part) = parts.iter().find(|(of, _)| *of == out).ok_or_else(none)?;
-        Ok(self.lent.get(&out).ok_or_else(none)?.part(*part)?)
+        let at = parts.binary_search_by_key(&out, |(of, _)| *of).map_err(|_| none())?;
+        Ok(self.lent.get(&out).ok_or_else(none)?.part(parts[at].1)?)
     }
 }
 
