@@ -56,7 +56,8 @@ def _find_packages() -> list[Package]:
 def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
     # Python's own handler would wait until the command has ended; the command has its own, which tells how to go on.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     packages = _find_packages() if "doctor" in sys.argv else []
     return _core.cli(["cuzarr", *sys.argv[1:]], make_references_for_command, packages)
 

@@ -125,22 +125,6 @@ impl PyArray {
         })
     }
 
-    /// Reads ranges of an array of one dimension, one behind the other. `starts` and `lengths` are int64 on the host.
-    fn read_ranges_into(
-        &self,
-        py: Python<'_>,
-        starts: &PyNdBuffer,
-        lengths: &PyNdBuffer,
-        out: &PyNdBuffer,
-    ) -> PyResult<()> {
-        let (starts, lengths, out) = (starts.inner.clone(), lengths.inner.clone(), out.inner.clone());
-        self.run(py, move |array| {
-            let (starts, lengths) = (starts.host_slice::<i64>()?, lengths.host_slice::<i64>()?);
-            let range = |(&start, &length): (&i64, &i64)| start as u64..(start + length) as u64;
-            array.read_ranges_into(&starts.iter().zip(lengths.iter()).map(range).collect::<Vec<_>>(), &out)
-        })
-    }
-
     /// Reads the selected elements of variable length, in C order: strings if they are `text`, else bytes.
     fn read_variable<'py>(&self, py: Python<'py>, selection: Selected<'_>, text: bool) -> PyResult<Bound<'py, PyList>> {
         let selection = selection.parse()?;

@@ -4,8 +4,6 @@ for it (``scripts/with-simt`` provides them); without those the test says why it
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
@@ -14,12 +12,6 @@ import numpy as np
 import pytest
 
 import cuzarr
-
-
-def pytest_runtest_setup() -> None:
-    # A command that ran inside of this process leaves its handler, by which processes that tests fork would not end.
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -207,11 +207,38 @@ def test_an_array_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(other[...], VALUES)
 
 
+def test_signals_act_as_before_when_a_command_is_over() -> None:
+    program = """
+import os, signal, sys
+from cuzarr import _core
+from cuzarr.references.make import make_references_for_command
+
+caught = []
+signal.signal(signal.SIGHUP, lambda number, frame: caught.append(number))
+for _ in range(2):
+    assert _core.cli(["cuzarr", "completions", "bash"], make_references_for_command) == 0
+os.kill(os.getpid(), signal.SIGHUP)
+assert caught == [signal.SIGHUP]
+child = os.fork()
+if child == 0:
+    signal.pause()
+os.kill(child, signal.SIGTERM)
+assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
+os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+    ended = subprocess.run(
+        ["env", "--default-signal=HUP,TERM", sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == -signal.SIGTERM, ended.stderr
+
+
 def test_the_command_ends_at_control_c_and_its_copy_is_resumed(tmp_path: Path) -> None:
     values = np.arange(1, 1 << 13, dtype="int32")
     cuzarr.create_array(tmp_path / "source", data=values, chunks=values.shape)
     words = [sys.executable, "-m", "cuzarr", "rechunk", str(tmp_path / "source"), str(tmp_path / "target"), "--chunks", "1"]
-    command = subprocess.Popen(words)
+    # Jobs in the background of a shell ignore the signal.
+    command = subprocess.Popen(["env", "--default-signal=INT", *words])
     while not (tmp_path / "target" / "c").exists():
         assert command.poll() is None
     command.send_signal(signal.SIGINT)

@@ -1,12 +1,13 @@
 //! Ctrl-C and the other signals that end a program: the command ends in order, tidies up, and says how it can go on.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 
 /// The time that the command has to end in order. Another signal ends it at once.
@@ -26,6 +27,33 @@ static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// How many commands this process has begun.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// Whether no command runs. Handlers stay when a command is over: a signal that ended the process before does so again then.
+static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// The signals that end a command.
+static WATCHED: LazyLock<Vec<i32>> = LazyLock::new(|| {
+    let [ignored, caught] = [Dispositions::of_process("SigIgn:"), Dispositions::of_process("SigCgt:")];
+    let is_watched = |signal: &i32| {
+        !ignored.have(*signal)
+            && (caught.have(*signal) || register_conditional_default(*signal, Arc::clone(&IDLE)).is_ok())
+    };
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_watched).collect()
+});
+
+/// Signals that the process ignores, as `nohup` makes it do, or that it has a handler for: one bit for each.
+struct Dispositions(u64);
+
+impl Dispositions {
+    /// Reads a line of `/proc/self/status`. Where there is no such file, the process is taken to have no handlers, and to ignore nothing.
+    fn of_process(line: &str) -> Dispositions {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|found| found.strip_prefix(line));
+        Dispositions(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    fn have(&self, signal: i32) -> bool {
+        self.0 & (1 << (signal - 1)) != 0
+    }
+}
 
 fn running() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,11 +67,13 @@ pub struct Watch {
 impl Watch {
     /// Begins to watch over a command. `hint` says how it can go on when it is interrupted.
     pub fn begin(hint: Option<String>) -> Watch {
+        let watched = &*WATCHED;
+        IDLE.store(false, Ordering::Release);
         SIGNAL.store(0, Ordering::Release);
         *running() = Some(Running { cancellation: CancellationToken::new(), hint, temporary: Vec::new() });
         let number = NUMBER.fetch_add(1, Ordering::AcqRel) + 1;
         // Without a handler, a signal ends the process as it always does.
-        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return Watch { signals: None } };
+        let Ok(mut signals) = Signals::new(watched) else { return Watch { signals: None } };
         let handle = signals.handle();
         std::thread::spawn(move || {
             for signal in signals.forever() {
@@ -78,6 +108,7 @@ impl Drop for Watch {
         if let Some(signals) = &self.signals {
             signals.close();
         }
+        IDLE.store(true, Ordering::Release);
     }
 }
 

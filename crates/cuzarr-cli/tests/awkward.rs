@@ -16,6 +16,13 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// With a signal not ignored, which a shell's jobs in the background and `nohup` do, or ignored.
+fn command_that(disposition: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.arg(disposition).arg(env!("CARGO_BIN_EXE_cuzarr")).args(arguments);
+    command
+}
+
 fn cuzarr(arguments: &[&str]) -> Output {
     command(arguments).output().expect("the command starts")
 }
@@ -465,7 +472,8 @@ fn a_killed_computation_is_no_array_until_it_is_resumed() {
         "8 MiB",
     ];
     for stop in ["-KILL", "-INT"] {
-        let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut evaluation = command_that("--default-signal=INT", &arguments);
+        let mut child = evaluation.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for_chunks(&mut child, &to);
         signal(&child, stop);
         let ended = child.wait_with_output().unwrap();
@@ -580,21 +588,40 @@ fn a_full_disk_is_a_failure_and_a_closed_pipe_is_none() {
     }
 }
 
-#[test]
-fn an_interrupted_demo_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut demo = command(&["demo", "--device", "cpu", "--size-mib", "512"]);
-    let mut child = demo.env("TMPDIR", directory.path()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+/// Starts a demo, and waits until it has stored something.
+fn begun_demo(disposition: &str, directory: &Path) -> std::process::Child {
+    let mut demo = command_that(disposition, &["demo", "--device", "cpu", "--size-mib", "512"]);
+    let mut child = demo.env("TMPDIR", directory).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(120);
-    while contents(directory.path()).len() < 3 {
+    while contents(directory).len() < 3 {
         assert!(child.try_wait().unwrap().is_none() && Instant::now() < deadline, "it ended before it was stopped");
         std::thread::sleep(Duration::from_millis(1));
     }
+    child
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = begun_demo("--default-signal=INT", directory.path());
     signal(&child, "-INT");
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.signal(), Some(2), "{ended:?}");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("interrupted"));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = begun_demo("--ignore-signal=HUP", directory.path());
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{status}");
+    signal(&child, "-HUP");
+    signal(&child, "-TERM");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.signal(), Some(15), "{ended:?}");
 }
 
 #[test]

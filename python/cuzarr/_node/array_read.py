@@ -144,7 +144,7 @@ def read_ragged(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: An
 
     def read(handle: _core.Array, memory: _core.NdBuffer) -> None:
         if array.ndim == 1:
-            handle.read_ranges_into(foreign.wrap_host(begins[:, 0].copy()), foreign.wrap_host(sizes[:, 0].copy()), memory)
+            _core.read_many([(handle, _ranges(begins, sizes), None, memory)])
             return
         boxes = zip(begins.tolist(), sizes.tolist(), offsets.tolist(), strict=False)  # there is one offset more
         ones, no_axes = [1] * array.ndim, list[int]()
@@ -154,6 +154,35 @@ def read_ragged(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: An
         _core.read_many(reads)
 
     return _read_rows(array, (int(offsets[-1]),), out, dtype, read), offsets
+
+
+def _ranges(begins: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> tuple[_core.NdBuffer, _core.NdBuffer]:
+    return foreign.wrap_host(begins[:, 0].copy()), foreign.wrap_host(sizes[:, 0].copy())
+
+
+def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[MemoryArray]:
+    """Reads ranges of arrays of one dimension by one plan: array, starts, lengths, and the result's type or ``None``.
+
+    Returns
+    -------
+    list of arrays
+        One for each array, on its device: its ranges, one behind the other.
+
+    Raises
+    ------
+    BoundsCheckError
+        A range lies outside of its array.
+    """
+    calls, types = [], []
+    for array, starts, lengths, dtype in reads:
+        check_fixed(array)
+        begins, sizes = _starts(array, starts), _integers("lengths", lengths)[:, None]
+        _check_inside(array, begins, sizes, sizes)
+        types.append(converted(array, dtype))
+        handle = array._handle(placement(array, None)[0])
+        calls.append((handle, _ranges(begins, sizes), element_types.core_dtype(types[-1]), None))
+    results = zip(reads, _core.read_many(calls), types, strict=True)
+    return [delivered(array, convert.result_array(buffer, dtype), None) for (array, *_), buffer, dtype in results]
 
 
 def _read_rows(

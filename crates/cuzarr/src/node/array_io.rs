@@ -1,6 +1,5 @@
 //! Reading and writing the elements of arrays: these calls hand their work to the engine.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -102,36 +101,6 @@ impl Array {
         let report = Engine::get().read_one(&access, self.store(), of, out, self.options())?;
         self.set_report(report);
         Ok(())
-    }
-
-    /// Reads ranges of an array of one dimension, one behind the other, into memory of the caller's, on any device: such as the rows of a
-    /// sparse matrix. Ranges may overlap, and come in any order.
-    ///
-    /// ```
-    /// use cuzarr::prelude::*;
-    ///
-    /// let array = Array::builder([10], DataType::UInt8).chunks([4]).create("memory://row")?;
-    /// array.write_buffer(&Selection::all(&[10]), &NdBuffer::from_slice(Device::Cpu, &[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[10])?)?;
-    /// let out = NdBuffer::zeroed(Device::Cpu, DType::UINT8, &[5], Order::C)?;
-    /// array.read_ranges_into(&[7..9, 2..2, 3..6], &out)?;
-    /// assert_eq!(out.host_slice::<u8>()?, [7, 8, 3, 4, 5]);
-    /// # Ok::<(), cuzarr::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Array::read_into`]; `SelectionInvalid` for an array of another number of dimensions, and for ranges outside of it.
-    pub fn read_ranges_into(&self, ranges: &[Range<u64>], out: &NdBuffer) -> Result<()> {
-        let work = || -> Result<()> {
-            if self.shape().len() != 1 {
-                let message = format!("ranges are of an array of one dimension, this one has {}", self.shape().len());
-                return Err(Error::new(ErrorKind::SelectionInvalid, message));
-            }
-            let access = self.access_to(out.device(), out.dtype())?;
-            let of = ResultOf::Ranges(ranges);
-            self.set_report(Engine::get().read_one(&access, self.store(), of, out, self.options())?);
-            Ok(())
-        };
-        work().at(|| self.place())
     }
 
     /// Whether [`Array::read_in_turn`] can read to the array's device.

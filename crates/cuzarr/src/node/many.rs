@@ -1,6 +1,7 @@
 //! Reads of many arrays by one call: one plan, one pipeline, one set of launches.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzarr_device::internal::{Threads, pool};
@@ -9,22 +10,45 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use super::array::Array;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ResultOf, Selection, memory_shape};
+use crate::plan::{ResultOf, Selection};
 use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
 
 /// A selection of an array, for [`read_all`].
 #[derive(Clone, Debug)]
 pub struct ArraySelection<'a> {
     array: &'a Array,
-    selection: Selection,
+    wanted: Wanted,
     dtype: Option<DType>,
     out: Option<NdBuffer>,
+}
+
+#[derive(Clone, Debug)]
+enum Wanted {
+    Selection(Selection),
+    Ranges(Vec<Range<u64>>),
 }
 
 impl<'a> ArraySelection<'a> {
     /// The selected elements of an array, in new memory of its device.
     pub fn new(array: &'a Array, selection: Selection) -> Self {
-        ArraySelection { array, selection, dtype: None, out: None }
+        ArraySelection { array, wanted: Wanted::Selection(selection), dtype: None, out: None }
+    }
+
+    /// Ranges of elements of an array of one dimension, one behind the other, such as the rows of a sparse matrix. They may overlap, and
+    /// come in any order.
+    ///
+    /// ```
+    /// use cuzarr::node::{ArraySelection, read_all};
+    /// use cuzarr::prelude::*;
+    ///
+    /// let array = Array::builder([10], DataType::UInt8).chunks([4]).create("memory://row")?;
+    /// array.write_buffer(&Selection::all(&[10]), &NdBuffer::from_slice(Device::Cpu, &[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[10])?)?;
+    /// let results = read_all(&[ArraySelection::ranges(&array, vec![7..9, 2..2, 3..6])])?;
+    /// assert_eq!(results[0].host_slice::<u8>()?, [7, 8, 3, 4, 5]);
+    /// # Ok::<(), cuzarr::Error>(())
+    /// ```
+    pub fn ranges(array: &'a Array, ranges: Vec<Range<u64>>) -> Self {
+        ArraySelection { array, wanted: Wanted::Ranges(ranges), dtype: None, out: None }
     }
 
     /// With the elements converted to `dtype`, like NumPy's `astype`.
@@ -87,7 +111,8 @@ impl<'a> ArraySelection<'a> {
 /// ```
 ///
 /// # Errors
-/// Those of [`Array::read_into`] for each; `InvalidArgument` when memory for results overlaps. The first failure ends all, with the
+/// Those of [`Array::read_into`] for each; `SelectionInvalid` for ranges outside of their array, and for those of an array of another
+/// number of dimensions; `InvalidArgument` when memory for results overlaps. The first failure ends all, with the
 /// array in its trail, and memory of the caller's holds anything then.
 pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     refuse_overlaps(reads)?;
@@ -162,8 +187,10 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
         array.array.set_report(report.clone());
         for part in &array.parts {
             for (index, &at) in part.numbers.iter().enumerate() {
-                let result = if part.is_stacked { part.out.index_axis(0, index)? } else { part.out.clone() };
-                found[at] = Some(result);
+                found[at] = Some(match part.origin {
+                    Origin::Stack(_) => part.out.index_axis(0, index)?,
+                    Origin::One(_) | Origin::Ranges(_) => part.out.clone(),
+                });
             }
         }
     }
@@ -176,7 +203,7 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
     if let ([array], [(access, place)]) = (arrays, bound)
         && let [part] = &array.parts[..]
     {
-        let report = engine.read_one(access, array.array.store(), part.of(), &part.out, options);
+        let report = engine.read_one(access, array.array.store(), part.origin.of(), &part.out, options);
         return report.at(|| place.clone());
     }
     let results: Vec<Vec<ArrayResult<'_>>> = arrays.iter().map(OfArray::results).collect();
@@ -217,9 +244,14 @@ struct OfArray<'a> {
 /// What is read into one piece of memory.
 struct OfOut {
     numbers: Vec<usize>,
-    selections: Vec<Selection>,
-    is_stacked: bool,
+    origin: Origin,
     out: NdBuffer,
+}
+
+enum Origin {
+    One(Selection),
+    Stack(Vec<Selection>),
+    Ranges(Vec<Range<u64>>),
 }
 
 impl OfArray<'_> {
@@ -227,43 +259,69 @@ impl OfArray<'_> {
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
         let (mut new, mut selections) = (Vec::new(), Vec::new());
         for &at in &self.numbers {
-            let ArraySelection { selection, out, .. } = &reads[at];
-            self.array.result_shape(selection)?;
-            match out.clone() {
-                Some(out) => {
-                    let selections = vec![selection.clone()];
-                    self.parts.push(OfOut { numbers: vec![at], selections, is_stacked: false, out });
+            let ArraySelection { wanted, out, .. } = &reads[at];
+            let origin = match wanted {
+                Wanted::Selection(selection) => {
+                    self.array.result_shape(selection)?;
+                    Origin::One(selection.clone())
                 }
-                None => {
+                Wanted::Ranges(ranges) => {
+                    self.check_ranges()?;
+                    Origin::Ranges(ranges.clone())
+                }
+            };
+            match (out.clone(), origin) {
+                (Some(out), origin) => self.parts.push(OfOut { numbers: vec![at], origin, out }),
+                (None, Origin::One(selection)) => {
                     new.push(at);
-                    selections.push(selection.clone());
+                    selections.push(selection);
                 }
+                (None, origin) => self.parts.push(self.in_new_memory(vec![at], origin)?),
             }
         }
-        for group in alike(&selections) {
-            let of_group: Vec<Selection> = group.iter().map(|&at| selections[at].clone()).collect();
-            let (is_stacked, one) = (group.len() > 1, memory_shape(&of_group[0])?);
-            // In C order each selection of a stack is contiguous.
-            let order = if is_stacked { Order::C } else { self.array.options().order };
-            let shape: Vec<usize> = is_stacked.then_some(group.len()).into_iter().chain(one).collect();
-            let out = NdBuffer::empty(self.array.device(), self.dtype, &shape, order)?;
-            pool::name_result(out.buffer(), || self.array.place());
+        for mut group in alike(&selections) {
             let numbers = group.iter().map(|&at| new[at]).collect();
-            self.parts.push(OfOut { numbers, selections: of_group, is_stacked, out });
+            let origin = match group.len() {
+                1 => Origin::One(selections[group.remove(0)].clone()),
+                _ => Origin::Stack(group.into_iter().map(|at| selections[at].clone()).collect()),
+            };
+            self.parts.push(self.in_new_memory(numbers, origin)?);
         }
         Ok(())
     }
 
+    fn in_new_memory(&self, numbers: Vec<usize>, origin: Origin) -> Result<OfOut> {
+        let order = match origin {
+            Origin::One(_) => self.array.options().order,
+            // Each selection of a stack is contiguous.
+            Origin::Stack(_) | Origin::Ranges(_) => Order::C,
+        };
+        let out = NdBuffer::empty(self.array.device(), self.dtype, &origin.of().shape()?, order)?;
+        pool::name_result(out.buffer(), || self.array.place());
+        Ok(OfOut { numbers, origin, out })
+    }
+
+    fn check_ranges(&self) -> Result<()> {
+        match self.array.shape().len() {
+            1 => Ok(()),
+            other => {
+                let message = format!("ranges are of an array of one dimension, this one has {other}");
+                Err(Error::new(ErrorKind::SelectionInvalid, message))
+            }
+        }
+    }
+
     fn results(&self) -> Vec<ArrayResult<'_>> {
-        self.parts.iter().map(|part| ArrayResult { of: part.of(), out: &part.out }).collect()
+        self.parts.iter().map(|part| ArrayResult { of: part.origin.of(), out: &part.out }).collect()
     }
 }
 
-impl OfOut {
+impl Origin {
     fn of(&self) -> ResultOf<'_> {
-        match &self.selections[..] {
-            [only] if !self.is_stacked => ResultOf::One(only),
-            selections => ResultOf::Stack(selections),
+        match self {
+            Origin::One(selection) => ResultOf::One(selection),
+            Origin::Stack(selections) => ResultOf::Stack(selections),
+            Origin::Ranges(ranges) => ResultOf::Ranges(ranges),
         }
     }
 }
@@ -336,7 +394,8 @@ mod tests {
         ];
         let results = read_all(&reads).unwrap();
         for (read, result) in reads.iter().zip(&results) {
-            assert_eq!(values(result), values(&read.array.read_buffer(&read.selection).unwrap()), "{read:?}");
+            let Wanted::Selection(selection) = &read.wanted else { continue };
+            assert_eq!(values(result), values(&read.array.read_buffer(selection).unwrap()), "{read:?}");
         }
         assert!(read_all(&[]).unwrap().is_empty());
         // The stacked ones lie in one memory, each in C order.
