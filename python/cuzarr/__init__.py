@@ -49,7 +49,7 @@ from cuzarr._node.array_config import ArrayConfig
 from cuzarr._node.asynchronous import AsyncArray, AsyncGroup
 from cuzarr._node.group import Group
 from cuzarr._node.lazy import LazyArray
-from cuzarr._node.many import read_many
+from cuzarr._node.many import read_many, write_many
 from cuzarr.api.synchronous import (
     array,
     consolidate_metadata,
@@ -159,6 +159,7 @@ __all__ = [
     "save_group",
     "storage",
     "tree",
+    "write_many",
     "xp",
     "zeros",
     "zeros_like",

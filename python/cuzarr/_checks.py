@@ -201,7 +201,7 @@ Axis = int | str | tuple[int | str, ...] | None
 
 
 def axis_of(axis: Any, ndim: int) -> Any:
-    """An axis as it is; all, where it is 0 or -1 and there are no dimensions, which many of NumPy's functions take so."""
+    """The axis as it was given. Without dimensions, 0 and -1 become ``None`` (all), as many NumPy functions accept them."""
     is_first = not ndim and isinstance(axis, int | np.integer) and axis in (0, -1)
     return None if is_first else axis
 

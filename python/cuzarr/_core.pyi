@@ -65,6 +65,7 @@ __all__ = [
     "trim_memory",
     "walk_nodes",
     "words_v3",
+    "write_many",
 ]
 
 # JSON objects by the names of what is stored of a node, and those of what is consolidated below it by paths.
@@ -578,6 +579,9 @@ def check_unchanged(arrays: Sequence[Array]) -> None: ...
 def read_many(
     reads: Sequence[tuple[Array, _Lists | Selection | tuple[NdBuffer, NdBuffer], str | None, NdBuffer | None]],
 ) -> list[NdBuffer]: ...
+def write_many(
+    writes: Sequence[tuple[Array, _Lists | Selection, NdBuffer | tuple[list[Any], bool]]],
+) -> None: ...
 def refuse_overlap(source: tuple[Store, str], target: tuple[Store, str]) -> None: ...
 def region_shape(
     shape: Sequence[int],

@@ -72,8 +72,10 @@ def complete_class(cls: type, errors: str, setup: str) -> None:
 
 
 def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callable[[F], F]:
-    """A decorator that completes the docstring of one function of a family: with the descriptions of those of its parameters that it
-    does not describe, and with what all of them return and raise.
+    """A decorator that completes the docstring of one function of a family.
+
+    It adds the descriptions of parameters that the function does not describe, and what all functions of the family return
+    and raise.
 
     >>> @completing({"x": "x : int\\n    A number."}, returns="int")
     ... def twice(x):

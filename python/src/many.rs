@@ -1,10 +1,12 @@
-//! Reads of many arrays by one call.
+//! Reads and writes of many arrays by one call.
 
 use std::collections::HashMap;
 
-use cuzarr::node::{Array, ArraySelection, read_all};
+use cuzarr::CancellationToken;
+use cuzarr::node::{Array, ArraySelection, ArrayWrite, read_all, write_all};
 use cuzarr_device::{DType, NdBuffer};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::array::PyArray;
 use crate::error::{IntoPython, PyResult};
@@ -12,6 +14,7 @@ use crate::interrupt::{here, interruptible};
 use crate::names::parse_dtype;
 use crate::ndbuffer::PyNdBuffer;
 use crate::selection::Selected;
+use crate::strings;
 use crate::watch::Watches;
 
 /// What is read of an array, and the type of the result or its memory, where the caller says so.
@@ -38,32 +41,76 @@ impl Part<'_> {
     }
 }
 
+/// The arrays of a call, under one token. Handles of one array are recognised as such.
+struct Handles {
+    watches: Watches,
+    token: CancellationToken,
+    arrays: Vec<Array>,
+    numbers: HashMap<usize, usize>,
+}
+
+impl Handles {
+    fn new() -> Handles {
+        let watches = Watches::current();
+        let token = watches.token();
+        Handles { watches, token, arrays: Vec::new(), numbers: HashMap::new() }
+    }
+
+    /// The number of an array.
+    fn number(&mut self, array: &Bound<'_, PyArray>) -> usize {
+        *self.numbers.entry(array.as_ptr() as usize).or_insert_with(|| {
+            self.arrays.push(self.watches.array(array.get().array(), &self.token));
+            self.arrays.len() - 1
+        })
+    }
+
+    /// Does the work, and looks for signals meanwhile.
+    fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
+        match self.arrays.iter().all(|array| array.store().capabilities().divides_reads) {
+            true => here(py, work),
+            false => interruptible(py, &self.token, work),
+        }
+    }
+}
+
 /// Reads parts of arrays in one pipeline, each into new memory of its array's device, or into the caller's.
 #[pyfunction]
 pub fn read_many(py: Python<'_>, reads: Vec<Wanted<'_>>) -> PyResult<Vec<PyNdBuffer>> {
-    let watches = Watches::current();
-    let token = watches.token();
-    let (mut arrays, mut places) = (Vec::<Array>::new(), HashMap::new());
-    let place = |array: &Bound<'_, PyArray>| {
-        // Handles of one array are recognised as such.
-        *places.entry(array.as_ptr() as usize).or_insert_with(|| {
-            arrays.push(watches.array(array.get().array(), &token));
-            arrays.len() - 1
-        })
-    };
-    let numbers: Vec<usize> = reads.iter().map(|(array, ..)| array).map(place).collect();
+    let mut handles = Handles::new();
+    let numbers: Vec<usize> = reads.iter().map(|(array, ..)| handles.number(array)).collect();
     let mut wanted = Vec::with_capacity(reads.len());
     for (number, (_, part, dtype, out)) in numbers.into_iter().zip(reads) {
         let dtype: Option<DType> = dtype.as_deref().map(parse_dtype).transpose()?;
         let out: Option<NdBuffer> = out.map(|out| out.inner.clone());
-        let read = part.of(&arrays[number])?;
+        let read = part.of(&handles.arrays[number])?;
         let read = dtype.into_iter().fold(read, ArraySelection::with_dtype);
         wanted.push(out.into_iter().fold(read, ArraySelection::with_out));
     }
-    let work = || read_all(&wanted);
-    let results = match arrays.iter().all(|array| array.store().capabilities().divides_reads) {
-        true => here(py, work),
-        false => interruptible(py, &token, work),
-    };
-    Ok(results?.into_iter().map(|inner| PyNdBuffer { inner }).collect())
+    let results = handles.run(py, || read_all(&wanted))?;
+    Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
+}
+
+/// What is written to an array: elements of one size; or a list of those of variable length, and whether they are text.
+#[derive(FromPyObject)]
+pub enum Elements<'py> {
+    Fixed(PyRef<'py, PyNdBuffer>),
+    Variable((Bound<'py, PyList>, bool)),
+}
+
+/// Writes to selections of arrays by one call. Nothing is written unless all fits.
+#[pyfunction]
+pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>, Elements<'_>)>) -> PyResult<()> {
+    let mut handles = Handles::new();
+    let numbers: Vec<usize> = writes.iter().map(|(array, ..)| handles.number(array)).collect();
+    let mut given = Vec::with_capacity(writes.len());
+    for (number, (_, selection, elements)) in numbers.into_iter().zip(writes) {
+        let (array, selection) = (&handles.arrays[number], selection.parse()?);
+        given.push(match elements {
+            Elements::Fixed(value) => ArrayWrite::new(array, selection, value.inner.clone()),
+            Elements::Variable((list, text)) => {
+                ArrayWrite::variable(array, selection, strings::from_list(&list, text)?)
+            }
+        });
+    }
+    handles.run(py, || write_all(&given))
 }

@@ -219,7 +219,8 @@ impl PyNodeLock {
     }
 }
 
-/// What is stored of a node, by names, of its documents and of those of what is consolidated below it.
+/// The bytes of all documents that are stored for a node, by name. They include those of what is consolidated below
+/// it.
 #[pyfunction]
 pub fn lay_out_node<'py>(
     py: Python<'py>,

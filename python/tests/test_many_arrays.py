@@ -1,9 +1,10 @@
-"""Reads of many arrays by one call: each gets what a read of its own gives."""
+"""Reads and writes of many arrays by one call: each gets what a call of its own gives."""
 
 import asyncio
 import random
 import string
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from cuzarr.errors import (
     ArrayNotFoundError,
     BoundsCheckError,
     ContainsGroupError,
+    ConversionError,
     CuzarrError,
     InvalidArgumentError,
+    ReadOnlyError,
     SelectionInvalidError,
     ShapeMismatchError,
 )
@@ -339,3 +342,82 @@ def test_a_load_that_is_cancelled_leaves_nothing_running(tmp_path, monkeypatch):
 
     with cuzarr.config.set({"memory_limit": 2**36}):
         asyncio.run(story())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_writes_are_what_each_is(seed, tmp_path, device):
+    """Into copies of the same random arrays: by one call, and one by one."""
+    copies = []
+    for name in ("many", "single"):
+        dice = random.Random(2000 + seed)
+        groups = [
+            cuzarr.create_group(place, zarr_format=dice.choice([2, 3]))
+            for place in (tmp_path / name, {}, tmp_path / f"{name}.zip")
+        ]
+        copies.append([make_array(dice.choice(groups), f"array{number}", dice) for number in range(dice.randrange(1, 9))])
+    writes, expected = [], []
+    for many_array, single in zip(*copies, strict=True):
+        selection = selection_of(dice, many_array.shape)
+        shape = np.shape(host(single[selection]))
+        shape = shape[dice.randrange(len(shape) + 1) :] if shape and dice.random() < 0.3 else shape
+        dtype = "string" if many_array.dtype.kind in "OT" else many_array.dtype
+        value = elements(dice, shape, dtype)
+        expected.append((single, selection, value))
+        on_device = device != "cpu" and isinstance(value, np.ndarray) and value.dtype.isnative and value.dtype.kind in "iuf"
+        writes.append((many_array, selection, cuzarr.xp.asarray(value, device=device) if on_device else value))
+    cuzarr.write_many(dice.sample(writes, len(writes)))
+    for single, selection, value in expected:
+        single[selection] = value
+    for many_array, single in zip(*copies, strict=True):
+        np.testing.assert_array_equal(host(many_array[...]), host(single[...]))
+    if any(np.size(value) for *_, value in writes):
+        assert any(array.last_report() is not None for array in copies[0])
+
+
+def test_nothing_is_written_unless_everything_fits(tmp_path):
+    a, b = (cuzarr.create_array(tmp_path / name, shape=(8,), chunks=(4,), dtype="i4") for name in "ab")
+    text = cuzarr.create_array({}, shape=(2,), dtype=str)
+    read_only = cuzarr.open_array(tmp_path / "b", mode="r")
+    cases = [
+        (InvalidArgumentError, "writes 1 and 2 touch one stored object", [(b, 0, 1), (a, np.s_[:3], 1), (a, 3, 2)]),
+        (InvalidArgumentError, "touch one stored object", [(a, 0, 1), (cuzarr.open_array(tmp_path / "a"), 1, 2)]),
+        (ShapeMismatchError, "broadcast", [(a, ..., 1), (b, ..., [1, 2])]),
+        (BoundsCheckError, "out of bounds", [(a, ..., 1), (b, 8, 1)]),
+        (ReadOnlyError, "read", [(a, ..., 1), (read_only, 0, 1)]),
+        (ConversionError, "", [(a, ..., 1), (text, ..., ["x", "\udc80"])]),
+        (ArgumentTypeError, "an array, a selection and a value", [(a, ..., 1), (b, ...)]),
+    ]
+    for error, message, writes in cases:
+        with pytest.raises(error, match=message):
+            cuzarr.write_many(writes)
+        assert not a[...].any() and not b[...].any()
+    cuzarr.write_many([(a, np.s_[:4], 3), (text, 1, "y"), (a, np.s_[4:], 4), (b, np.s_[:0], [])])
+    assert a[...].tolist() == [3] * 4 + [4] * 4 and text[...].tolist() == ["", "y"]
+    cuzarr.write_many([])
+
+
+def test_a_group_writes_by_the_names_of_dimensions():
+    group = cuzarr.create_group({})
+    for path, names in (("t", ("time", "x")), ("deep/u", ("x", "time")), ("x", ("x",))):
+        group.create_array(path, shape=tuple({"time": 4, "x": 3}[name] for name in names), dtype="i4", dimension_names=names)
+    group.write({"t": [1, 2, 3], "deep/u": 7, "x": [4, 5, 6]}, {"time": -1})
+    assert group["t"][...].tolist() == [[0] * 3] * 3 + [[1, 2, 3]]
+    assert group["deep/u"][...].tolist() == [[0, 0, 0, 7]] * 3 and group["x"][...].tolist() == [4, 5, 6]
+    with pytest.raises(ArrayNotFoundError):
+        group.write({"t": 9, "nothing": 1})
+    with pytest.raises(SelectionInvalidError, match="'depth'"):
+        group.write({"t": 9}, {"depth": 0})
+    assert group["t"][3].tolist() == [1, 2, 3]
+
+
+def test_threads_that_write_the_same_arrays_in_other_orders_end(tmp_path):
+    arrays = [cuzarr.create_array(tmp_path / str(number), shape=(64,), chunks=(64,), dtype="i4") for number in range(4)]
+
+    def write(number):
+        order = np.random.default_rng(number).permutation(4)
+        cuzarr.write_many([(cuzarr.open_array(tmp_path / str(at)), number, number + 1) for at in order])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(64)))
+    for array in arrays:
+        assert array[...].tolist() == list(range(1, 65))

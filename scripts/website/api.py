@@ -41,7 +41,7 @@ PAGES = (
          _names("open open_array open_group open_consolidated open_like create create_array create_group create_hierarchy array "
                 "from_array group empty empty_like full full_like ones ones_like zeros zeros_like save save_array save_group load "
                 "consolidate_metadata tree print_debug_info")),
-    Page("array", "Array", "An array in a store: select, assign, explain, resize.", "cuzarr", _names("Array LazyArray ArrayConfig read_many")),
+    Page("array", "Array", "An array in a store: select, assign, explain, resize.", "cuzarr", _names("Array LazyArray ArrayConfig read_many write_many")),
     Page("group", "Group", "A group of arrays and groups.", "cuzarr", _names("Group")),
     Page("asynchronous", "Asynchronous arrays and groups", "The twins of arrays and groups whose calls are awaited.", "cuzarr",
          _names("AsyncArray AsyncGroup")),

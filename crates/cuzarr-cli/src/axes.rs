@@ -30,7 +30,7 @@ pub struct Axis {
     count: u64,
 }
 
-/// What an image of several scales says of one of its levels.
+/// One level of an image with several scales, and the image's axes.
 pub struct Scaled<'a> {
     pub axes: &'a [ImageAxis],
     pub level: &'a ImageLevel,

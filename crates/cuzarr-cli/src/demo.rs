@@ -25,7 +25,8 @@ use crate::{Verdict, interrupt, nodes};
 const CHUNK: [u64; 3] = [4, 256, 512];
 const SHARD: [u64; 3] = [8, 512, 512];
 const PLANE: [u64; 2] = [512, 1024];
-/// Reads into a GPU take milliseconds, and the first one also loads the kernels. So the fastest of several is shown.
+/// Number of reads into a GPU, of which the fastest is shown. A read takes milliseconds, and the first one also loads
+/// the kernels.
 const GPU_READS: usize = 4;
 
 #[derive(Args)]

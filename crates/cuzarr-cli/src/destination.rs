@@ -87,7 +87,8 @@ impl Destination<'_> {
     }
 }
 
-/// What a file is, if it holds data that no command makes again: an input may refer to it without naming it to us.
+/// What kind of file this is, if it holds data that no command can make again; else `None`. An input may refer to
+/// such a file without naming it to us, so it is never replaced.
 fn kept(path: &Path) -> Option<&'static str> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if DOCUMENT_NAMES.contains(&name) {

@@ -117,7 +117,8 @@ fn with_inner_form(error: Error, path: &str) -> Error {
     }
 }
 
-/// How a path is written that goes on behind the name of an archive or a table, as in `zip::a.zip/inner`.
+/// A hint for a path that continues behind the name of an archive or a table, such as `zip::a.zip/inner`: how it must
+/// be written.
 fn inner_form(url: &Url) -> Option<String> {
     let place = Path::new(url.wrapped().unwrap_or(url).path());
     let file = place.ancestors().skip(1).find(|above| above.is_file())?;

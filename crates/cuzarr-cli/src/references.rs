@@ -143,7 +143,7 @@ fn local_path(file: &OsString) -> Option<PathBuf> {
     }
 }
 
-/// Tells of the table, of variables that it has not, and of what a reader must allow.
+/// Prints the answer: the table, each variable that is left out, and the prefixes that a reader must allow.
 fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     let count = serde_json::from_str::<Value>(&made.text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
     let count = count.unwrap_or(0);

@@ -101,7 +101,7 @@ impl Validate {
 struct Stale {
     /// Its path.
     group: String,
-    /// A sentence for each node.
+    /// One sentence for each node that differs.
     differences: Vec<String>,
 }
 

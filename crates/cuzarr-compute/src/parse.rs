@@ -377,7 +377,8 @@ impl Parser<'_> {
     }
 }
 
-/// Functions that take quantiles: what probabilities are divided by, where the caller gives them, and whether NaN is left out.
+/// A function that computes quantiles: the number by which the caller's probabilities are divided (`None` if it takes
+/// no probabilities), and whether NaN is left out.
 type QuantileFunction = (Option<f64>, bool);
 
 const QUANTILES: [(&str, QuantileFunction); 6] = [

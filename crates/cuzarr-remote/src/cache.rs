@@ -139,7 +139,7 @@ pub(crate) struct Entry {
     bytes: BufReader<File>,
 }
 
-/// What an entry says of its bytes.
+/// The entity tag and the version of an entry's bytes.
 pub(crate) struct Tags {
     pub(crate) etag: String,
     pub(crate) version: Option<String>,

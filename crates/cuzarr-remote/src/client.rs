@@ -19,7 +19,7 @@ use crate::web::WeakTag;
 /// Makes the client of a store. A child process makes its own.
 pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
 
-/// What a store needs to know of its server.
+/// A place on a server, with all that a store must know about the server.
 pub(crate) struct Place {
     pub(crate) cloud: Cloud,
     /// The address that messages name: without a query, without credentials.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) whole_values: bool,
     /// A key that the server refuses to read counts as one that does not exist.
     pub(crate) missing_when_denied: bool,
-    /// Where bytes are kept that came.
+    /// The cache for bytes that the server sent.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) make: Box<Make>,
     current: Mutex<Option<Arc<Client>>>,
@@ -97,7 +97,7 @@ pub(crate) struct Client {
     /// Whether the server has answered a request for a range with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
     pub(crate) limit: Arc<Limit>,
-    /// What the server said of values that are read from their end, where it takes no such ranges.
+    /// Sizes and versions of values that are read from their end, for servers that do not take such ranges.
     known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 

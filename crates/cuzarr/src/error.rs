@@ -348,8 +348,8 @@ impl StdError for Error {
     }
 }
 
-/// The known name that a wrong one was probably meant to be: the same but for case, or what is before its last dot; the
-/// beginning of one; or a few letters away, more of them in longer names.
+/// The known name that a wrong name probably means. It is the same but for case, or has the wrong name behind its
+/// last dot, or begins with it, or differs in a few letters (more in longer names).
 ///
 /// ```
 /// assert_eq!(cuzarr::internal::nearest("flaot32", ["float32", "float64"]), Some("float32"));

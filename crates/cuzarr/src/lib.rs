@@ -83,6 +83,6 @@ pub use cancellation::CancellationToken;
 pub use cuzarr_device as device;
 pub use cuzarr_device::{Buffer, DType, Device, HostElement, Layout, NdBuffer, Order};
 pub use error::{Error, ErrorKind, Result, ResultExt};
-pub use node::{Array, ArrayOptions, ArraySelection, Group, Node, read_all};
+pub use node::{Array, ArrayOptions, ArraySelection, ArrayWrite, Group, Node, read_all, write_all};
 pub use open::{create_group, open, open_array, open_group};
 pub use plan::Selection;

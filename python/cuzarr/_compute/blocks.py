@@ -120,7 +120,7 @@ def _read_only(elements: Any) -> Any:
 
 
 class Sources:
-    """Arrays of stores and in memory, and numbers, which a function gets block by block.
+    """The inputs of a function that is called block by block: arrays in stores or in memory, and numbers.
 
     Attributes
     ----------

@@ -130,8 +130,10 @@ class Cluster:
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """The results of one task an item, in the order of items. At most a few tasks for each thread of the cluster wait or hold
-        results."""
+        """Submits one task for each item, and yields the results in the order of the items.
+
+        At most a few tasks for each thread of the cluster wait or hold results.
+        """
         threads = sum(worker["nthreads"] for worker in self._client.scheduler_info(n_workers=-1)["workers"].values())
         most = max(_LEAST_TASKS, 4 * threads)
         tasks: deque[Any] = deque()

@@ -110,7 +110,10 @@ def decoding_of(array: StoredArray) -> Decoding | None:
 
 
 def tell_of_packed(x: Any, name: str) -> None:
-    """Warns once for each array in a store that a reduction is one of packed numbers, also where it is one of a plan that reads the array."""
+    """Warns, once for each array in a store, that a reduction computes with packed numbers.
+
+    The array may also be read by a plan.
+    """
     for array in _read_as_stored(x):
         attributes = array.metadata.attributes
         packed = [f"{one} {attributes[one]}" for one in _PACKED if attributes.get(one) is not None]

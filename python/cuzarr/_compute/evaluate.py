@@ -33,7 +33,7 @@ _MEANS = ("mean", "std", "var")
 
 
 def plan(value: Any) -> Any:
-    """A plan of an array in a store, or of a view of one; anything else as it is."""
+    """A plan that reads an array in a store, or a view of one. Any other value is returned unchanged."""
     if not isinstance(value, Lazy) or value._is_plan:
         return value
     return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value), ("", (value,), ()))  # type: ignore[arg-type]

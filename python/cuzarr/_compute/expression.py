@@ -118,7 +118,10 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def device(self) -> str:
-        """The device that computes unless :meth:`compute` is given one: the GPU of memory that takes part, else that of the arrays."""
+        """The device that computes, unless :meth:`compute` is given one.
+
+        It is the GPU whose memory takes part, else the device that an array or a plan was given, else the configured one.
+        """
         return config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
     @property
@@ -357,7 +360,10 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return elements[tuple(steps)]  # type: ignore[no-any-return]
 
     def _picked(self, selection: Any) -> Any:
-        """Elements by what NumPy takes between brackets: those that are needed along each dimension are computed, then chosen among."""
+        """The elements that NumPy's brackets select.
+
+        Only those that are needed along each dimension are computed. NumPy then chooses among them.
+        """
         along, key = crossings(selection, self.shape)
         expr = self._expr.picked(along, [(axis, 0) for axis in range(self.ndim)])
         where, limit, threads = settings(self._own_device, None)
@@ -522,7 +528,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return np.asarray(host_elements(self), dtype)
 
     def _within_limit(self, hint: str) -> Any:
-        """The elements, for what takes them at once.
+        """All elements in memory, for callers that need them at once.
 
         Raises
         ------
@@ -564,7 +570,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return cls(made(*made_of), device, names, made_of)
 
     def _with_operands(self, operands: tuple[Any, ...]) -> Expression:
-        """The same of other operands, which have the shapes and types of its own."""
+        """The same plan with other operands, which have the same shapes and types."""
         how, _, arguments = self._made_of
         return Expression._rebuilt((how, operands, arguments), self._own_device, self._names)
 

@@ -154,7 +154,9 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:
-    """Where a plan of these runs unless it is told: on the GPU that has the memory of one, or as an array or plan was given by name.
+    """The device for a plan of these values, unless the caller names one.
+
+    It is the GPU whose memory takes part, else the device that an array or a plan was given; ``None`` if there is neither.
 
     Raises
     ------

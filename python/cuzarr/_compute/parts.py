@@ -36,7 +36,7 @@ def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any
 
 
 def check_store(expression: Any, place: Any, client: Any, device: str, resume: bool) -> None:
-    """Refuses what a cluster cannot store, or not there, before an array is made.
+    """Refuses a plan or a place that a cluster cannot store, before an array is made.
 
     Raises
     ------

@@ -324,7 +324,10 @@ class _Stays:
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
     def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
-        """Extents of the result among the arrays' own along the dimensions that are reduced; only these where there are none."""
+        """Extents along all dimensions: the result's own, and those in ``others`` where dimensions are reduced.
+
+        Without ``extents``, all of ``others``.
+        """
         if extents is None:
             return list(others)
         own = iter(extents)

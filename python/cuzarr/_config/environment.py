@@ -1,4 +1,4 @@
-"""What the environment says of the configuration."""
+"""Settings that environment variables give."""
 
 from __future__ import annotations
 

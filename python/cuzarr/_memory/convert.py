@@ -162,7 +162,7 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """The memory to read elements to for a caller's own result array, and what is left to do when they are there.
+    """The memory to read into for a caller's own result array, and a function to call when the elements are there.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What NumPy takes between brackets, as what is needed along each dimension and what is chosen of that."""
+"""NumPy's selections in two steps: what is read along each dimension, and what is chosen from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Along = list[int | tuple[int, int, int] | _core.NdBuffer]
 
 
 def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any, ...]]:
-    """Per dimension the range or the list of what a selection needs; and the selection among these, for NumPy's brackets.
+    """For each dimension the range or list that a selection needs, and the key that chooses from them with NumPy's brackets.
 
     Raises
     ------

@@ -726,7 +726,7 @@ class _Named:
 
 
 def _with_arrays(key: Any) -> tuple[Any, ...] | None:
-    """The items of a key some of which are index arrays or masks; ``None`` when there are none."""
+    """The items of a key, if some of them are index arrays or masks; else ``None``."""
     items = tuple(map(_as_index, key)) if isinstance(key, tuple) else (_as_index(key),)
     return items if any(isinstance(item, np.ndarray | DeviceArray) for item in items) else None
 

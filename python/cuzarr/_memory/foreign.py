@@ -87,7 +87,7 @@ def device_of(value: Any) -> str:
 
 
 def on_host(value: Any) -> Any:
-    """A NumPy array of a GPU's array; anything else as it is."""
+    """A GPU array as a NumPy array. Any other value is returned unchanged."""
     if not is_on_device(value):
         return value
     buffer = device_buffer(value)
@@ -130,7 +130,7 @@ def _torch_float8(value: Any) -> str | None:
 
 
 def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
-    """A NumPy array over another library's host memory whose elements NumPy cannot name by itself; else ``None``."""
+    """A NumPy view of another library's host memory, if NumPy cannot make one by itself; else ``None``."""
     is_numpys = hasattr(value, "__array__") and isinstance(getattr(value, "dtype", np.dtype("V")), np.dtype)
     if is_numpys or not hasattr(value, "__dlpack__"):
         return None

@@ -97,7 +97,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Index arrays before this do not stand beside those behind it."""
+        """Ends a group of index arrays: those that follow do not stand beside those before."""
         self.was_listed = False
 
 

@@ -102,11 +102,11 @@ class DataType:
         return not self.is_variable and _has_byte_order(self.native)
 
     def _of_json(self, spec: Any) -> DataType:
-        """Another data type, from format 3 metadata."""
+        """The data type that format 3 metadata describes."""
         return from_json_v3(spec)
 
     def _of_native(self, native: np.dtype[Any]) -> DataType:
-        """Another data type, from NumPy's."""
+        """The data type of a NumPy dtype."""
         return DataType(native)
 
     @property

@@ -81,7 +81,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """What was found, if no node was set, deleted or left out."""
+        """The consolidated metadata as it was found; ``None`` if a node was set, deleted or left out since."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
@@ -397,7 +397,7 @@ def node_of(
     consolidated: _core.Consolidated | None = None,
     trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
-    """The value of what is stored of a node, and of what is consolidated below it. Later errors about that name the ``trail``.
+    """The metadata of a stored node, with that of the nodes consolidated below it. Later errors about it name the ``trail``.
 
     Raises
     ------

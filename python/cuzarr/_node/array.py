@@ -1290,7 +1290,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:
-        """The array with other metadata, which are not written."""
+        """The same array with other metadata. The metadata are not written."""
         return type(self)(self._store_path, metadata, self._config, self._own_device)
 
     def _read_box(self, box: Box, device: str) -> Any:

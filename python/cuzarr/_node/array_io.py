@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -116,8 +118,10 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
 
 
 def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
-    """Where an operation's memory is, and the class of it when it is one of the caller's own: a prototype counts more
-    than the array's device, which counts more than the configuration."""
+    """The device of an operation's memory, and the caller's own class of nd-buffers, if there is one.
+
+    A prototype takes precedence over the array's device, and that over the configuration.
+    """
     own: Any = None
     if prototype is not None:
         device, own = prototype_device(prototype, array.device), _own_class(prototype)
@@ -197,7 +201,7 @@ def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
     return into(memory, elements)
 
 
-def _taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
+def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
     """A value to be written, by way of the caller's own buffer class, if there is one."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
@@ -262,7 +266,7 @@ def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
 
 
 def computed(value: Any) -> Any:
-    """The elements of a plan; anything else as it is.
+    """The elements of a plan. Any other value is returned unchanged.
 
     Raises
     ------
@@ -279,7 +283,7 @@ def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, pr
     value = computed(value)
     check_fields(fields, array.dtype)
     field = one_field(fields)
-    value = _taken(array, value, prototype, array.dtype if field is None else array.dtype[field])
+    value = taken(array, value, prototype, array.dtype if field is None else array.dtype[field])
     if field is None:
         write_box(array, box, value)
         return
@@ -306,27 +310,48 @@ def taken_apart(array: OpenArray, value: Any) -> Any:
 
 
 def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | None = None) -> None:
+    elements = written(array, box.shape, value)
+    handle, selection = array._handle(), box.lists
+    if isinstance(elements, tuple):
+        write_variable = partial(handle.write_variable, selection) if update is None else update.write_variable
+        with encoded_text(array):
+            write_variable(*elements)
+    elif elements is not None:
+        (partial(handle.write, selection) if update is None else update.write)(elements)
+
+
+def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuffer | tuple[list[Any], bool] | None:
+    """A value for a selection of a shape, as the Rust side takes it: elements of variable length as a list, and whether they are text.
+
+    ``None`` for no elements in host memory.
+
+    Raises
+    ------
+    ShapeMismatchError
+        The value does not broadcast to the shape.
+    """
     value = taken_apart(array, value)
     data_type = array._metadata.data_type
-    handle, selection = array._handle(), box.lists
-    write = partial(handle.write, selection) if update is None else update.write
     if foreign.is_on_device(value):
         buffer = convert.device_elements(value, data_type)
-        more = len(buffer.shape) - len(box.shape)
+        more = len(buffer.shape) - len(shape)
         if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
             buffer = buffer.reshape(buffer.shape[more:])
-        write(buffer)
-        return
-    elements = broadcast(value, box.shape)
+        return buffer
+    elements = broadcast(value, shape)
     if data_type.is_variable:
-        write_variable = partial(handle.write_variable, selection) if update is None else update.write_variable
-        try:
-            write_variable(strings.to_list(elements), data_type.is_text)
-        except UnicodeEncodeError:
-            with _numpy.conversion(data_type.native):
-                raise
-    elif elements.size:
-        write(foreign.wrap_host(elements))
+        return strings.to_list(elements), data_type.is_text
+    return foreign.wrap_host(elements) if elements.size else None
+
+
+@contextmanager
+def encoded_text(array: OpenArray) -> Iterator[None]:
+    """Tells of strings that have no UTF-8 as of elements that cannot be converted."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        with _numpy.conversion(array._metadata.data_type.native):
+            raise
 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
@@ -345,7 +370,7 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _own_class(prototype: Any) -> Any:
-    """The class that results' memory is made by, when it is the caller's own: neither one of ours nor one of zarr-python's."""
+    """The caller's own class for the memory of results; ``None`` if the class is one of ours or of zarr-python's."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
     return None if plain or nd_buffer.__module__ in ("zarr.core.buffer.cpu", "zarr.core.buffer.gpu") else nd_buffer

@@ -32,7 +32,7 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """Where the borders of chunks are on ``length`` units; where they would run together, every so many of them."""
+    """The places of chunk borders along ``length`` units. If they would run together, only every n-th border."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)

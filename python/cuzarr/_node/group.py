@@ -321,6 +321,37 @@ class Group(Node):
         boxes = many.boxes_of(dict(self.arrays()) if names is None else self._arrays_at(list(names)), selection)
         return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
 
+    def write(self, values: Mapping[str, ArrayLike], selection: Mapping[str, int | slice] | None = None) -> None:
+        """Write to many arrays in one call, such as all variables of a time step: see :func:`cuzarr.write_many`.
+
+        Parameters
+        ----------
+        values : mapping of str to array
+            What is written, by the paths of arrays below this group.
+        selection : mapping of str to int or slice, optional
+            Positions along dimensions, by their names, as for :meth:`read`. Arrays without a dimension are written whole along it.
+
+        Raises
+        ------
+        ArrayNotFoundError, ContainsGroupError
+            Nothing is at a path, or a group is.
+        SelectionInvalidError
+            No array has a dimension of such a name.
+        ReadOnlyError, ShapeMismatchError, ConversionError
+            The store is read-only, or a value does not fit. Nothing is written.
+        CuzarrError
+            The first failure of any write.
+
+        >>> days = cuzarr.create_group({})
+        >>> for name in ("t2m", "msl"):
+        ...     _ = days.create_array(name, shape=(4, 3), dtype="f4", dimension_names=("time", "x"))
+        >>> days.write({"t2m": np.ones(3), "msl": 7}, {"time": 2})
+        >>> days["msl"][:, 0].tolist()
+        [0.0, 0.0, 7.0, 0.0]
+        """
+        boxes = many.boxes_of(self._arrays_at(list(values)), selection)
+        many.write_many((array, box, values[path]) for path, (array, box) in boxes.items())
+
     def _arrays_at(self, paths: list[str]) -> dict[str, Array]:
         found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
         missing = next((path for path, metadata in found.items() if metadata is None), None)

@@ -576,7 +576,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
-        """A value for the view as one for what is read."""
+        """A value for the view, with its dimensions in the order in which they are read."""
         order = None if isinstance(self._what, _Points) else self._what.read_order()
         if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
             return value

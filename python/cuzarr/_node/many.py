@@ -1,8 +1,9 @@
-"""Reading many arrays by one call."""
+"""Reading and writing many arrays by one call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from cuzarr._checks import items
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
-from cuzarr._node.array_io import OpenArray, delivered, get_box, placement
+from cuzarr._node.array_io import OpenArray, computed, delivered, encoded_text, get_box, placement, taken, written
 from cuzarr._node.array_read import check_fixed, converted
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, SelectionInvalidError
 
@@ -74,6 +75,60 @@ def read_many(
         calls[number].result(buffers[number]) if number in calls else get_box(array, box, outs[number], None, None)
         for number, (array, box) in enumerate(wanted)
     ]
+
+
+def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
+    """Write boxes of many arrays by one call: nothing is written unless everything fits.
+
+    Arrays may differ in store, shape, codecs, type and device. The smallest memory limit and number of threads of those on one device
+    counts. Other writes of this process to the same chunks come before all of these, or after them.
+
+    Parameters
+    ----------
+    writes : iterable of (Array, selection, value)
+        Each selection and value as for :meth:`Array.set_basic_selection`. An array may come several times, with boxes that have no stored
+        object in common.
+
+    Returns
+    -------
+    None
+        The elements are stored when the call returns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Two boxes touch one chunk, or one shard: which of them came last would be left to chance.
+    SelectionInvalidError, BoundsCheckError
+        A selection is not one of its array.
+    ShapeMismatchError, ConversionError
+        A value does not fit.
+    ReadOnlyError
+        A store is read-only.
+    CuzarrError
+        The first failure of any write, with the array's name. Chunks that were written before it keep their new elements.
+
+    Examples
+    --------
+    >>> import cuzarr
+    >>> a, b = cuzarr.zeros((4, 6), store={}), cuzarr.zeros((3,), store={})
+    >>> cuzarr.write_many([(a, (slice(0, 2), 5), 1), (b, ..., [1, 2, 3])])
+    >>> a[:, 5].tolist(), b[:].tolist()
+    ([1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 3.0])
+    """
+    calls, text = [], None
+    for write in items(writes, "writes", "a list of arrays, selections and values"):
+        if not isinstance(write, tuple) or len(write) != 3 or not isinstance(write[0], Array):
+            raise ArgumentTypeError(f"a write is an array, a selection and a value, got {write!r}")
+        array, selection, value = write
+        array.store.check_writable()
+        box = basic_box(selection, array.shape)
+        elements = written(array, box.shape, taken(array, computed(value), None, array.dtype))
+        if elements is not None:
+            calls.append((array._handle(), box.lists, elements))
+        if isinstance(elements, tuple):
+            text = array
+    with nullcontext() if text is None else encoded_text(text):
+        _core.write_many(calls)
 
 
 def _checked(read: Any) -> tuple[OpenArray, Box]:

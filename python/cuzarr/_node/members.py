@@ -54,7 +54,7 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
 
 
 def is_trusted(place: StorePath) -> bool:
-    """Whether the consolidated copy stands for the nodes' own documents. Where the store can be written, it only gives names."""
+    """Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives names."""
     return place.read_only or place.store.handle.is_read_only()
 
 

@@ -132,7 +132,7 @@ def _refuse_config(config: Any, place: StorePath) -> None:
 
 
 def _check_options(function: str, given: dict[str, Any], *openers: Any) -> None:
-    """Refuses what neither a function that opens has nor :func:`create`, and what only a mode says.
+    """Refuses options that neither the opening function nor :func:`create` has, and options that only a mode can express.
 
     Raises
     ------

@@ -49,7 +49,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Methods(Generic[OperandT, ResultT]):
-    """What NumPy's arrays have as methods and this library as functions; for all else of theirs an error says where it is.
+    """NumPy's methods of arrays that this library has as functions. For the others, an error says where to find them.
 
     Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
     """
@@ -224,7 +224,7 @@ def _of_elements(name: str, kind: type[Methods[Any, Any]]) -> str | None:
 
 
 def into(out: Any, result: Any, name: str) -> Any:
-    """The caller's array with a result in it, which a plan computes there; the result itself where there is no such array.
+    """Copies a result into the caller's ``out`` and returns ``out``. Without ``out``, returns the result.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def into(out: Any, result: Any, name: str) -> Any:
 
 
 def host_elements(value: Any) -> Any:
-    """An array of ours as one of NumPy's; anything else as it is.
+    """One of our arrays as a NumPy array. Any other value is returned unchanged.
 
     Raises
     ------
@@ -291,8 +291,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
 
 
 def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
-    """A hint that says how a function takes this array: this library's, if that ``is_here`` with the options that are wanted, else CuPy's or
-    NumPy's."""
+    """A hint that says which function takes this array: this library's if ``is_here``, else CuPy's or NumPy's."""
     behind = type(x) if isinstance(x, Methods) else Methods
     if is_here and (own := _of_elements(name, behind)):
         return f"use {own}"
@@ -301,7 +300,7 @@ def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
 
 
 def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
-    """The error for a function of NumPy's that is not here, or not with what is said beside its operands."""
+    """The error for a function of NumPy that this library lacks, or lacks with the arguments that ``beside`` names."""
     return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x, is_here=not beside))
 
 
@@ -341,7 +340,7 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What NumPy's function makes of an array of ours: by our own, or as NumPy makes it of shapes and methods.
+    """Calls a NumPy function with our arrays: our own of that name, or NumPy's if it only needs shapes and methods.
 
     Raises
     ------

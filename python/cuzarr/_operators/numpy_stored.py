@@ -52,8 +52,10 @@ _PREDICATES = frozenset({"allclose", "array_equal"})
 
 
 def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of arrays in stores and views of them: a plan where this library has the function, else NumPy's own result of the
-    elements. Results that go into an array of NumPy's (``out=``) are computed.
+    """Applies a ufunc of NumPy to arrays in stores, or to views of them.
+
+    The result is a plan if this library has the function, else NumPy's own result from all elements. Results that go into an
+    array of NumPy (``out=``) are computed.
 
     Raises
     ------
@@ -216,7 +218,7 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
 
 
 def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What NumPy's function makes of arrays in stores: a value, as of arrays of zarr-python.
+    """Applies a function of NumPy to arrays in stores. The result is a value, as it is for arrays of zarr-python.
 
     Reductions, predicates and others that this library has go through the arrays region by region. All else gets the elements
     of whole arrays, within the memory limit.

@@ -57,7 +57,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
         return dispatch.apply(name, *operands)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
-        """What ``x += other`` leaves behind the name ``x``: another plan or, of what has elements, these changed."""
+        """The new value of ``x`` after ``x += other``: another plan, or the same array with changed elements."""
         return self._apply(name, self, other)
 
     def __add__(self, other: OperandT) -> ResultT:

@@ -23,8 +23,11 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes that an epoch may hold, for mixing samples and for cells that wait for a neighbour, and how many of those that it
-    mixes it reads before the first sample."""
+    """How many bytes an epoch may hold.
+
+    ``mixed_bytes`` are for mixing samples, ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the
+    mixed bytes are read before the first sample.
+    """
 
     mixed_bytes: int
     frontier_bytes: int

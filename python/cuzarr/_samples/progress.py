@@ -1,4 +1,4 @@
-"""How far an epoch is: what a program records, and what it goes on from."""
+"""Progress of an epoch: what a program records, and where it continues."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Progress:
             )
 
     def share(self, start: int, sizes: tuple[int, ...], worker: int) -> Share:
-        """What one of the processes gets of the rank's batches: those that were not taken."""
+        """The batches of the rank that one worker process still has to take."""
         if self.worker is None:
             return shares_of_workers(start, sizes, self.workers, self.batches)[worker]
         return replace(shares_of_workers(start, sizes, self.workers)[self.worker], skipped=self.batches)

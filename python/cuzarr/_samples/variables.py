@@ -1,4 +1,4 @@
-"""What a sample has of each array."""
+"""The variables of a sample: which elements it takes from each array, and how they are scaled."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def _is_named(variables: Any) -> bool:
 
 
 def _shared(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
-    """Parts of which those of one array are held alike, and for each the first part of its array."""
+    """The parts, with those of one array held in one type, and for each the number of the first part of its array."""
     firsts = [
         next(number for number, one in enumerate(parts) if one.axes == part.axes and one.array.same_as(part.array))
         for part in parts

@@ -52,7 +52,10 @@ class NumcodecsHost:
 
 
 class LzmaHost(NumcodecsHost):
-    """LZMA to at most ``limit_bytes``: a few of its bytes become a thousand times as many, and numcodecs makes all of them."""
+    """LZMA that decodes at most ``limit_bytes``.
+
+    A few bytes can become a thousand times as many, and numcodecs decodes all of them.
+    """
 
     def __init__(self, codec: Any, limit_bytes: int | None) -> None:
         super().__init__(codec, "bytes_bytes", np.dtype("u1"), ())

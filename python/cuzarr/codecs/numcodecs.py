@@ -69,7 +69,7 @@ Examples
     ">>> from cuzarr.codecs.numcodecs import LZ4",
 )
 class NumcodecsCodec(Codec):
-    """A codec of numcodecs by its settings. ``codec_id`` is its name there.
+    """A codec of numcodecs, given by its settings. ``codec_id`` is its name in numcodecs.
 
     Parameters
     ----------

@@ -138,7 +138,7 @@ class Codec:
         return self
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
-        """The data type of what it makes of elements of ``data_type``."""
+        """The data type that this codec outputs for elements of ``data_type``."""
         return data_type
 
 
@@ -500,5 +500,5 @@ def _type_name(data_type: Any) -> str:
 
 
 def replace_codec(codec: Codec, **changes: Any) -> Codec:
-    """A copy of a codec's value with other members."""
+    """A copy of a codec with other settings."""
     return replace(codec, **changes)  # type: ignore[type-var]

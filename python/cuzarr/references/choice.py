@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """Which variables are made.
+    """Which variables a table of references has, and what happens to those that cannot be made.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from cuzarr.references.names import H5PY_ERRORS, plain_name, unicode_text
 
 
 class Dimensions:
-    """The dimensions of a file's datasets: their names, and how long those are that grow.
+    """The dimensions of a file's datasets: their names, and the lengths of unlimited dimensions.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _as_element(value: Any, dtype: np.dtype[Any], wraps: bool) -> Any:
-    """An attribute's value as an element; ``None`` if it is none."""
+    """An attribute's value as an element of ``dtype``; ``None`` if it cannot be one."""
     if value is None or isinstance(value, np.ndarray) and value.size != 1:
         return None
     value = value.reshape(-1)[0] if isinstance(value, np.ndarray) else value

@@ -121,7 +121,8 @@ class Layout:
         return self.source.read(place.offset, place.size_bytes)
 
     def values(self) -> Any:
-        """All elements, those that the dataset has not among them."""
+        """All elements in the shape of the variable. Those beyond the dataset's own shape have its fill value, or are empty
+        text."""
         values = self.dataset[...]
         if self.shape == self.dataset.shape:
             return values

@@ -100,7 +100,7 @@ def _url(scheme: str, bucket: str, prefix: str | None) -> str:
 
 
 def _renamed(config: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Options by our names. Those whose name is empty do nothing here."""
+    """Renames options to our names. An option whose name here is empty has no effect and is left out."""
     if not config.keys() <= names.keys():
         raise _UnknownError
     return {names[name]: value for name, value in config.items() if names[name]}

@@ -70,7 +70,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
         return self._form.of([to_tensor(array[place]) for array in self.arrays])
 
     def __getitems__(self, places: Sequence[int]) -> list[Any]:
-        """What ``DataLoader`` asks for a batch with."""
+        """The samples at these places; ``DataLoader`` calls it for a batch."""
         chosen = np.asarray(places, np.intp)
         read = [to_tensor(array.oindex[chosen]) for array in self.arrays]
         return [self._form.of(parts) for parts in zip(*read, strict=True)]

@@ -243,7 +243,7 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """What an epoch may hold, and how much is read by one call, if at least ``least`` cells are to be mixed."""
+    """How many bytes an epoch may hold and one call reads, if at least ``least`` cells are to be mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest
@@ -256,7 +256,7 @@ _SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
 def _gathered(part: Part) -> torch.dtype:
-    """The type in which samples are put together: what has to be scaled, as it is stored."""
+    """The type in which samples are put together. Elements that must be scaled keep the type in which they are held."""
     return torch_type(part.dtype if part.is_plain else part.held)
 
 
@@ -657,7 +657,7 @@ def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
 
 
 def _by_axis(given: Mapping[int | str, int], axes: tuple[int | str, ...], what: str, least: int, missing: int = 1) -> list[int]:
-    """A number for each sample axis.
+    """One number for each sample axis: the given one, or ``missing`` where none is given.
 
     Raises
     ------

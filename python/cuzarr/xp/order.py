@@ -42,7 +42,7 @@ _documented = completing(
 
 
 class UniqueAll(NamedTuple):
-    """What :func:`unique_all` gives.
+    """The result of :func:`unique_all`.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What :func:`unique_counts` gives.
+    """The result of :func:`unique_counts`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class UniqueCounts(NamedTuple):
 
 
 class UniqueInverse(NamedTuple):
-    """What :func:`unique_inverse` gives.
+    """The result of :func:`unique_inverse`.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ _READER = _reader()
 
 
 class Ahead:
-    """The method ``read`` of a pipeline, whose work may begin before it is looked up."""
+    """The method ``read`` of a pipeline. Its work may begin when the method is looked up, before it is called."""
 
     def __init__(self, read: Any) -> None:
         self._read = read

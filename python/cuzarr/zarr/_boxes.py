@@ -32,7 +32,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """What takes the place of zarr-python's function for arrays with pipelines of this class; ``None`` when it is not what is known."""
+    """A function that replaces zarr-python's for arrays with pipelines of this class; ``None`` if its parameters are
+    unknown."""
     if not isinstance(original, types.FunctionType):
         return None
     names = tuple(inspect.signature(original).parameters)
@@ -54,7 +55,7 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """A box of an array, in a pipeline's place: what is read or written is the box, whatever chunks are named."""
+    """A box of an array, which stands in for a pipeline. It reads or writes the whole box, whatever chunks it is given."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -70,7 +71,7 @@ class Box:
     def of(
         cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
     ) -> Box | None:
-        """The box that an indexer selects; ``None`` when it is none, or its chunks have to be named."""
+        """The box that an indexer selects; ``None`` if it selects no box, or if its chunks have to be named."""
         axes = _axes(indexer)
         if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
             return None

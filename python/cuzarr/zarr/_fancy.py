@@ -52,7 +52,7 @@ def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: boo
 
 
 def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
-    """Chunks that are at hand, by number; those that are ``None`` are left out."""
+    """The chunks whose value is not ``None``, by number, in groups that memory can hold."""
     items = [at for at, value in enumerate(values) if value is not None]
     return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
 

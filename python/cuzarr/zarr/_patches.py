@@ -1,4 +1,4 @@
-"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of any pipeline, and for stores of ours.
+"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of a pipeline, and for our stores.
 
 Each repair names the module and the attribute it replaces, and is applied only where it finds there what it knows. All of
 them are undone when the last one who asked for them goes.

@@ -1,4 +1,4 @@
-"""What one request comes to: a box that the Rust side reads or writes, or chunks that the array library takes apart."""
+"""The work for one request: the Rust side reads or writes a box, or the array library takes chunks apart."""
 
 from __future__ import annotations
 

@@ -189,8 +189,8 @@ impl Copied {
         &self.copies
     }
 
-    /// What the consolidated metadata of the source says otherwise than its nodes' own documents, which are copied: a sentence for
-    /// each node.
+    /// How the source's consolidated metadata differs from the nodes' own documents, in one sentence for each node.
+    /// The nodes' own documents are copied.
     pub fn differences(&self) -> &[String] {
         &self.differences
     }

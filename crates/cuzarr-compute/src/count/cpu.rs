@@ -51,7 +51,8 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// Counts a part of what some elements of the result are made of: those of `range`, whose numbers count from `first`.
+    /// Counts the elements with the numbers `reduced` that make up the elements `range` of the result, counted from
+    /// `first`.
     fn count(
         &self,
         first: usize,

@@ -14,7 +14,7 @@ pub(super) enum Element {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Parameter {
-    /// Whether the operation has the array itself, and not the element at hand.
+    /// Whether the operation gets the whole array (`raw`) instead of the current element.
     pub(super) is_raw: bool,
     pub(super) element: Element,
     pub(super) name: String,

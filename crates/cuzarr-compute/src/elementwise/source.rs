@@ -12,9 +12,10 @@ use crate::program::cuda::kernel_name;
 /// How operands lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// All side by side in the order of the result; a thread takes so many elements at once.
+    /// All operands are packed, in the order of the result. A thread takes `lanes` elements at once.
     Packed { lanes: usize },
-    /// By strides over so many dimensions; elements are so many that their numbers take 64 bits.
+    /// Operands have strides, over `rank` dimensions. If `wide`, there are so many elements that their numbers take
+    /// 64 bits.
     Strided { rank: usize, wide: bool },
 }
 
@@ -28,7 +29,8 @@ pub(super) struct Variant {
     pub(super) values: Vec<bool>,
     /// Whether an output is an input.
     pub(super) in_place: bool,
-    /// Whether it is for the CPU's kernels of tests, which have another way to say what a kernel is and which thread runs.
+    /// Whether the kernel is compiled for the CPU, for tests. There, a kernel is declared and its thread found in
+    /// another way.
     pub(super) in_dialect: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Node {
 /// Greatest depth of an expression. A deeper one would overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
 
-/// Greatest depth of running results of running results, each of which is a job of its own inside of the one around it.
+/// Greatest number of running results inside each other. Each one is a job of its own inside the next.
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {

@@ -39,7 +39,7 @@ impl Expr {
 }
 
 impl Flat {
-    /// What a pick, which must fit, has of these.
+    /// The elements that `pick` chooses. The pick must fit the shape of this expression.
     ///
     /// # Errors
     /// `Unsupported` for elements that do not follow each other.

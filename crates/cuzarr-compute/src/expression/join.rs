@@ -77,7 +77,7 @@ impl Joined {
         self.parts.iter().map(place).collect()
     }
 
-    /// What a pick, which must fit, has of these.
+    /// The expression for the elements that `pick` chooses. The pick must fit the shape of the whole.
     ///
     /// # Errors
     /// Those of [`Expr::picked`].

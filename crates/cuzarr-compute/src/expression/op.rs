@@ -246,12 +246,14 @@ impl Op {
         Op::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// Whether the result is an operand, or a part of it, as it is. Such elements keep all bits, those of NaNs too.
+    /// Whether the operation passes elements of an operand through unchanged, or a part of each. Such elements keep
+    /// all bits, those of NaNs too.
     pub(crate) fn moves(self) -> bool {
         matches!(self, Op::Where | Op::RealPart | Op::ImaginaryPart)
     }
 
-    /// Whether operands that do not fit into the other's type are compared all the same.
+    /// Whether the operation compares two operands. Then one operand may be a number that the other's type cannot
+    /// hold.
     pub(crate) fn is_comparison(self) -> bool {
         matches!(self.rule(), Rule::Comparison | Rule::Equality)
     }

@@ -10,7 +10,7 @@ use cuzarr_device::{Layout, NdBuffer};
 
 use crate::regions::memory_shape;
 
-/// What a pick has of one dimension of its source.
+/// The elements that a pick chooses along one dimension of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
     /// One index. The result lacks the dimension.
@@ -94,7 +94,7 @@ impl Along {
         }
     }
 
-    /// What `next` has of this.
+    /// The elements that `next` chooses among these, as indices of the source.
     pub(super) fn then(&self, next: &Along) -> Along {
         match (self, next) {
             (_, Along::Index(at)) => Along::Index(self.index(*at)),
@@ -274,7 +274,7 @@ impl Pick {
         self.is_in_order() && self.along.iter().all(is_dense)
     }
 
-    /// What `next` picks of this.
+    /// Both picks as one: `next` chooses among the elements of this one.
     pub(crate) fn then(&self, next: &Pick) -> Pick {
         let mut along = self.along.clone();
         for (dim, own) in self.dims.iter().zip(&next.along) {

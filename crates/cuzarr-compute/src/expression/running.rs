@@ -73,7 +73,7 @@ impl Running {
         Running { of, ..self.clone() }
     }
 
-    /// What a pick, which must fit, has of these.
+    /// The expression for the running results that `pick` chooses. The pick must fit the shape of this expression.
     ///
     /// # Errors
     /// Those of [`Expr::picked`]; `Unsupported` for elements that do not follow each other along the dimension.

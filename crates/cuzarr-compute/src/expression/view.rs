@@ -136,7 +136,7 @@ impl View {
         }
     }
 
-    /// What a part of the view has of each dimension of the array, from its first element on; `None` for lists and points.
+    /// The ranges of the array, one for each dimension, that a part of the view needs; `None` for lists and points.
     pub(crate) fn ranges(&self, part: &Region) -> Option<Vec<AxisSelection>> {
         match &self.what {
             What::All => {
@@ -176,7 +176,7 @@ impl View {
         }
     }
 
-    /// What a part of the view is of the array.
+    /// The selection that reads the elements of the view from its array.
     ///
     /// # Errors
     /// Those of [`Selection::points`].
@@ -211,7 +211,7 @@ impl View {
 }
 
 impl Points {
-    /// The points that a pick, which must fit, has of these.
+    /// The points that `pick` chooses among these. The pick must fit their shape.
     fn picked(&self, pick: &Pick) -> Points {
         let numbers = pick.numbers(&self.shape);
         let along = |own: &Arc<[u64]>| numbers.iter().map(|&number| own[number as usize]).collect();

@@ -17,7 +17,7 @@ const COLOURS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0
 /// Most elements along a dimension that are looked at for the limits of a channel's contrast.
 const MOST_LOOKED_AT: u64 = 256;
 
-/// What attributes say of an image.
+/// The facts about an image that its attributes state.
 pub(super) struct Described<'a> {
     pub(super) version: OmeVersion,
     pub(super) name: String,

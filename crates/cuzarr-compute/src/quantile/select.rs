@@ -62,8 +62,8 @@ impl<'a> Room<'a> {
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Bits of a digit for which the tables of so many elements of the result fit, up to a number beyond which more
-    /// counters than elements would be looked at.
+    /// Number of bits in a digit: as many as the memory for the tables of `outputs` elements of the result allows,
+    /// and `most` at most. With more, there would be more counters to look at than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
@@ -211,14 +211,14 @@ impl Chosen {
         self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));
     }
 
-    /// What stands for no answer, as it is gathered.
+    /// The bytes of NaN, which stands for "no answer", in the type of the gathered answers.
     fn nan_bytes(&self) -> Result<Vec<u8>> {
         let mut nan = vec![0; self.gathered.size_bytes()];
         cast::cast(DType::FLOAT64, self.gathered, &f64::NAN.to_ne_bytes(), &mut nan)?;
         Ok(nan)
     }
 
-    /// Its bits.
+    /// The bits of that NaN.
     pub(super) fn nan(&self) -> Result<u64> {
         let mut word = [0; 8];
         let bytes = self.nan_bytes()?;

@@ -22,7 +22,8 @@ const FEW_OUTPUTS: usize = 64;
 /// Segments that one block joins.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
-/// What kernels make of the state of each element of a result: arguments behind those of the walk.
+/// The end of a reduction kernel: what it does with the state of each element of the result. Its arguments follow
+/// those of the walk.
 struct End<'a> {
     /// C++ parameters behind others, and what is done with `output` and `state`.
     parameters: String,
@@ -37,7 +38,7 @@ impl<'a> End<'a> {
         End { parameters: String::new(), text: String::new(), arguments: Vec::new(), memory: states }
     }
 
-    /// It is kept, in a table with a place for each.
+    /// Keeps the state, in a table with a place for each element of the result.
     fn keep(states: &'a Buffer) -> End<'a> {
         End {
             parameters: ", reduce::State* joined".into(),
@@ -47,7 +48,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// It is merged with that of other regions.
+    /// Merges the state with that of other regions.
     fn merge(part: &Part, all: &'a Buffer, state: &str) -> End<'a> {
         End {
             parameters: ", reduce::Part part, reduce::State* all".into(),

@@ -349,7 +349,8 @@ impl Gathered {
         self.states = all;
     }
 
-    /// The number among all reduced elements of one that has a number among those of a region.
+    /// Turns the number of an element in a region into its number in the whole array. Both count the reduced
+    /// dimensions only.
     fn place_of(&self, region: &Region, number: u64) -> u64 {
         let (mut rest, mut place, mut scale) = (number, 0, 1);
         for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
@@ -368,8 +369,8 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// The part of a memory limit that is left beside the states of so many results, and those of a run; `None` where these take too
-/// much of it: then no GPU gathers them, and there are no runs.
+/// Bytes of a memory limit that are left beside the states of `outputs` results and the states of a run. `None` if
+/// the states take too large a part of the limit: then no GPU gathers them, and there are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
@@ -539,7 +540,8 @@ impl Expr {
         run.states()
     }
 
-    /// The least and the greatest element, of which there is one, in one pass; NaN where one is NaN.
+    /// The least and the greatest element, in one pass. There must be at least one element. If one is NaN, so are
+    /// both.
     ///
     /// # Errors
     /// Those of [`Expr::reduce`].

@@ -85,8 +85,8 @@ impl Walk {
     }
 }
 
-/// Bytes of the states of an array of this shape whose `axes` are reduced: of all segments, if these are as short as they get,
-/// and of what they are joined to.
+/// Bytes of the states of an array of this shape whose `axes` are reduced: the states of all segments, at their
+/// shortest, and the states that they are joined to.
 pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
     let product = |reduced: bool| {
         let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);

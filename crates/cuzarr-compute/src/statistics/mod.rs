@@ -52,14 +52,16 @@ impl Statistics {
         (self.finite > 0).then(|| f64::from_bits(self.moments.0[0]))
     }
 
-    /// The standard deviation of the finite numbers, divided by their number; `None` where there are none.
+    /// The standard deviation of the finite numbers, as NumPy's `std` computes it (divided by n, not by n - 1);
+    /// `None` where there are none.
     pub fn std(&self) -> Option<f64> {
         let squares = f64::from_bits(self.moments.0[2]).max(0.0);
         (self.finite > 0).then(|| (squares / self.finite as f64).sqrt())
     }
 
-    /// The width of bins, and of each where it begins and how many of the finite numbers it has: no more than `most` (2 at
-    /// least) bins of one width, a power of two, that cover all of them. Never more than 129.
+    /// The histogram of the finite numbers: the width of its bins, and the start and the count of each bin. All bins
+    /// have the same width, a power of two. There are at most `most` bins (2, if `most` is less), and never more than
+    /// 129.
     pub fn histogram(&self, most: usize) -> (f64, Vec<(f64, u64)>) {
         let mut wide = self.spread.clone();
         while wide.ends().is_some_and(|(first, last)| (last - first) as usize >= most.max(2)) {
@@ -144,7 +146,7 @@ fn joined(own: Option<(i128, i128)>, other: Option<(i128, i128)>) -> Option<(i12
     }
 }
 
-/// The least and the greatest number of those that are not NaN, of which there is one.
+/// The least and the greatest of the numbers that are not NaN. There is at least one such number.
 struct Extremes {
     count: u64,
     least: f64,

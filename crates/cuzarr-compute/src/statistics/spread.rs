@@ -85,7 +85,8 @@ impl Spread {
     }
 }
 
-/// A power of two of which the range has some, that numbers of this size can tell apart.
+/// The width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and that
+/// numbers of this size can tell apart.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;

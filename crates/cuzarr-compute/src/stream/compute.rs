@@ -21,7 +21,8 @@ impl Expr {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// The regions in which [`Expr::compute`] works through the expression, those along which sums run as one. They depend on the memory limit, but not on the device.
+    /// The regions in which [`Expr::compute`] works through the expression. Regions along which sums run count as
+    /// one. They depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// `BudgetExceeded` when work on one chunk does not fit the limit.

@@ -30,8 +30,9 @@ const SHORT_REGIONS_AHEAD: u64 = 4;
 /// Bytes of such regions together that leave nothing to gain: each is as much as decoders take at once.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
-/// Regions that are read in turn, by one pipeline: how many there are beside the one that is worked on, and the part of the
-/// limit that they take at most, one in so many. The first that is enough for a chunk.
+/// Ways to read regions in turn, by one pipeline. Of each pair, the first number is how many regions are read beside
+/// the one that is worked on. All of them take at most the n-th part of the memory limit; the second number is n. The
+/// first way with room for a chunk is taken.
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Bytes of all such regions that leave nothing to gain.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;

@@ -59,11 +59,11 @@ impl Expr {
         check_unchanged(&distinct, HINT)
     }
 
-    /// Whether an array at this place would be one of those that the expression reads, or lie inside of one, or around it:
-    /// for callers who are about to replace what is there.
+    /// Refuses a place where an array that the expression reads lies, and places inside or around one. Call it before
+    /// you replace what is there.
     ///
     /// # Errors
-    /// `InvalidArgument` when it would.
+    /// `InvalidArgument` when the place overlaps such an array.
     pub fn refuse_overlap(&self, store: &Arc<dyn Store>, path: &str) -> Result<()> {
         self.arrays().into_iter().try_for_each(|array| refuse_overlap((array.store(), array.path()), (store, path)))
     }

@@ -41,8 +41,8 @@ fn beyond_last(number: u64, count: usize) -> Error {
 }
 
 impl Expr {
-    /// Computes the expression into an array of the same shape, whose elements are converted to as in an assignment: each
-    /// stored object is written once, whole, while the next are computed and read.
+    /// Computes the expression into an array of the same shape. Elements are converted to the array's type as in an
+    /// assignment. Each stored object is written once, whole, while the next ones are read and computed.
     ///
     /// # Errors
     /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
@@ -51,9 +51,9 @@ impl Expr {
         self.store_noting(target, options, false)
     }
 
-    /// Like [`Expr::store`], in a way that can be taken up again: how far it came is noted beside the target's chunks, and
-    /// another call with the same arrays, target and memory limit goes on there. It trusts that neither they nor operands in
-    /// memory have changed.
+    /// Like [`Expr::store`], but interrupted work can be resumed. The progress is recorded beside the target's
+    /// chunks, and another call with the same arrays, target and memory limit continues from there. It trusts that
+    /// neither they nor operands in memory have changed.
     ///
     /// # Errors
     /// Those of [`Expr::store`].
@@ -61,9 +61,8 @@ impl Expr {
         self.store_noting(target, options, true)
     }
 
-    /// The regions in which [`Expr::store`] works through a target, each of whole stored objects, those along which sums run as
-    /// one. They depend on the memory limit,
-    /// but not on the device.
+    /// The regions in which [`Expr::store`] works through a target. Each has whole stored objects, and regions along
+    /// which sums run count as one. They depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// Those of [`Expr::store`] that appear before anything is read.

@@ -311,8 +311,8 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    /// Kernels of the library need no loading; those of a text that was compiled by [`compile`] are in a library of their
-    /// own, whose path stands for machine code. Once it is loaded, its file has served.
+    /// Loads compiled kernels. Kernels of the library need no loading. A text that [`compile`] compiled is a library
+    /// of its own: `cubin` then holds the library's path, and the file is deleted once it is loaded.
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
         if let Some(path) = cubin.strip_prefix(COMPILED).and_then(|path| std::str::from_utf8(path).ok()) {
             let opened = library::open_at(path);

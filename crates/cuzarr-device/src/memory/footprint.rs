@@ -25,7 +25,8 @@ impl Footprint {
         (!range.is_empty()).then(|| Footprint { start: range.start, width: range.len(), axes: Vec::new() })
     }
 
-    /// The bytes of elements of `element_bytes`, the first of which begins at `start` of the block; `None` when there are none.
+    /// The bytes of an array's elements, which have `element_bytes` each; `start` is where the first one begins in
+    /// the block. `None` when there are no elements.
     /// All of them lie in the block, as the constructors of layouts checked.
     pub(crate) fn strided(
         shape: &[usize],

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::ops::Range;
 
-/// How many bytes of `range` of a file lie in the page cache, to whole pages; `None` where the system does not say: it is no
-/// Linux of version 6.5 or later, or the file is another's, whom that would tell of its readers. Nothing is read.
+/// Number of bytes of a file's `range` that lie in the page cache, in whole pages. Nothing is read. `None` if the
+/// system does not say: Linux before 6.5, or a file of another user, whose reads the answer would reveal.
 #[cfg(target_os = "linux")]
 pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     use crate::c_layout::c_layout;

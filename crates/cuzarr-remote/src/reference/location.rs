@@ -86,7 +86,7 @@ impl Rules {
         self
     }
 
-    /// Whether locations without a protocol are on a server, or those of an allowed prefix are.
+    /// Whether the table may name places on a server: by its own protocol, or by an allowed prefix.
     pub(super) fn is_of_a_server(&self) -> bool {
         let schemes = self.allowed.iter().filter_map(|prefix| prefix.split(':').next());
         self.protocol.as_deref().into_iter().chain(schemes).any(|scheme| scheme != "file" && scheme != "memory")

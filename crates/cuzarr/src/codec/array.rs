@@ -6,8 +6,8 @@ use crate::Result;
 use crate::meta::{ArrayMetadata, CodecsMetadata};
 
 impl Chain {
-    /// The chain of an array: v3 codecs, or v2's order, filters, byte order and compressor as the same chain. In a rectilinear grid
-    /// it is that of the largest chunk.
+    /// The codec chain of an array. In format 2, the order, the filters, the byte order and the compressor become
+    /// such a chain. In a rectilinear grid it is the chain of the largest chunk.
     ///
     /// # Errors
     /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.

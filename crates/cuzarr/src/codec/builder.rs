@@ -136,8 +136,8 @@ impl Chain {
         builder.finish()
     }
 
-    /// Like [`Chain::from_extensions`], for frames that a caller holds: the array→bytes codec may be left out, and is `bytes`,
-    /// little-endian, then; and there is a codec that no metadata names, `deflate`.
+    /// Like [`Chain::from_extensions`], but for frames that a caller holds. The array→bytes codec may be left out; it
+    /// is then `bytes`, little-endian. Codecs that no metadata names, such as `deflate`, may be used too.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

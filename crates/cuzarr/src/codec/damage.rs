@@ -37,7 +37,8 @@ pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
     Error::new(ErrorKind::BudgetExceeded, message)
 }
 
-/// Turns an error of [`above_limit`] into damage, where the limit comes from metadata and so cannot be too low.
+/// Turns an error of [`above_limit`] into `ChunkCorrupt`. For limits that come from metadata: such a limit cannot be
+/// too low, so the chunk is damaged.
 pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }

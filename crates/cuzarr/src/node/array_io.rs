@@ -11,7 +11,7 @@ use super::many::{ArraySelection, read_all};
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, ResultOf, Selection, chunk_bounds, memory_shape};
-use crate::run::{Access, Arrived, Engine, Report, Turn, reads_in_turn};
+use crate::run::{Access, Arrived, Engine, Objects, Report, Turn, reads_in_turn};
 use crate::store::join_key;
 
 impl Array {
@@ -205,12 +205,18 @@ impl Array {
 
     /// Waits for the lock on the selection's objects among all writes of this process; `None` when there are no objects.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
+        let Some(objects) = self.objects(selection)? else { return Ok(None) };
+        Engine::get().turn(vec![objects], &self.options().cancellation).map(Some)
+    }
+
+    /// The objects between the first and the last that a selection touches; `None` when it has no elements.
+    pub(super) fn objects(&self, selection: &Selection) -> Result<Option<Objects>> {
         let Some(bounds) = chunk_bounds(self.metadata().chunk_grid(), self.shape(), selection)? else {
             return Ok(None);
         };
         let identity = || self.store().identity().below(self.path());
-        let identity = self.io.state().identity.get_or_insert_with(identity).clone();
-        Engine::get().turn(identity, bounds, &self.options().cancellation).map(Some)
+        let array = self.io.state().identity.get_or_insert_with(identity).clone();
+        Ok(Some(Objects { array, bounds }))
     }
 
     /// Explains what reading the selection would do, and why. Nothing is read.

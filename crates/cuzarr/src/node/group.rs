@@ -176,7 +176,7 @@ impl Group {
         Ok(group)
     }
 
-    /// What the consolidated copy of this group says otherwise than the nodes' own documents, a sentence for each node.
+    /// How the group's consolidated copy differs from the nodes' own documents, in one sentence for each node.
     ///
     /// # Errors
     /// What the store reports.

@@ -4,7 +4,7 @@
 /// The wanted elements of one packed dimension.
 #[derive(Clone, Debug)]
 pub(crate) enum PackedAxis {
-    /// So many elements, whose neighbours have this distance in elements.
+    /// `count` elements, each at `distance` elements from the one before.
     Even { count: u64, distance: u64 },
     /// Where the elements lie, in rising order.
     Listed(Vec<u64>),

@@ -69,7 +69,7 @@ pub(crate) enum Filled {
     Done,
 }
 
-/// Where the elements of a selection go: to the result of this number among those of the call.
+/// Where the elements of a selection go: the number of the result among those of the call, and the place in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
     out: usize,
@@ -83,7 +83,7 @@ enum At {
     Alone,
     /// This place along a first dimension, which counts selections.
     Stacked(usize),
-    /// Behind so many others along the only dimension.
+    /// Behind this number of other elements, along the only dimension.
     Behind(usize),
 }
 

@@ -103,6 +103,11 @@ impl WritePlan {
         Ok(WritePlan { source, selection, order })
     }
 
+    /// The places in the array's grid of the objects that the write touches.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = Vec<u64>> + '_ {
+        self.order.walk_all(self.source.cells(0)).map(|cell| cell.at)
+    }
+
     /// The objects that the write touches.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub struct Access {
     host: OnceLock<Arc<Access>>,
 }
 
-/// What a placement needs to know of a read's result.
+/// The properties of a read's result that its placement depends on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadResult {
     /// Its bytes, if it is contiguous in C order and memory of its own.

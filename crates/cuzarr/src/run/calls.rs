@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use cuzarr_device::internal::Threads;
 use cuzarr_device::{Device, NdBuffer, profile};
 
 use crate::codec::VariableElements;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Plan, ResultOf, Selection, WritePlan, memory_shape};
 use crate::run::access::Access;
+use crate::run::context::FAR_WRITES;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::run::read::call::{self, ArrayRead, ArrayResult};
@@ -16,6 +18,7 @@ use crate::run::read::out::{Arrived, InTurn, Out};
 use crate::run::read::route::variable;
 use crate::run::report::Report;
 use crate::run::write;
+use crate::run::write::coordinator::{OfArray, Value};
 use crate::store::Store;
 
 impl Engine {
@@ -161,14 +164,8 @@ impl Engine {
         value: &NdBuffer,
         options: &Options,
     ) -> Result<Report> {
-        let shape = memory_shape(selection)?;
-        let value = broadcast(value, &shape)?;
-        check_array(access, &shape, &value)?;
-        let _range = profile::range("write", value.size_bytes() as u64);
-        let call = self.call(&[store], value.device(), options);
-        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-        write::coordinator::write(&call, access, plan, write::coordinator::Value::Elements(value), options)?;
-        Ok(call.report())
+        let value = &Value::Elements(value.clone());
+        self.write_all(&[EngineWrite { access, store, name: None, selection, value }], options)
     }
 
     /// Writes elements of variable length, in the C order of the selection.
@@ -183,14 +180,87 @@ impl Engine {
         value: &VariableElements,
         options: &Options,
     ) -> Result<Report> {
-        variable::require(access)?;
-        check_variable(selection, value)?;
-        let _range = profile::range("write", 0);
-        let call = self.call(&[store], Device::Cpu, options);
-        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-        let value = write::coordinator::Value::Variable(Arc::new(value.clone()));
-        write::coordinator::write(&call, access, plan, value, options)?;
+        let value = &Value::Variable(Arc::new(value.clone()));
+        self.write_all(&[EngineWrite { access, store, name: None, selection, value }], options)
+    }
+
+    /// Writes to several arrays, which share no stored object, from values on one device. Nothing is written unless all values fit. The
+    /// first failure ends all.
+    ///
+    /// # Errors
+    /// Those of [`Engine::write`].
+    pub fn write_all(&self, writes: &[EngineWrite<'_>], options: &Options) -> Result<Report> {
+        let Some(first) = writes.first() else { return Ok(Report::default()) };
+        let mut checked = Vec::with_capacity(writes.len());
+        for (number, write) in writes.iter().enumerate() {
+            checked.push(write.checked(number).at_array(write.name)?);
+        }
+        let _range = profile::range("write", checked.iter().map(|of: &OfArray<'_>| of.value.size_bytes()).sum());
+        let stores: Vec<&Arc<dyn Store>> = writes.iter().map(|write| write.store).collect();
+        let call = self.call(&stores, first.value.device(), options);
+        // Each array has a coordinator, which waits for workers.
+        let at_once = if call.is_far() { FAR_WRITES } else { WRITES_AT_ONCE };
+        Threads::callers().map(at_once, checked, |of| {
+            let name = of.name.clone();
+            if let Err(error) = write::coordinator::write(&call, of, options).at_array(name.as_deref()) {
+                call.fail(error);
+            }
+        });
+        call.outcome()?;
         Ok(call.report())
+    }
+}
+
+/// Arrays of one call that are written at a time.
+const WRITES_AT_ONCE: usize = 16;
+
+/// What is written to one array of a call.
+#[derive(Clone, Copy)]
+pub struct EngineWrite<'a> {
+    /// The array.
+    pub access: &'a Access,
+    /// The store with its chunks.
+    pub store: &'a Arc<dyn Store>,
+    /// The array's name in errors, where the call writes to several.
+    pub name: Option<&'a str>,
+    /// Where the elements go.
+    pub selection: &'a Selection,
+    /// The elements. Their shape is broadcast to the selection's.
+    pub value: &'a Value,
+}
+
+impl<'a> EngineWrite<'a> {
+    fn checked(&self, number: usize) -> Result<OfArray<'a>> {
+        let EngineWrite { access, name, selection, value, .. } = *self;
+        let value = match value {
+            Value::Variable(elements) => {
+                variable::require(access)?;
+                check_variable(selection, elements)?;
+                value.clone()
+            }
+            Value::Elements(elements) => {
+                let shape = memory_shape(selection)?;
+                let elements = broadcast(elements, &shape)?;
+                check_array(access, &shape, &elements)?;
+                Value::Elements(elements)
+            }
+        };
+        let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
+        Ok(OfArray { number, access, name: name.map(Arc::from), plan, value })
+    }
+}
+
+/// Adds the name of an array to an error, where there is one.
+trait AtArray<T> {
+    fn at_array(self, name: Option<&str>) -> Result<T>;
+}
+
+impl<T> AtArray<T> for Result<T> {
+    fn at_array(self, name: Option<&str>) -> Result<T> {
+        match name {
+            Some(name) => self.at(|| name.to_owned()),
+            None => self,
+        }
     }
 }
 

@@ -99,11 +99,6 @@ impl Context {
         &self.stores[array]
     }
 
-    /// The store of the only array, or of the first one.
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.stores[0].store
-    }
-
     /// Reads a batch of an array from held objects if they have all of it, else from the store.
     pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let CallStore { store, held, .. } = self.of(array);

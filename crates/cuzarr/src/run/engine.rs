@@ -119,13 +119,8 @@ impl Engine {
     ///
     /// # Errors
     /// `Cancelled`
-    pub(crate) fn turn(
-        &self,
-        array: Identity,
-        bounds: Vec<(u64, u64)>,
-        cancellation: &CancellationToken,
-    ) -> Result<Turn> {
-        self.turns.take(Objects { array, bounds }, cancellation)
+    pub(crate) fn turn(&self, objects: Vec<Objects>, cancellation: &CancellationToken) -> Result<Turn> {
+        self.turns.take(objects, cancellation)
     }
 
     /// Waits for the lock of changes to a node's metadata.
@@ -133,6 +128,6 @@ impl Engine {
     /// # Errors
     /// `Cancelled`
     pub(crate) fn node_turn(&self, node: Identity, cancellation: &CancellationToken) -> Result<Turn> {
-        self.nodes.take(Objects { array: node, bounds: Vec::new() }, cancellation)
+        self.nodes.take(vec![Objects { array: node, bounds: Vec::new() }], cancellation)
     }
 }

@@ -26,7 +26,7 @@ mod report;
 pub(crate) mod schedule;
 mod write;
 
-pub(crate) use calls::reads_in_turn;
+pub(crate) use calls::{EngineWrite, reads_in_turn};
 pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
 pub(crate) use read::call::{ArrayRead, ArrayResult};
@@ -35,9 +35,10 @@ pub(crate) use read::out::Arrived;
 pub use cuzarr_device::internal::Threads;
 pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
-pub(crate) use schedule::range_lock::Turn;
+pub(crate) use schedule::range_lock::{Objects, Turn};
 
 // The engine's: for the Python package's pipeline, for `cuzarr-compute`, and for tests.
 pub(crate) use access::Access;
 pub(crate) use engine::Engine;
 pub(crate) use schedule::walk::{beside, relay, write_behind};
+pub(crate) use write::coordinator::Value;

@@ -13,7 +13,7 @@ use crate::plan::{ChunkLayout, Unit};
 /// The device's work for chunks of each layout: the passes of decoding from some pass on.
 pub(crate) struct Natives {
     host_passes: usize,
-    /// That of the array's own layout, which is mostly the only one.
+    /// The work for the array's own layout, which is mostly the only layout.
     usual: (Arc<ChunkLayout>, Arc<Native>),
     /// Those of other layouts, by the addresses of these; `None` where the device cannot do it.
     others: Mutex<HashMap<usize, Other>>,
@@ -23,7 +23,7 @@ pub(crate) struct Natives {
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
-    /// The work behind so many passes, which for the array's own layout is `native`.
+    /// The work behind `host_passes` passes. For the array's own layout it is `native`.
     pub(crate) fn new(host_passes: usize, layout: &Arc<ChunkLayout>, native: Arc<Native>) -> Natives {
         Natives { host_passes, usual: (Arc::clone(layout), native), others: Mutex::default() }
     }

@@ -68,7 +68,7 @@ pub struct Options {
 pub struct Tuning {
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
-    /// Packed bytes of one batch that kernels decode, enough to use all multiprocessors of a device.
+    /// Decoded bytes of one batch for the kernels, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,
     /// Whether a device decodes and encodes all that it can, also where the host would be faster. `strict` implies it.
     pub force_device: bool,

@@ -114,7 +114,7 @@ class ZarrFsspecAdapter(ZarrStoreAdapter):
 
 
 def _waiting(fs: Any) -> Any:
-    """A file system of fsspec's whose methods wait, for one that may belong to a program's own event loop."""
+    """A file system of fsspec whose methods block, made from one that may belong to a program's event loop."""
     fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
     if not getattr(fs, "asynchronous", False):
         return fs

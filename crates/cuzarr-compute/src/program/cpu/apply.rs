@@ -9,7 +9,7 @@ use cuzarr_device::internal::cpu::math;
 use super::lanes::{Complex, Lane, map1, map2};
 use crate::expression::Op;
 
-/// What came of it.
+/// The outcome of [`apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,

@@ -29,7 +29,8 @@ pub(super) struct Forward {
 
 struct State {
     carved_bytes: usize,
-    /// Nothing more is carved: the last section crosses, too, when all of it was filled.
+    /// Whether no more pieces will be carved. Then the last section is copied as soon as all of it is filled, even if
+    /// it is short.
     closed: bool,
     sections: Vec<Section>,
 }
@@ -64,7 +65,7 @@ struct Section {
     sent: bool,
 }
 
-/// One copy of a slab's bytes, between two marks that know their time.
+/// One copy of a slab's bytes. Timed events mark its start and its end.
 #[derive(Clone)]
 pub struct Copied {
     /// The mark before the copy.

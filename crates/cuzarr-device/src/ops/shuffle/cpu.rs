@@ -253,9 +253,9 @@ fn interleave_eight<const MOST: usize>(planes: [&[u8]; 8], target: &mut [u8]) {
     }
 }
 
-/// Bit shuffle as bitshuffle and Blosc 1 do: of the first multiple of 8 elements, first bit 0 of byte 0 of all
-/// elements (eight elements a byte, the first in the lowest bit), then bit 1, …; the elements after them, and bytes
-/// that fill no element, follow unchanged.
+/// Shuffles bits as bitshuffle and Blosc 1 do. First comes bit 0 of byte 0 of all elements (eight elements a byte,
+/// the first in the lowest bit), then bit 1, and so on. Only the largest multiple of 8 elements is shuffled. The
+/// elements behind it, and bytes that fill no element, follow unchanged.
 ///
 /// # Errors
 /// Those of [`shuffle`].

@@ -144,8 +144,8 @@ impl Batch {
         Batch::prepare_within(decoder, src, dst, units, host, usize::MAX)
     }
 
-    /// Like [`Batch::prepare`], in parts that follow each other, so that a run takes about `scratch_limit_bytes` of device
-    /// memory at most; more only for a single frame that needs it.
+    /// Like [`Batch::prepare`], but the batch runs in parts, one after the other, so that a run takes about
+    /// `scratch_limit_bytes` of device memory. It takes more only for a single frame that needs more.
     ///
     /// # Errors
     /// Those of [`Batch::prepare`].

@@ -49,9 +49,9 @@ pub(crate) struct Lz4Blocks {
     pub(super) threads: u32,
 }
 
-/// Whether blocks of `encoded_bytes` that decode to `decoded_bytes` have short sequences, as far as the ratio tells: 5 to 10 bytes each in
-/// arrays as they are, whose ratio is below 1.5, and 50 and more in shuffled ones, most of which are smaller. A wrong answer costs time
-/// alone.
+/// Guesses from the compression ratio whether blocks have short sequences. A wrong answer only costs time. Plain
+/// arrays have a ratio below 1.5 and sequences of 5 to 10 bytes. Shuffled arrays mostly compress better, and have
+/// sequences of 50 bytes and more.
 pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) -> bool {
     encoded_bytes * 8 > decoded_bytes * 5
 }

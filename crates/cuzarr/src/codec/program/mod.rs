@@ -137,8 +137,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Where the passes run for a result on the program's device: on the device from the first pass on behind which it
-    /// has kernels for all. `leave` may give reasons to leave work to the host.
+    /// Divides the passes between the host and the device, for a result on the program's device. The device runs the
+    /// last passes, as many as it has kernels for. `leave` may give reasons to leave work to the host.
     pub(crate) fn divide(&self, leave: Leave<'_>) -> Division {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
@@ -170,7 +170,7 @@ impl Program {
         Division { host_passes: first, native, via_host }
     }
 
-    /// The device's work behind so many passes; `None` when there is none, or the device cannot do it.
+    /// The device's work in all passes from number `first` on; `None` when there is none, or the device cannot do it.
     pub(crate) fn native_from(&self, first: usize) -> Option<Native> {
         let mut all = Vec::new();
         for (native, pass) in self.natives[first..].iter().zip(&self.passes[first..]) {

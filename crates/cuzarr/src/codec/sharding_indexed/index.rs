@@ -141,7 +141,7 @@ impl Sharding {
     }
 }
 
-/// Where the inner chunks of a shard go that is written chunk by chunk.
+/// The places of the inner chunks in a shard that is written chunk by chunk.
 pub(crate) struct Layout {
     /// How many inner chunks have their place.
     at: usize,

@@ -73,7 +73,7 @@ impl ChunkOrder {
         })
     }
 
-    /// The order for another binding of the array, whose packed chunks may have another layout.
+    /// Returns the same order for another binding of the array, whose packed chunks may have another layout.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].

@@ -301,7 +301,8 @@ fn loses_nothing(program: &Program) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The kernels that decode chunks of which a part is written; `None` when there are none, or the host merges them.
+    /// The kernels that decode old chunks of which a part is replaced; `None` when no chunk is written in part, or
+    /// the host merges such chunks.
     pub(crate) merging: Option<Arc<Native>>,
     /// Chunks of one batch.
     pub(crate) chunks: usize,

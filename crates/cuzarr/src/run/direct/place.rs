@@ -123,8 +123,9 @@ pub(crate) fn place(
     }
 }
 
-/// As the rows of one array, and from there to outputs, which are in C order, where they are not its rows; large ones by a launch
-/// each then.
+/// Scatters packed elements to several outputs of one shape, which are in C order. Outputs that are rows of one
+/// memory take one launch. Otherwise large outputs take a launch each; small ones are made as rows of other memory,
+/// and copied from there.
 fn place_rows(
     program: &Program,
     packed: &Buffer,

@@ -27,8 +27,8 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct RangeQueue {
     arrived: u64,
-    /// The calls in the order of arrival, which numbers them.
-    writers: Vec<(u64, Objects)>,
+    /// The calls in the order of arrival, which numbers them, and what each writes to.
+    writers: Vec<(u64, Vec<Objects>)>,
 }
 
 /// The right to write to objects, until it is dropped.
@@ -39,7 +39,8 @@ pub(crate) struct Turn {
 }
 
 impl Objects {
-    fn overlap(&self, other: &Objects) -> bool {
+    /// Whether one lies in both, where bounds are all there is.
+    pub(crate) fn overlap(&self, other: &Objects) -> bool {
         let mut dimensions = self.bounds.iter().zip(&other.bounds);
         self.array.has_same_chunks(&other.array) && dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
     }
@@ -49,7 +50,7 @@ impl RangeQueue {
     fn must_wait(&self, number: u64) -> bool {
         let Ok(place) = self.writers.binary_search_by_key(&number, |(number, _)| *number) else { return false };
         let (before, own) = (&self.writers[..place], &self.writers[place].1);
-        before.iter().any(|(_, objects)| objects.overlap(own))
+        before.iter().flat_map(|(_, objects)| objects).any(|other| own.iter().any(|objects| objects.overlap(other)))
     }
 
     fn leave(&mut self, number: u64) {
@@ -58,11 +59,12 @@ impl RangeQueue {
 }
 
 impl Turns {
-    /// Waits until all earlier calls are done with these objects, unless the caller's token is cancelled first.
+    /// Waits until all earlier calls are done with these objects, unless the caller's token is cancelled first. A call that writes to
+    /// several arrays takes one turn for all: with one after the other, two such calls could wait for each other.
     ///
     /// # Errors
     /// `Cancelled`
-    pub(crate) fn take(self: &Arc<Self>, objects: Objects, cancellation: &CancellationToken) -> Result<Turn> {
+    pub(crate) fn take(self: &Arc<Self>, objects: Vec<Objects>, cancellation: &CancellationToken) -> Result<Turn> {
         let mut queue = self.lock();
         let number = queue.arrived;
         queue.arrived += 1;
@@ -109,7 +111,7 @@ mod tests {
     }
 
     fn take(turns: &Arc<Turns>, array: &str, bounds: &[(u64, u64)]) -> Turn {
-        turns.take(objects(array, bounds), &CancellationToken::new()).unwrap()
+        turns.take(vec![objects(array, bounds)], &CancellationToken::new()).unwrap()
     }
 
     #[test]
@@ -149,12 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn several_arrays_are_one_turn() {
+        let turns = Arc::new(Turns::default());
+        let both = || vec![objects("a", &[(0, 0)]), objects("b", &[(3, 4)])];
+        let first = turns.take(both(), &CancellationToken::new()).unwrap();
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        for bounds in [vec![objects("b", &[(4, 9)])], vec![objects("c", &[]), objects("a", &[(0, 2)])]] {
+            assert_eq!(turns.take(bounds, &cancelled).err().unwrap().kind(), ErrorKind::Cancelled);
+        }
+        let _beside = turns.take(vec![objects("a", &[(1, 1)]), objects("b", &[(0, 2)])], &CancellationToken::new());
+        drop(first);
+        let _second = turns.take(vec![objects("b", &[(4, 4)])], &CancellationToken::new()).unwrap();
+    }
+
+    #[test]
     fn who_is_cancelled_waits_no_longer_and_holds_nobody_up() {
         let turns = Arc::new(Turns::default());
         let first = take(&turns, "a", &[(0, 0)]);
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let error = turns.take(objects("a", &[(0, 1)]), &cancelled).err().unwrap();
+        let error = turns.take(vec![objects("a", &[(0, 1)])], &cancelled).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
         let _third = take(&turns, "a", &[(1, 1)]);
         drop(first);

@@ -41,32 +41,41 @@ const MOST_DOUBLINGS: u32 = 6;
 /// Where the largest possible size of an object is at most this part of the memory, it is reserved instead of its real size.
 const AFFORDABLE_SHARE: u64 = 16;
 /// The value that is written.
-pub(crate) enum Value {
+#[derive(Clone)]
+pub enum Value {
     /// Elements of one size, of the selection's shape.
     Elements(NdBuffer),
     /// Elements of variable length, in the selection's C order.
     Variable(Arc<VariableElements>),
 }
 
-/// Carries `plan` out: writes the elements of `value` that it names.
+/// What a call writes of one array.
+pub(crate) struct OfArray<'a> {
+    /// Its number in the call.
+    pub(crate) number: usize,
+    pub(crate) access: &'a Access,
+    /// Its name in errors, where the call writes to several.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) plan: WritePlan,
+    pub(crate) value: Value,
+}
+
+/// Writes the elements that a plan names. Failures after the beginning are noted in the call.
 ///
 /// # Errors
-/// `FallbackRefused` under `strict`; the first failure, with the others attached.
-pub(crate) fn write(
-    call: &Arc<Context>,
-    access: &Access,
-    plan: WritePlan,
-    value: Value,
-    options: &Options,
-) -> Result<()> {
-    let device = if let Value::Elements(value) = &value { value.device() } else { Device::Cpu };
-    let placement = access.place_write(call.store(), &plan, device, options);
+/// `FallbackRefused` under `strict`; what keeps the write from beginning.
+pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> Result<()> {
+    let OfArray { number, access, name, plan, value } = of;
+    let device = value.device();
+    let placement = access.place_write(&*call.of(number).store, &plan, device, options);
     if options.strict {
         placement.refuse_fallen(access.chain())?;
     }
     let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
+        array: number,
+        name,
         plan,
         spacing,
         fill: access.fill().to_vec(),
@@ -89,10 +98,28 @@ pub(crate) fn write(
     let (under_way, begun) = (HashMap::new(), 0);
     let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun };
     if let Err(error) = coordinator.run() {
-        call.fail(error);
+        coordinator.writing.fail(error);
     }
     coordinator.wait_for_the_rest();
-    call.outcome()
+    Ok(())
+}
+
+impl Value {
+    /// Where the elements are.
+    pub(crate) fn device(&self) -> Device {
+        match self {
+            Value::Elements(value) => value.device(),
+            Value::Variable(_) => Device::Cpu,
+        }
+    }
+
+    /// The bytes of elements of one size.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match self {
+            Value::Elements(value) => value.size_bytes() as u64,
+            Value::Variable(_) => 0,
+        }
+    }
 }
 
 /// The source of the chunks' elements.
@@ -185,10 +212,9 @@ impl Coordinator {
     /// Begins all of these objects, and gives their chunks to the threads.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        let is_guarded = writing.call.is_far() && writing.call.store().capabilities().conditional_writes;
-        let is_affordable =
-            |bound: &u64| writing.call.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
-        let far = if writing.call.is_far() { 2 * FAR_WRITES } else { 0 };
+        let is_guarded = writing.is_far() && writing.store().capabilities().conditional_writes;
+        let is_affordable = |bound: &u64| writing.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
+        let far = if writing.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let mut lanes = Vec::new();
         for touched in objects {
@@ -202,7 +228,7 @@ impl Coordinator {
                 _ if replaces => Ok(None),
                 // A question to a store that is far away takes longer than the answer is worth.
                 Some(bound) => Ok(Some(bound)),
-                None => writing.call.store().size_bytes(&touched.name.key),
+                None => writing.store().size_bytes(&touched.name.key),
             };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
             let threads = if self.feeder.encodes(touched.coverage) { 0 } else { writing.call.threads };
@@ -223,7 +249,7 @@ impl Coordinator {
             self.under_way.insert(self.begun, reserved);
             self.begun += 1;
             let object = Arc::new(Object {
-                call: Arc::clone(&writing.call),
+                writing: Arc::clone(&writing),
                 layout: Arc::clone(&touched.layout),
                 key: Arc::clone(&touched.name.key),
                 covered: replaces,

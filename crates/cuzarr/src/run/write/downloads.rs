@@ -53,7 +53,7 @@ enum Content {
     Parts(Vec<(Arc<Parts>, Range<usize>)>),
 }
 
-/// What whole chunks in a slab are.
+/// The form of the chunks in a slab.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// Elements of parts of chunks.

@@ -11,8 +11,8 @@ use cuzarr_device::Buffer;
 use crate::codec::{Sharding, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkLayout, ChunkName, Touched};
-use crate::run::context::Context;
 use crate::run::report::Stage;
+use crate::run::write::writing::Writing;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
 /// Pieces of a shard are copied into one object for the store when they have fewer bytes than this on average.
@@ -20,7 +20,7 @@ const LEAST_PIECE_BYTES: usize = 32 << 10;
 
 /// An object that is being written.
 pub(crate) struct Object {
-    pub(crate) call: Arc<Context>,
+    pub(crate) writing: Arc<Writing>,
     /// Its layout, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) key: Arc<str>,
@@ -32,8 +32,8 @@ pub(crate) struct Object {
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Keeps what other writers put into an object between the reading of its old bytes and its writing: the object is only written
-/// over the version that was read. Otherwise it is noted as lost, and the write begins again with it.
+/// Protects what other writers store between the reading of an object's old bytes and its writing. The object is only
+/// written over the version that was read. Otherwise it is noted as lost, and its write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
@@ -72,8 +72,8 @@ impl Object {
             return Ok(None);
         }
         let bound = self.layout.levels[0].bound_bytes.unwrap_or(u64::MAX);
-        let read = || self.call.store().get_versioned(&self.key, bound);
-        let found = self.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
+        let read = || self.writing.store().get_versioned(&self.key, bound);
+        let found = self.writing.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
         if let Some(guard) = &self.guard {
             let condition = match &found {
                 None => Condition::Absent,
@@ -99,15 +99,15 @@ impl Object {
 
     /// Stores the object now. Where every request takes long, another thread stores it, so that threads that encode can go on.
     pub(super) fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
-        if !self.call.is_far() {
+        if !self.writing.is_far() {
             return self.store(encoded.as_deref());
         }
         let (object, encoded) = (Arc::clone(self), encoded.map(Cow::into_owned));
-        self.call.senders.submit(Box::new(move || {
+        self.writing.call.senders.submit(Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| object.store(encoded.as_deref())));
             let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
             if let Err(error) = outcome.unwrap_or_else(panicked) {
-                object.call.fail(error.at(format!("chunk '{}'", object.key)));
+                object.writing.fail(error.at(format!("chunk '{}'", object.key)));
             }
         }));
         Ok(())
@@ -141,19 +141,20 @@ impl Object {
 
     /// Most bytes of a shard whose inner chunks can be written as they come, each large enough to be written alone; else `None`.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
-        let can = self.call.store().capabilities();
+        let can = self.writing.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;
-        (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.call.is_far())
+        (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.writing.is_far())
             .then_some(bound_bytes)
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
 
-    /// Whether the store writes pieces, of which each is so large that it is not worth copying.
+    /// Whether the object is written piece by piece: the store can write parts, and the pieces are so large that
+    /// joining them by a copy does not pay.
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
-            && self.call.store().capabilities().writes_parts
-            && !self.call.is_far()
+            && self.writing.store().capabilities().writes_parts
+            && !self.writing.is_far()
     }
 
     /// Writes the object from pieces that follow each other.
@@ -172,8 +173,8 @@ impl Object {
 
     /// Lets `write` change the object in the store, unless the call was cancelled.
     pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
-        self.call.check_cancelled()?;
-        self.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.call.store(), &self.key))
+        self.writing.call.check_cancelled()?;
+        self.writing.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.writing.store(), &self.key))
     }
 }
 

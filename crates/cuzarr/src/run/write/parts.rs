@@ -26,7 +26,8 @@ pub(crate) enum PartsOf {
 
 /// An object whose bytes come in parts.
 pub(crate) struct Parts {
-    /// Dropped before the leaf, whose end the coordinator waits for, so that nothing of a failed object is left when a call returns.
+    /// Dropped before `leaf`. The coordinator waits for the end of the leaf, so nothing of a failed object is left
+    /// when a call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
@@ -95,7 +96,7 @@ impl Parts {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.write(writing, &mut writer, &part)));
             let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
             if let Err(error) = at_chunk(outcome.unwrap_or_else(panicked), &self.leaf.chunk.name) {
-                writing.call.fail(error);
+                writing.fail(error);
                 let mut state = self.lock();
                 state.failed = true;
                 return state.waiting.clear();

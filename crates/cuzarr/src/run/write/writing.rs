@@ -8,14 +8,19 @@ use cuzarr_device::Buffer;
 use cuzarr_device::internal::Reader;
 
 use crate::codec::{Location, VariableElements};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::Context;
 use crate::run::write::place::Place;
+use crate::store::Store;
 
 /// The state that all chunks of one write share.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
+    /// The array's number in the call.
+    pub(crate) array: usize,
+    /// The array's name in errors, where a call writes to several.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) plan: WritePlan,
     /// Where the value's elements lie, in the value and in chunks.
     pub(crate) spacing: Spacing,
@@ -31,6 +36,26 @@ pub(crate) struct Writing {
     pub(crate) submitted: AtomicUsize,
     /// Objects that another writer changed between the reading of their old bytes and their writing.
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
+}
+
+impl Writing {
+    /// The store of the array.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.call.of(self.array).store
+    }
+
+    /// Whether the store is far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.call.of(self.array).is_far()
+    }
+
+    /// Ends the call by a failure of this array.
+    pub(crate) fn fail(&self, error: Error) {
+        self.call.fail(match &self.name {
+            Some(name) => error.at(&**name),
+            None => error,
+        });
+    }
 }
 
 /// Bytes that the first thread that needs them makes, while others wait.

@@ -59,7 +59,7 @@ pub enum Durability {
     DataAndName,
 }
 
-/// The words of the configuration key `fsync`.
+/// Parses a value of the configuration key `fsync`.
 impl FromStr for Durability {
     type Err = Error;
 

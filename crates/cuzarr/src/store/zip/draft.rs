@@ -371,8 +371,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The keys in the order of the directory: documents first, those of the upper levels before others, so that a reader of a
-    /// hierarchy finds them together (OME-Zarr's RFC 9); then chunks, as they lie in the file.
+    /// The keys in the order of the directory. Documents come first, upper levels before lower ones, so that a reader
+    /// of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow, as they lie in the file.
     fn ordered(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for key in self.members.list("")? {

@@ -12,7 +12,8 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// Larger chunks are left to the host: positions in a frame are counted in 32 bits, with room for what does not compress.
+/// Largest chunk that kernels encode; the host encodes larger ones. Positions in a frame are counted in 32 bits, with
+/// room for data that does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
 /// Makes LZ4 blocks of chunks of `chunk_bytes` and fewer.

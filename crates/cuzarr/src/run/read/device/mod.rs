@@ -61,7 +61,8 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches that are being fetched.
     fetching: usize,
-    /// Where order matters: batches that came before an earlier one, and the number of placed batches.
+    /// For results that must come in order: batches that ended before an earlier one, and the number of placed
+    /// batches.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches on their way to the result, oldest first.

@@ -69,7 +69,7 @@ pub(crate) struct Fetched {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// Kernels are at it.
+/// The memory of a batch while kernels decode it.
 pub(crate) struct Decoding {
     launched: Option<Launched>,
     _held: Held,
@@ -78,7 +78,7 @@ pub(crate) struct Decoding {
 
 /// Memory for the stored bytes of one batch, and their target on the device.
 pub(crate) enum Slabs {
-    /// One slab for all bytes, because their frames are read once more when all are there.
+    /// One slab for all bytes of the batch. Its frames are read again when all bytes have come.
     Whole(Slab, Buffer),
     /// Several slabs, one after the other.
     Series(SlabSeries, Buffer),

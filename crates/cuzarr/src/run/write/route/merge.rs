@@ -98,7 +98,7 @@ impl OldChunks {
         self.waiting += 1;
         let (writing, sender) = (Arc::clone(writing), self.sender.clone());
         let call = Arc::clone(&writing.call);
-        call.submit(call.is_far(), move || {
+        call.submit(writing.is_far(), move || {
             let mut answer = Answer { sender, changed: None };
             if writing.call.is_cancelled() {
                 return;
@@ -107,7 +107,7 @@ impl OldChunks {
             let panicked = |_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this"));
             match at_chunk(outcome.unwrap_or_else(panicked), &leaf.chunk.name) {
                 Ok(old) => answer.changed = Some((leaf, old)),
-                Err(error) => writing.call.fail(error),
+                Err(error) => writing.fail(error),
             }
         });
     }

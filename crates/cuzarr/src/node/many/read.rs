@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuzarr_device::internal::{Threads, pool};
+use cuzarr_device::internal::pool;
 use cuzarr_device::{DType, Device, NdBuffer, Order};
 
-use super::array::Array;
+use super::{Array, OfMany, in_calls, options_of, token_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ResultOf, Selection};
@@ -63,17 +63,6 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { out: Some(out), ..self }
     }
 
-    fn device(&self) -> Device {
-        self.out.as_ref().map_or(self.array.device(), NdBuffer::device)
-    }
-
-    /// Whether both are read by one call of the engine.
-    fn goes_with(&self, other: &ArraySelection<'_>) -> bool {
-        let (one, two) = (self.array.options(), other.array.options());
-        self.device() == other.device()
-            && (one.strict, one.read_missing_chunks, one.tuning) == (two.strict, two.read_missing_chunks, two.tuning)
-    }
-
     /// The type of the result's elements.
     fn result_dtype(&self) -> Result<DType> {
         match (&self.out, self.dtype) {
@@ -81,6 +70,16 @@ impl<'a> ArraySelection<'a> {
             (None, Some(dtype)) => Ok(dtype),
             (None, None) => self.array.device_dtype(),
         }
+    }
+}
+
+impl OfMany for ArraySelection<'_> {
+    fn array(&self) -> &Array {
+        self.array
+    }
+
+    fn device(&self) -> Device {
+        self.out.as_ref().map_or(self.array.device(), NdBuffer::device)
     }
 }
 
@@ -116,48 +115,12 @@ impl<'a> ArraySelection<'a> {
 /// array in its trail, and memory of the caller's holds anything then.
 pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     refuse_overlaps(reads)?;
-    let mut calls: Vec<Vec<usize>> = Vec::new();
-    for (at, read) in reads.iter().enumerate() {
-        match calls.iter_mut().find(|call| reads[call[0]].goes_with(read)) {
-            Some(call) => call.push(at),
-            None => calls.push(vec![at]),
-        }
-    }
     let token = token_of(reads);
-    let results = match &calls[..] {
-        [only] => vec![call(reads, only, &token)],
-        // Each call waits for workers, on a thread of its own.
-        _ => Threads::callers()
-            .map(calls.len(), &calls, |numbers| call(reads, numbers, &token).inspect_err(|_| token.cancel())),
-    };
     let mut found: Vec<Option<NdBuffer>> = vec![None; reads.len()];
-    let mut failure: Option<Error> = None;
-    for (numbers, results) in calls.iter().zip(results) {
-        match results {
-            Ok(results) => numbers.iter().zip(results).for_each(|(&at, result)| found[at] = Some(result)),
-            // Those that were cancelled for another's failure tell nothing.
-            Err(error) if failure.as_ref().is_none_or(|known| known.kind() == ErrorKind::Cancelled) => {
-                failure = Some(error);
-            }
-            Err(_) => {}
-        }
+    for (numbers, results) in in_calls(reads, &token, |numbers| call(reads, numbers, &token))? {
+        numbers.into_iter().zip(results).for_each(|(at, result)| found[at] = Some(result));
     }
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(found.into_iter().flatten().collect()),
-    }
-}
-
-/// A token that any of the arrays' tokens cancels.
-fn token_of(reads: &[ArraySelection<'_>]) -> CancellationToken {
-    let mut tokens: Vec<CancellationToken> = Vec::new();
-    for read in reads {
-        let token = &read.array.options().cancellation;
-        if !tokens.contains(token) {
-            tokens.push(token.clone());
-        }
-    }
-    CancellationToken::under(tokens)
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Reads those of these numbers, which go together.
@@ -212,25 +175,6 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
         .map(|((array, (access, name)), results)| ArrayRead { access, store: array.array.store(), name, results })
         .collect();
     engine.read_all(&reads, options)
-}
-
-/// The options of a call: the smallest of the arrays' limits.
-fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
-    let smallest = |one: Options, other: &Options| Options {
-        memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),
-        threads: one.threads.min(other.threads),
-        coalesce_gap_bytes: one.coalesce_gap_bytes.min(other.coalesce_gap_bytes),
-        coalesce_max_bytes: one.coalesce_max_bytes.min(other.coalesce_max_bytes),
-        trace: one.trace || other.trace,
-        ..one
-    };
-    let mut options: Option<Options> = None;
-    for array in arrays {
-        let own = array.options();
-        options = Some(options.map_or_else(|| own.clone(), |known| smallest(known, own)));
-    }
-    let none = || Error::new(ErrorKind::InvalidArgument, "no array is read");
-    Ok(options.ok_or_else(none)?.with_cancellation(token.clone()))
 }
 
 /// What is read of one array, as elements of one type.

@@ -1,0 +1,96 @@
+//! Reads and writes of many arrays by one call: one plan, one pipeline, one set of launches.
+
+mod read;
+mod write;
+
+use cuzarr_device::Device;
+use cuzarr_device::internal::Threads;
+
+use super::array::Array;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::Options;
+
+pub use read::{ArraySelection, read_all};
+pub use write::{ArrayWrite, write_all};
+
+/// One read or write among many.
+trait OfMany {
+    fn array(&self) -> &Array;
+
+    /// Where the elements are in memory.
+    fn device(&self) -> Device;
+
+    /// Whether both belong to one call of the engine.
+    fn goes_with(&self, other: &Self) -> bool {
+        let (one, two) = (self.array().options(), other.array().options());
+        self.device() == other.device()
+            && (one.strict, one.read_missing_chunks, one.write_empty_chunks, one.tuning)
+                == (two.strict, two.read_missing_chunks, two.write_empty_chunks, two.tuning)
+    }
+}
+
+/// Divides reads or writes among calls of the engine, which run side by side. Returns what each call has made of which of them.
+///
+/// # Errors
+/// The first failure, which ends the other calls.
+fn in_calls<I: OfMany, O: Send>(
+    items: &[I],
+    token: &CancellationToken,
+    call: impl Fn(&[usize]) -> Result<O> + Sync,
+) -> Result<Vec<(Vec<usize>, O)>> {
+    let mut calls: Vec<Vec<usize>> = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        match calls.iter_mut().find(|call| items[call[0]].goes_with(item)) {
+            Some(call) => call.push(at),
+            None => calls.push(vec![at]),
+        }
+    }
+    // Each call waits for workers, on a thread of its own. A single one runs on this thread.
+    let made = Threads::callers().map(calls.len(), &calls, |numbers| call(numbers).inspect_err(|_| token.cancel()));
+    let mut done = Vec::with_capacity(calls.len());
+    let mut failure: Option<Error> = None;
+    for (numbers, made) in calls.into_iter().zip(made) {
+        match made {
+            Ok(made) => done.push((numbers, made)),
+            // Those that were cancelled for another's failure tell nothing.
+            Err(error) if failure.as_ref().is_none_or(|known| known.kind() == ErrorKind::Cancelled) => {
+                failure = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    failure.map_or(Ok(done), Err)
+}
+
+/// A token that any of the arrays' tokens cancels.
+fn token_of(items: &[impl OfMany]) -> CancellationToken {
+    let mut tokens: Vec<CancellationToken> = Vec::new();
+    for item in items {
+        let token = &item.array().options().cancellation;
+        if !tokens.contains(token) {
+            tokens.push(token.clone());
+        }
+    }
+    CancellationToken::under(tokens)
+}
+
+/// The options of a call: the smallest of the arrays' limits.
+fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
+    let smallest = |one: Options, other: &Options| Options {
+        memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),
+        threads: one.threads.min(other.threads),
+        coalesce_gap_bytes: one.coalesce_gap_bytes.min(other.coalesce_gap_bytes),
+        coalesce_max_bytes: one.coalesce_max_bytes.min(other.coalesce_max_bytes),
+        variable_limit_bytes: one.variable_limit_bytes.min(other.variable_limit_bytes),
+        trace: one.trace || other.trace,
+        ..one
+    };
+    let mut options: Option<Options> = None;
+    for array in arrays {
+        let own = array.options();
+        options = Some(options.map_or_else(|| own.clone(), |known| smallest(known, own)));
+    }
+    let none = || Error::new(ErrorKind::InvalidArgument, "there is no array");
+    Ok(options.ok_or_else(none)?.with_cancellation(token.clone()))
+}
