@@ -1,4 +1,5 @@
-//! Arrays for Python: an array of the library with the options of one device. Python handles metadata, modes and hierarchies.
+//! Arrays for Python: an array of the library, with options for one device. Metadata, modes and hierarchies are handled
+//! in Python.
 
 use std::sync::Arc;
 
@@ -24,10 +25,11 @@ use crate::strings;
 use crate::update::PyUpdate;
 use crate::watch::Watches;
 
-/// The rule of decoded elements, for Python.
+/// A [`Decoding`](cuzarr::meta::Decoding) for Python: the type to read as, values that mark missing elements, scale,
+/// offset, and the result's type.
 type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
 
-/// An array, bound to the device of its options.
+/// An array, with options that choose its device.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
 pub struct PyArray {
     array: Array,
@@ -35,8 +37,8 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// Makes an array from its metadata, or from its documents, given by name. It reads nothing. With `trusts_consolidated` the documents may
-    /// come from a group's consolidated metadata.
+    /// Makes an array from its metadata, or from its documents by name. It reads nothing. With `trusts_consolidated`,
+    /// the documents may come from a group's consolidated metadata.
     #[new]
     #[pyo3(signature = (store, path, documents, options, trusts_consolidated=false))]
     fn new(
@@ -64,39 +66,40 @@ impl PyArray {
         self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
     }
 
-    /// Deletes chunks that an interrupted resize left where the array will grow. Call it before the array gets `shape`.
+    /// Deletes chunks that an interrupted resize left in the region into which the array will grow. Call it before the
+    /// array gets `shape`.
     fn delete_left_over(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
         self.run(py, move |array| delete_left_over(array, &shape))
     }
 
-    /// Deletes the chunks that only belong to the former shape of a resized array.
+    /// Deletes the chunks of a resized array that lie outside its new shape.
     fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
         self.run(py, move |array| delete_outside(array, &before, &after))
     }
 
-    /// Reads the selected elements, in C order, into new memory of the device.
+    /// Reads the selected elements, in C order, into new memory on the array's device.
     fn read(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyNdBuffer> {
         let selection = selection.parse()?;
         Ok(PyNdBuffer { inner: self.run(py, move |array| array.read_buffer(&selection))? })
     }
 
-    /// Reads what brackets of integers and slices select, in C order, into new memory of the device. `None` for everything else:
-    /// other items, indices that lie outside, no elements.
+    /// Reads a selection of integers and slices, in C order, into new memory on the array's device. Returns `None` for
+    /// other items, for indices out of range, and if no element is selected.
     fn read_plain(&self, py: Python<'_>, selection: &Bound<'_, PyAny>) -> PyResult<Option<PyNdBuffer>> {
         let Some(axes) = plain_axes(selection, self.array.shape()) else { return Ok(None) };
         let selection = Selection::new(axes).py()?;
         Ok(Some(PyNdBuffer { inner: self.run(py, move |array| array.read_buffer(&selection))? }))
     }
 
-    /// Reads the selected elements into memory of the same shape.
+    /// Reads the selected elements into `out`, which must have the selection's shape.
     fn read_into(&self, py: Python<'_>, selection: Selected<'_>, out: &PyNdBuffer) -> PyResult<()> {
         let selection = selection.parse()?;
         let out = out.inner.clone();
         self.run(py, move |array| array.read_into(&selection, &out))
     }
 
-    /// Reads many selections with one plan, each into new memory of its own shape. The elements are of the array's type or of
-    /// `dtype`.
+    /// Reads many selections with one plan, each into new memory of its own shape. The elements get type `dtype`, or
+    /// keep the array's type.
     fn read_many(&self, py: Python<'_>, selections: Vec<Lists>, dtype: Option<&str>) -> PyResult<Vec<PyNdBuffer>> {
         let (selections, dtype) = (parse_selections(&selections)?, dtype.map(parse_dtype).transpose()?);
         let results = self.run(py, move |array| array.read_many(&selections, dtype))?;
@@ -110,8 +113,8 @@ impl PyArray {
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
-    /// Reads boxes of one extent into memory whose first dimension counts them. `starts` holds where each begins, as int64 on the host:
-    /// a row for each box.
+    /// Reads boxes of the same extent into `out`, whose first dimension counts the boxes. `starts` has one row for each
+    /// box with its start, as int64 on the host.
     fn read_boxes_into(&self, py: Python<'_>, starts: &PyNdBuffer, extent: Vec<u64>, out: &PyNdBuffer) -> PyResult<()> {
         let (starts, out) = (starts.inner.clone(), out.inner.clone());
         self.run(py, move |array| {
@@ -132,14 +135,15 @@ impl PyArray {
         strings::to_list(py, &elements, text)
     }
 
-    /// Reads the selected elements of variable length as an array of Arrow: capsules of its schema and of its elements, in C order.
+    /// Reads the selected elements of variable length as an Arrow array, in C order. Returns the capsules of its schema
+    /// and its elements.
     fn read_arrow<'py>(&self, py: Python<'py>, selection: Selected<'_>, text: bool) -> PyResult<Bound<'py, PyTuple>> {
         let selection = selection.parse()?;
         let elements = self.run(py, move |array| array.read_variable(&selection))?;
         arrow::variable(py, elements, text)
     }
 
-    /// Writes elements. Their shape is broadcast to the selection's.
+    /// Writes elements. They are broadcast to the selection's shape.
     fn write(&self, py: Python<'_>, selection: Selected<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let selection = selection.parse()?;
         let value = value.inner.clone();
@@ -159,13 +163,13 @@ impl PyArray {
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
-    /// Begins an update of the selection. Other writes to its objects wait until it ends.
+    /// Begins an update of the selection. Other writes to the same stored objects wait until it ends.
     fn update(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyUpdate> {
         let selection = selection.parse()?;
         PyUpdate::begin(py, self.watched(), selection)
     }
 
-    /// Explains what reading or writing would do, as text and as JSON.
+    /// Explains what a read or write would do, as text and as JSON.
     fn explain(&self, py: Python<'_>, selection: Selected<'_>, writing: bool) -> PyResult<(String, String)> {
         let selection = selection.parse()?;
         let explain = if writing { Array::explain_write } else { Array::explain };
@@ -173,8 +177,9 @@ impl PyArray {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// How stored elements are decoded where the array has these attributes, as JSON: the type that they are read as, marks of missing
-    /// ones, scale, offset, and the type of the result. `None` where they are what they stand for.
+    /// Returns how elements are decoded if the array has these attributes, given as JSON: the type to read as, values
+    /// that mark missing elements, scale, offset, and the type of the result. `None` if stored elements need no
+    /// decoding.
     fn decoding(&self, py: Python<'_>, attributes: &str) -> PyResult<Option<Decoded>> {
         let mut metadata = self.array.metadata().clone();
         let decoding = metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()?;
@@ -191,7 +196,7 @@ impl PyArray {
         Ok(Some((name(decoding.read_as), missing, decoding.scale, decoding.offset, name(decoding.dtype))))
     }
 
-    /// The report of the last read or write, as JSON.
+    /// Returns the report of the last read or write, as JSON.
     fn last_report(&self) -> Option<String> {
         self.array.last_report().map(|report| report.to_json().to_string())
     }
@@ -207,13 +212,13 @@ impl PyArray {
         &self.array
     }
 
-    /// The array under the watches of this thread.
+    /// Returns the array with the watches of this thread.
     pub fn watched(&self) -> Array {
         let watches = Watches::current();
         watches.array(&self.array, &watches.token())
     }
 
-    /// Runs a call without the interpreter's lock, under the watches of this thread.
+    /// Runs a call without the interpreter's lock, with the watches of this thread.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
         let array = self.watched();
         match array.store().capabilities().divides_reads {
@@ -223,7 +228,7 @@ impl PyArray {
     }
 }
 
-/// Refuses arrays that were resized, replaced or deleted after they were opened. It reads one document for each.
+/// Refuses arrays that were resized, replaced or deleted since they were opened. It reads one document per array.
 #[pyfunction]
 pub fn check_unchanged(py: Python<'_>, arrays: Vec<PyRef<'_, PyArray>>) -> PyResult<()> {
     let arrays: Vec<Array> = arrays.iter().map(|array| array.array.clone()).collect();
@@ -237,7 +242,7 @@ fn parse_selections(lists: &[Lists]) -> PyResult<Vec<Selection>> {
     lists.iter().map(|(start, count, step, dropped)| selection(start, count, step, dropped)).collect()
 }
 
-/// Brackets of integers and slices that select elements of an array of this shape.
+/// Parses a selection of integers and slices; `None` for other items, and if it selects no element.
 fn plain_axes(selection: &Bound<'_, PyAny>, shape: &[u64]) -> Option<Vec<AxisSelection>> {
     let one = [selection.clone()];
     let many: Vec<Bound<'_, PyAny>>;
@@ -262,7 +267,7 @@ fn plain_axis(item: &Bound<'_, PyAny>, extent: u64) -> Option<AxisSelection> {
     if let Ok(slice) = item.cast_exact::<PySlice>() {
         let indices = slice.indices(extent.try_into().ok()?).ok()?;
         let (start, step) = (u64::try_from(indices.start).ok()?, u64::try_from(indices.step).ok()?);
-        // Beyond the extent a step leads nowhere, however large it is.
+        // A larger step would leave the array anyway.
         return Some(AxisSelection {
             start,
             count: indices.slicelength as u64,
@@ -275,7 +280,7 @@ fn plain_axis(item: &Bound<'_, PyAny>, extent: u64) -> Option<AxisSelection> {
     (start < extent).then_some(AxisSelection { start, count: 1, step: 1, dropped: true })
 }
 
-/// The default options, replaced by the given ones. A value of `None` keeps the default.
+/// Parses options. Those that are missing or `None` keep their defaults.
 pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
     let mut options = ArrayOptions::default();
     for (name, value) in given {

@@ -1,5 +1,6 @@
-//! Elements as arrays of Apache Arrow, by its C data interface: <https://arrow.apache.org/docs/format/CDataInterface.html>, in the
-//! capsules of its PyCapsule interface. Nothing is copied: an array owns the memory that a read filled.
+//! Exports elements as Apache Arrow arrays, with its C data interface:
+//! <https://arrow.apache.org/docs/format/CDataInterface.html>, in the capsules of its PyCapsule interface. Elements
+//! that can be shared are not copied: the Arrow array owns the memory that a read filled.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
@@ -43,18 +44,18 @@ struct Array {
     private_data: *mut c_void,
 }
 
-/// What the buffers of an array are in, and their addresses.
+/// The memory of an array's buffers, and their addresses.
 struct Owned {
-    /// The owner of the memory, which only the consumer looks into.
+    /// The owner of the memory. Only the consumer reads it.
     _memory: Box<dyn Any>,
     buffers: [*const c_void; 3],
 }
 
-/// A structure in a capsule.
+/// A structure that goes into a capsule.
 trait Interface: Sized {
     const CAPSULE: &'static CStr;
 
-    /// What frees the contents; nothing when a consumer took them.
+    /// The function that frees the contents; `None` after a consumer took them.
     fn release(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
 }
 
@@ -74,10 +75,10 @@ impl Interface for Array {
     }
 }
 
-/// Elements of variable length: `large_string` where they are `text`, else `large_binary`.
+/// Exports elements of variable length: as `large_string` if they are `text`, else as `large_binary`.
 ///
 /// # Errors
-/// `DTypeMismatch` for text that is not UTF-8: consumers take it on trust.
+/// `DTypeMismatch` for text that is not UTF-8, because consumers do not check it.
 pub fn variable(py: Python<'_>, elements: VariableElements, text: bool) -> PyResult<Bound<'_, PyTuple>> {
     if text {
         check_text(&elements).py()?;
@@ -89,11 +90,11 @@ pub fn variable(py: Python<'_>, elements: VariableElements, text: bool) -> PyRes
     capsules(py, format, length, 3, Owned { _memory: Box::new(elements), buffers })
 }
 
-/// Elements of one dimension in host memory, as an array of Arrow's type.
+/// Exports one-dimensional elements in host memory.
 ///
 /// # Errors
-/// `Unsupported` for a type that Arrow does not have, or several dimensions; `MemorySpace` for memory of a GPU, which consumers of
-/// this interface take for host memory.
+/// `Unsupported` for a type that Arrow does not have, and for several dimensions; `MemorySpace` for GPU memory, because
+/// consumers of this interface expect host memory.
 pub fn fixed<'py>(py: Python<'py>, elements: &NdBuffer) -> PyResult<Bound<'py, PyTuple>> {
     if !elements.device().is_host_accessible() {
         let message =
@@ -147,7 +148,7 @@ fn check_text(elements: &VariableElements) -> Result<(), Error> {
     Err(Error::new(ErrorKind::DTypeMismatch, format!("element {first} is not UTF-8")))
 }
 
-/// The capsules of a schema and of an array of `length` elements with so many buffers.
+/// Makes the capsules of a schema, and of an array of `length` elements with `n_buffers` buffers.
 fn capsules<'py>(
     py: Python<'py>,
     format: &'static CStr,
@@ -184,7 +185,7 @@ fn capsules<'py>(
     PyTuple::new(py, capsules)
 }
 
-/// A capsule that owns a structure. Consumers move the contents out, and set `release` to nothing.
+/// Makes a capsule that owns a structure. Consumers move the contents out and clear `release`.
 fn capsule<T: Interface>(py: Python<'_>, structure: Box<T>) -> PyResult<Bound<'_, PyAny>> {
     let structure = Box::into_raw(structure);
     // SAFETY: the name lives as long as the program, and the destructor frees the structure once.

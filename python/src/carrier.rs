@@ -1,4 +1,4 @@
-//! Carriers of copies that are Python functions: they give regions to workers of a cluster.
+//! Carriers of copies: Python functions that distribute the regions of a copy to the workers of a cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,15 +13,16 @@ use pyo3::types::{PyBytes, PyDict, PyIterator};
 
 use crate::error::{IntoPython, PyResult};
 
-/// A Python function that copies boxes of a pass elsewhere. It gets source, target, options, factors with method, ranges of the
-/// source, and boxes, and returns an iterator that goes one step further for each box that is copied, in their order.
+/// A Python function that copies the boxes of a pass elsewhere. It gets both ends of the copy, options, the memory
+/// limit, factors with method, ranges of the source, and boxes. It returns an iterator that yields once for each copied
+/// box, in the order of the boxes.
 pub struct Elsewhere {
     function: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Elsewhere {
-    /// Runs `work` on this thread, without the interpreter's lock. What the function raises comes as it is.
+    /// Runs `work` on this thread, without the interpreter's lock. An exception of the function is raised unchanged.
     pub fn run(
         py: Python<'_>,
         function: Py<PyAny>,
@@ -56,7 +57,7 @@ impl Elsewhere {
         let shrink = pass.shrink().map(|shrink| (shrink.factors.clone(), shrink.method.name()));
         let select = pass.selection().and_then(|selection| selection.axes());
         let select = select.map(|axes| axes.iter().map(|axis| (axis.start, axis.count, axis.step)).collect::<Vec<_>>());
-        // A source that is no array of the target's store is one of the copy's source.
+        // A source in another store than the target belongs to the copy's source.
         let is_own = Arc::ptr_eq(source.store(), target.store());
         let ends = (end(py, source), is_own, end(py, target));
         let iterator = self.function.call1(py, (ends, options, memory_limit_bytes, shrink, select, boxes))?;
@@ -64,7 +65,7 @@ impl Elsewhere {
     }
 }
 
-/// An array's path, and the document that describes its elements.
+/// Describes an array to the function: its path, and the name and the bytes of its main document.
 fn end(py: Python<'_>, array: &Array) -> (String, &'static str, Py<PyBytes>) {
     let documents = array.metadata().documents();
     let (name, document) = documents.first().map_or(("", &[][..]), |(name, bytes)| (*name, &bytes[..]));

@@ -1,4 +1,5 @@
-//! Chunk grids for Python: which chunk holds an element, what chunks there are; and chunks as users give them.
+//! Chunk grids for Python: which chunk contains an element, and which chunks exist. Also parses the chunks that users
+//! give.
 
 use cuzarr::internal::meta::chunking::{self, Chunks, Lengths, Shards};
 use cuzarr::meta::{ChunkGrid, Edges, RegularGrid};
@@ -9,17 +10,17 @@ use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 use crate::error::{IntoPython, PyResult, wrong_type};
 use crate::json;
 
-/// Extents that are listed for one dimension: as many as fit into 80 MB, more than a person looks at.
+/// Most chunk lengths that are listed for one dimension. They take 80 MB, which is more than a person reads.
 const MOST_EXTENTS: u64 = 10_000_000;
 
-/// The chunks along one dimension: of one length, or with lengths of their own.
+/// The chunks along one dimension: all of one length, or each with its own length.
 #[pyclass(name = "AxisGrid", module = "cuzarr._core", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyAxisGrid(Edges);
 
 #[pymethods]
 impl PyAxisGrid {
-    /// The length of all chunks; `None` where they have lengths of their own.
+    /// The length of all chunks; `None` if each has its own length.
     #[getter]
     fn edge(&self) -> Option<u64> {
         match &self.0 {
@@ -28,7 +29,7 @@ impl PyAxisGrid {
         }
     }
 
-    /// The index behind the last chunk; `None` when there are as many as an array needs.
+    /// The index behind the last chunk; `None` if there are as many chunks as an array needs.
     #[getter]
     fn end(&self) -> Option<u64> {
         self.0.end()
@@ -40,29 +41,30 @@ impl PyAxisGrid {
         self.0.distinct().last().copied().unwrap_or(1)
     }
 
-    /// The number of the chunk that holds an element. Behind the last chunk it is the next one.
+    /// The number of the chunk that contains an element. For an element behind the last chunk, the number that the next
+    /// chunk would have.
     fn chunk_of(&self, index: u64) -> u64 {
         self.0.chunk_of(index)
     }
 
-    /// The index of a chunk's first element; behind the last chunk, its end.
+    /// The index of a chunk's first element. For a number behind the last chunk, the end of the last one.
     fn start(&self, chunk: u64) -> u64 {
         self.0.start(chunk)
     }
 
-    /// The length of a chunk, beyond the array's end too.
+    /// The length of a chunk, including the part beyond the array's end.
     fn size(&self, chunk: u64) -> PyResult<u64> {
         let message =
             || Error::new(ErrorKind::InvalidArgument, format!("there is no chunk {chunk} along this dimension"));
         self.0.size(chunk).ok_or_else(message).py()
     }
 
-    /// The number of chunks that an array of this extent has.
+    /// The number of chunks along an array dimension of this extent.
     fn count(&self, extent: u64) -> u64 {
         self.0.count(extent)
     }
 
-    /// The lengths of the chunks, the last one cut off at the array's end.
+    /// The lengths of the chunks. The last one is cut off at the array's end.
     fn sizes<'py>(&self, py: Python<'py>, extent: u64) -> PyResult<Bound<'py, PyTuple>> {
         sizes(py, &self.0, extent)
     }
@@ -75,7 +77,7 @@ fn sizes<'py>(py: Python<'py>, axis: &Edges, extent: u64) -> PyResult<Bound<'py,
         return Err(Error::new(ErrorKind::Unsupported, message).with_hint("use chunks, shards and cdata_shape instead"))
             .py();
     }
-    // One number that is repeated takes no memory but its places.
+    // Equal lengths share one Python integer, to save memory.
     let mut last: Option<(u64, Bound<'py, PyAny>)> = None;
     let mut listed = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for chunk in 0..count {
@@ -90,20 +92,20 @@ fn sizes<'py>(py: Python<'py>, axis: &Edges, extent: u64) -> PyResult<Bound<'py,
     PyTuple::new(py, listed)
 }
 
-/// The chunks, or shards, of an array: of one shape, or with lengths of their own along each dimension.
+/// The chunks or shards of an array: all of one shape, or with their own lengths along each dimension.
 #[pyclass(name = "ChunkGrid", module = "cuzarr._core", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyChunkGrid(pub ChunkGrid);
 
 #[pymethods]
 impl PyChunkGrid {
-    /// The grid of chunks of one shape.
+    /// Makes a grid of chunks of one shape.
     #[staticmethod]
     fn regular(sizes: Vec<u64>) -> PyResult<Self> {
         Ok(PyChunkGrid(ChunkGrid::Regular(RegularGrid::new(sizes).py()?)))
     }
 
-    /// Whether all chunks have one shape.
+    /// Whether all chunks have the same shape.
     #[getter]
     fn is_regular(&self) -> bool {
         self.0.rectilinear().is_none()
@@ -124,12 +126,12 @@ impl PyChunkGrid {
         PyTuple::new(py, self.0.chunk_shape())
     }
 
-    /// The number of chunks per dimension.
+    /// The number of chunks along each dimension.
     fn counts<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.chunk_counts(&shape).py()?)
     }
 
-    /// Per dimension the lengths of the chunks, cut off at the array's end.
+    /// For each dimension, the lengths of the chunks, cut off at the array's end.
     fn sizes<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         let along = self
             .0
@@ -141,7 +143,8 @@ impl PyChunkGrid {
         PyTuple::new(py, along)
     }
 
-    /// The chunks as dask and xarray want them: per dimension one length, or all of them where they differ; `(0,)` without chunks.
+    /// The chunks in the form of dask and xarray: for each dimension one length, or all lengths if they differ; `(0,)`
+    /// without chunks.
     fn blocks<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         if self.is_regular() {
             return self.largest(py);
@@ -167,7 +170,7 @@ impl PyChunkGrid {
         PyTuple::new(py, sizes.ok_or_else(message).py()?)
     }
 
-    /// The `chunk_grid` of a document.
+    /// The grid as the `chunk_grid` of a document.
     fn to_json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_value(py, &self.0.to_json())
     }
@@ -177,7 +180,8 @@ impl PyChunkGrid {
     }
 }
 
-/// The shape of chunks, the grid of the stored objects and whether these are shards, of an array of `shape`, from what a user gives.
+/// Chooses chunks for an array of `shape` from what a user gave. Returns the shape of chunks, the grid of the stored
+/// objects, and whether these are shards.
 #[pyfunction]
 pub fn choose_chunks<'py>(
     py: Python<'py>,
@@ -192,7 +196,7 @@ pub fn choose_chunks<'py>(
     Ok((PyTuple::new(py, chosen.inner)?, PyChunkGrid(chosen.stored), chosen.is_sharded))
 }
 
-/// Shards that a user gives; `None` for none.
+/// Parses the shards that a user gives; `None` if the array has none.
 pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyResult<Option<Shards>> {
     if given.is_none() {
         return Ok(None);
@@ -200,8 +204,8 @@ pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyRe
     Ok(Some(Shards { chunks: parse_chunks(given)?, target_bytes }))
 }
 
-/// Chunks that a user gives: a length for every dimension, one for all, -1 for a whole dimension, `False` for one single chunk,
-/// lists of lengths, `"auto"`, or the grid of another array.
+/// Parses the chunks that a user gives: a length for every dimension, one length for all, -1 for a whole dimension,
+/// `False` for a single chunk, lists of lengths, `"auto"`, or another array's grid.
 pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
     if let Ok(grid) = given.cast::<PyChunkGrid>() {
         return Ok(Chunks::Grid(grid.get().0.clone()));
@@ -238,7 +242,7 @@ fn along(given: &Bound<'_, PyAny>) -> PyResult<Lengths> {
         let message = format!("chunk sizes are {}, expected an integer or a list of integers", given.repr()?);
         return Err(wrong_type(given.py(), &message));
     }
-    // Lists and tuples first: asking others for an iterator is slow.
+    // Lists and tuples are tested first, because asking other objects for an iterator is slow.
     let is_listed = given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>();
     if !is_listed && (given.hasattr("__index__")? && !given.hasattr("__len__")? || given.try_iter().is_err()) {
         return number(given, "chunk size is").map(Lengths::Each);

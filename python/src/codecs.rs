@@ -42,7 +42,7 @@ fn find(py: Python<'_>, request: &ExternalRequest<'_>) -> PyResult<Option<Opened
     let configuration = serde_json::Value::Object(request.configuration.clone()).to_string();
     let data_type = request.spec.data_type.to_v3().map_or_else(|_| "null".to_string(), |json| json.to_string());
     let shape = PyTuple::new(py, &request.spec.shape)?;
-    // Codecs know no data types: those that ask for one are given what reads it.
+    // Codecs do not know data types, so codecs that need one get a function that parses it.
     let parse = py.import("cuzarr._metadata.dtype")?.getattr("from_json_v3")?;
     let found = py.import("cuzarr.codecs.hosts")?.getattr("open_codec")?.call1((
         request.name,
@@ -63,7 +63,7 @@ fn encoded_spec(shape: Vec<u64>, data_type: &str) -> cuzarr::Result<ChunkSpec> {
     Ok(ChunkSpec::new(shape, data_type, fill_value))
 }
 
-/// A codec written in Python, behind its adapter. Each call takes the interpreter's lock.
+/// A codec written in Python. Each call takes the interpreter's lock.
 struct PythonCodec {
     codec: Py<PyAny>,
     name: String,

@@ -29,8 +29,7 @@ pub struct PyCopy {
 
 #[pymethods]
 impl PyCopy {
-    /// Plans a copy of the node at a path and writes nothing. `changes` are JSON; `existing` is `refuse`, `overwrite` or
-    /// `resume`.
+    /// Plans a copy of a node, and writes nothing. `changes` is JSON; `existing` is `refuse`, `overwrite` or `resume`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -54,18 +53,18 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(|| "[]".into(), |copied| copied.to_json().to_string())
     }
 
-    /// What the consolidated metadata of the source says otherwise than its nodes' own documents.
+    /// How the source's consolidated metadata differs from the nodes' own documents, in one sentence for each node.
     fn differences(&self) -> Vec<String> {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
 
-    /// The nodes that are left out because they cannot be read: their names and errors.
+    /// The nodes that are left out because they cannot be read, with their errors.
     fn unreadable(&self) -> Vec<(String, String)> {
         let unreadable = self.copied.iter().flat_map(|copied| copied.unreadable());
         unreadable.map(|(name, error)| (name.clone(), error.to_string())).collect()
     }
 
-    /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
+    /// Runs the plan. It can run only once. With `carry`, that function distributes regions to other processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let copied = self.copied.take().ok_or_else(|| PyValueError::new_err("a copy runs once"))?;
@@ -85,7 +84,7 @@ pub struct PyPyramid {
 
 #[pymethods]
 impl PyPyramid {
-    /// Plans a pyramid of the array or image at a path and writes nothing. `changes` and `settings` are JSON.
+    /// Plans a pyramid of an array or image, and writes nothing. `changes` and `settings` are JSON.
     #[new]
     fn new(
         py: Python<'_>,
@@ -118,7 +117,7 @@ impl PyPyramid {
         self.pyramid.as_ref().map_or_else(|| "{}".into(), |pyramid| pyramid.to_json().to_string())
     }
 
-    /// Carries the plan out, once. With `carry`, that function gives regions to other processes.
+    /// Runs the plan. It can run only once. With `carry`, that function distributes regions to other processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let pyramid = self.pyramid.take().ok_or_else(|| PyValueError::new_err("a pyramid is made once"))?;
@@ -129,10 +128,11 @@ impl PyPyramid {
     }
 }
 
-/// A node that Python has opened: its store, path and format, and whether a group lists its members from consolidated metadata.
+/// A node that Python has opened: its store, path and format, and whether members of a group come from consolidated
+/// metadata.
 type Opened<'py> = (PyRef<'py, PyStore>, String, u8, bool);
 
-/// Source and target of a copy, under one watch.
+/// Source and target of a copy, with the watches of this thread.
 struct Places {
     from: Arc<dyn Store>,
     from_path: String,
@@ -178,7 +178,7 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
     }
 }
 
-/// Copies all elements of an array into another one. Python writes the target's documents.
+/// Copies all elements of an array to another one, whose documents Python has written.
 #[pyfunction]
 pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyResult<()> {
     let watches = Watches::current();
@@ -187,8 +187,9 @@ pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyRe
     interruptible(py, &token, || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
 }
 
-/// Copies a box of one pass of a copy, whose regions another process distributes. `shrink` are the factors and the method of a
-/// pyramid's level, `select` are start, count and step along each dimension of a source of which a part is copied.
+/// Copies one box in a pass of a copy whose regions another process distributes. `shrink` has the factors and the
+/// method of a pyramid level. `select` has start, count and step for each dimension, if only a part of the source is
+/// copied.
 #[pyfunction]
 pub fn copy_region(
     py: Python<'_>,
@@ -221,8 +222,8 @@ pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, P
     cuzarr::internal::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
-/// The shape of the regions in which to work through an array within a number of bytes. Regions are whole objects of shape
-/// `unit`, chosen so that chunks of the given shapes are read as few times as possible.
+/// Returns the shape of the regions to process an array in, within `most_bytes`. Regions consist of whole objects of
+/// shape `unit`. They are chosen so that chunks of the given shapes are read as few times as possible.
 #[pyfunction]
 pub fn region_shape(
     shape: Vec<u64>,
@@ -235,13 +236,13 @@ pub fn region_shape(
     Ok(Regions::plan(&shape, element_bytes, &unit, &chunks, most_bytes).py()?.shape().to_vec())
 }
 
-/// The progress of work on an array, noted in the array's store.
+/// The progress of work on an array, kept in the array's store.
 #[pyclass(name = "Checkpoint", module = "cuzarr._core")]
 pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Reads how far this work, in regions of this shape, came before.
+    /// Reads how far earlier work with the same name and the same region shape came.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
@@ -254,7 +255,7 @@ impl PyCheckpoint {
         Checkpoint::check_place(&*target.0.inner, &target.1).py()
     }
 
-    /// Deletes the checkpoint of an array that will be written from the start.
+    /// Deletes an array's checkpoint, because the array will be written from the start.
     #[staticmethod]
     fn forget(py: Python<'_>, target: &PyArray) -> PyResult<()> {
         let target = target.array().clone();
@@ -267,7 +268,7 @@ impl PyCheckpoint {
         self.0.finished()
     }
 
-    /// Notes the number of finished regions.
+    /// Stores the number of finished regions.
     fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
         py.detach(|| self.0.note(finished)).py()
     }

@@ -1,4 +1,4 @@
-//! Decoders that work directly on frames and memory of Python.
+//! Decoders that work directly on frames and memory that Python passes.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watches;
 
-/// A codec, or a chain of them, on one device.
+/// A decoder: a codec, or a chain of codecs, on one device.
 #[pyclass(name = "Decoder", module = "cuzarr._core", frozen)]
 pub struct PyDecoder {
     inner: Decoder,
@@ -31,10 +31,10 @@ fn bytes_of(array: &PyNdBuffer) -> PyResult<Buffer> {
     array.inner.as_buffer().py()
 }
 
-/// A stream of another library, by its `CUstream` as an integer.
+/// Wraps another library's stream, given as a `CUstream` integer.
 ///
 /// # Safety
-/// The handle is one of a stream of `device` that `owner` keeps alive, or of one of CUDA's own streams.
+/// The handle is a stream of `device` that `owner` keeps alive, or one of CUDA's own streams.
 pub(crate) unsafe fn callers_stream(device: Device, stream: usize, owner: Py<PyAny>) -> PyResult<Stream> {
     match device {
         // SAFETY: the caller's promise is the one that is asked for here.
@@ -64,7 +64,7 @@ impl PyDecoder {
         self.prepare_frames(py, Frames::Apart(frames), &outs, scratch_limit)
     }
 
-    /// Prepares frames that lie in one buffer, by offset and size.
+    /// Prepares frames that lie in one buffer. `ranges` has the offset and size of each.
     fn prepare_slab(
         &self,
         py: Python<'_>,
@@ -110,19 +110,19 @@ impl PyDecoderBatch {
         py.detach(|| self.lock().len())
     }
 
-    /// The device memory that the batch and its runs use.
+    /// Bytes of device memory that the batch and its runs use.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| self.lock().scratch_bytes())
     }
 
-    /// The reason why host threads decode; `None` when the device decodes.
+    /// The reason why host threads decode; `None` if the device decodes.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<&'static str> {
         py.detach(|| self.lock().via_host())
     }
 
-    /// Puts the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
+    /// Submits the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         if py.detach(|| self.lock().is_empty()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Encoders that work directly on chunks of Python.
+//! Encoders that work directly on chunks that Python passes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watches;
 
-/// A codec, or a chain of them, on one device.
+/// An encoder: a codec, or a chain of codecs, on one device.
 #[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]
 pub struct PyEncoder {
     inner: Encoder,
@@ -63,19 +63,19 @@ impl PyEncoderBatch {
         py.detach(|| self.lock().len())
     }
 
-    /// The device memory that runs take beside chunks and frames.
+    /// Bytes of device memory that runs use, in addition to chunks and frames.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| self.lock().scratch_bytes())
     }
 
-    /// The reason why the host runs a codec; `None` when the device runs all.
+    /// The reason why the host runs a codec; `None` if the device runs all.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<String> {
         py.detach(|| self.lock().via_host().map(String::from))
     }
 
-    /// Puts the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
+    /// Submits the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.

@@ -7,8 +7,8 @@ use pyo3::types::PyTuple;
 /// The result of a function that Python calls.
 pub type PyResult<T> = pyo3::PyResult<T>;
 
-/// The Python exception for an error. Its classes are written in Python (`cuzarr.errors`), because with the stable ABI of Python
-/// 3.11 a Rust class cannot derive from `ValueError` and other built-in exceptions.
+/// Converts an error to a Python exception. The classes are written in Python (`cuzarr.errors`): with the stable ABI of
+/// Python 3.11, a Rust class cannot derive from `ValueError` and other built-in exceptions.
 pub fn to_python(error: &Error) -> PyErr {
     Python::attach(|py| match instance(py, error) {
         Ok(exception) => PyErr::from_value(exception),
@@ -30,14 +30,14 @@ fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> 
     ))
 }
 
-/// The Python exception for an argument of a wrong type.
+/// Makes the Python exception for an argument of the wrong type.
 pub fn wrong_type(py: Python<'_>, message: &str) -> PyErr {
     let made = py.import("cuzarr.errors").and_then(|errors| errors.getattr("ArgumentTypeError")?.call1((message,)));
     made.map_or_else(|failure| failure, PyErr::from_value)
 }
 
-/// The exception that a Python store or codec raised, when it says more than the error's kind. These are cuzarr's own
-/// exceptions, and interrupts.
+/// The exception that a Python store or codec raised, if it should reach the user unchanged: one of cuzarr's own
+/// exceptions, or an interrupt.
 fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
     let source = error.source_as::<PyErr>()?;
     let ours = py.import("cuzarr.errors").and_then(|errors| errors.getattr("CuzarrError")).ok()?;
@@ -45,11 +45,11 @@ fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
     keep.then(|| source.clone_ref(py))
 }
 
-/// The error for an exception from Python code that the library called.
+/// Makes an error of an exception from Python code that the library called.
 pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr) -> Error {
     let value = exception.value(py);
     let mut told = value.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
-    // Some exceptions have no arguments, but their text says what happened.
+    // Some exceptions have no arguments, but a text that describes what happened.
     if let (Some(name), Ok(text)) = (told.strip_suffix("()"), value.str()) {
         told = format!("{name}: {text}").trim_end_matches([':', ' ']).to_string();
     }
@@ -57,7 +57,7 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
     Error::new(kind, message).telling(exception)
 }
 
-/// The error for an exception that a command ends with.
+/// Makes an error of the exception that ended a command.
 pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
     let value = exception.value(py);
     let text = |name: &str| value.getattr(name).ok()?.extract::<String>().ok();
@@ -74,15 +74,15 @@ pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
     }
 }
 
-/// `None`, or the exception, for each part of a batch.
+/// For each part of a batch, `None` or its exception.
 pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
     let exception = |error| Python::attach(|py| to_python(&error).into_value(py).into_any());
     results.into_iter().map(|result| result.err().map(exception)).collect()
 }
 
-/// Converts errors of the library for Python: `result.py()?`.
+/// Converts errors of the library to Python exceptions: `result.py()?`.
 pub trait IntoPython<T> {
-    /// The result, with the error as Python's exception.
+    /// Returns the result, with its error as a Python exception.
     fn py(self) -> PyResult<T>;
 }
 

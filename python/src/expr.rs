@@ -27,7 +27,7 @@ use crate::watch::Watches;
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
 pub struct PyExpr(pub Expr);
 
-/// What is picked along one dimension: an index, a start with a count and a step, or a list of 8-byte integers.
+/// The elements picked along one dimension: an index; a start, a count and a step; or a list of 8-byte integers.
 #[derive(FromPyObject)]
 pub enum Picked<'py> {
     Index(u64),
@@ -60,49 +60,49 @@ fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
 
 #[pymethods]
 impl PyExpr {
-    /// The expression for elements in memory.
+    /// An expression for elements in memory.
     #[staticmethod]
     fn buffer(buffer: &PyNdBuffer) -> PyResult<PyExpr> {
         Expr::buffer(buffer.inner.clone()).map(PyExpr).py()
     }
 
-    /// The expression for the elements of an array.
+    /// An expression for all elements of an array.
     #[staticmethod]
     fn array(array: &PyArray) -> PyResult<PyExpr> {
         Expr::array(array.array().clone()).map(PyExpr).py()
     }
 
-    /// The expression for points of an array, which fill a shape in C order.
+    /// An expression for points of an array. Together they have the given shape, in C order.
     #[staticmethod]
     fn points(array: &PyArray, selection: Selected<'_>, shape: Vec<u64>) -> PyResult<PyExpr> {
         Expr::points(array.array().clone(), &selection.parse()?, &shape).map(PyExpr).py()
     }
 
-    /// The expression for the elements of several expressions, one after the other along a dimension.
+    /// An expression that joins several expressions along a dimension.
     #[staticmethod]
     fn concatenated(parts: Vec<PyRef<'_, PyExpr>>, axis: usize) -> PyResult<PyExpr> {
         let parts: Vec<Expr> = parts.iter().map(|part| part.0.clone()).collect();
         Expr::concatenated(&parts, axis).map(PyExpr).py()
     }
 
-    /// Running sums along a dimension, or running products.
+    /// Running sums or products along a dimension.
     fn running(&self, axis: usize, is_product: bool) -> PyResult<PyExpr> {
         let scan = if is_product { Scan::Product } else { Scan::Sum };
         self.0.running(axis, scan).map(PyExpr).py()
     }
 
-    /// The elements in one dimension, in C order.
+    /// The same elements in one dimension, in C order.
     fn flat(&self) -> PyResult<PyExpr> {
         self.0.flat().map(PyExpr).py()
     }
 
-    /// The elements, where they are in memory and need no computing.
+    /// The elements, if they are in memory and need no computation; else `None`.
     fn memory(&self) -> Option<PyNdBuffer> {
         self.0.memory().map(|inner| PyNdBuffer { inner: inner.clone() })
     }
 
-    /// What is picked of the expression: a selector for each of its dimensions, and for each dimension of the result the one that
-    /// it was, or the extent of a new one.
+    /// An expression for picked elements. `along` has a selector for each dimension of this expression. `dims` has, for
+    /// each dimension of the result, the source dimension or the extent of a new one.
     fn picked(&self, along: Vec<Picked<'_>>, dims: Vec<(Option<usize>, u64)>) -> PyResult<PyExpr> {
         let selector = |one: &Picked<'_>| match one {
             &Picked::Index(index) => Ok(Along::Index(index)),
@@ -115,7 +115,7 @@ impl PyExpr {
         self.0.picked(&pick).map(PyExpr).py()
     }
 
-    /// Applies an operation, by NumPy's name.
+    /// Applies the operation with this NumPy name.
     #[staticmethod]
     fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
         let unknown = || {
@@ -132,18 +132,18 @@ impl PyExpr {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }
 
-    /// The numbers that the stored elements of an array with these attributes, as JSON, stand for.
+    /// The values that stored elements stand for, if their array has these attributes, given as JSON.
     fn decoded(&self, attributes: &str, dtype: Option<&str>) -> PyResult<PyExpr> {
         let decoding = self.decoding(attributes)?;
         self.0.decoded_by(&decoding, dtype.map(parse_dtype).transpose()?).map(PyExpr).py()
     }
 
-    /// The dates that they stand for, in nanoseconds since 1970; `None` where they count no time.
+    /// The dates that stored elements stand for, in nanoseconds since 1970; `None` if the attributes describe no times.
     fn decoded_times(&self, attributes: &str) -> PyResult<Option<PyExpr>> {
         Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
 
-    /// Reduces the elements, by NumPy's name.
+    /// Reduces the elements with the operation of this NumPy name.
     fn reduced(
         &self,
         name: &str,
@@ -157,7 +157,8 @@ impl PyExpr {
         self.0.reduced(Reduction { op, axes, keepdims, ddof, skip_nan }).map(PyExpr).py()
     }
 
-    /// Quantiles of the elements; without a first dimension when `scalar`.
+    /// Quantiles of the elements. The first dimension counts the probabilities; with `scalar` there is no such
+    /// dimension.
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn quantile(
         &self,
@@ -179,7 +180,7 @@ impl PyExpr {
         self.0.quantile(quantile).map(PyExpr).py()
     }
 
-    /// A histogram with bins of equal width: the counts, and the edges, whose type can be given.
+    /// A histogram with bins of equal width. Returns the counts and the edges; `dtype` can set the type of the edges.
     fn histogram(
         &self,
         bins: u64,
@@ -195,7 +196,7 @@ impl PyExpr {
         Ok((PyExpr(counts), PyExpr(edges)))
     }
 
-    /// A histogram with bins between given edges, which are in host memory.
+    /// A histogram with bins between the given edges, which must be in host memory.
     fn histogram_between(&self, edges: &PyNdBuffer, density: bool) -> PyResult<(PyExpr, PyExpr)> {
         let histogram = Histogram::between(&edges.inner).py()?.density(density);
         let (counts, edges) = self.0.histogram(histogram).py()?;
@@ -212,14 +213,14 @@ impl PyExpr {
         self.0.dtype().to_string()
     }
 
-    /// Computes the result from inputs in the memory of this device.
+    /// Computes the result. The inputs must be in the memory of this device.
     fn evaluate(&self, py: Python<'_>, device: &str) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
         let inner = py.detach(|| self.0.evaluate(device)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes the result's elements in a box, region by region, within a number of bytes.
+    /// Computes a box of the result, region by region, within a memory limit.
     #[pyo3(signature = (start, extent, device, memory_limit_bytes, threads))]
     fn compute(
         &self,
@@ -240,7 +241,7 @@ impl PyExpr {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes the result into memory of a device, within a number of bytes.
+    /// Computes the result into memory of a device, within a memory limit.
     fn compute_into(
         &self,
         py: Python<'_>,
@@ -253,7 +254,7 @@ impl PyExpr {
         run(py, options, move |options| expr.compute_into(&result, options))
     }
 
-    /// Explains what computing the result would do, as text and as JSON.
+    /// Explains how the result would be computed, as text and as JSON.
     fn explain(
         &self,
         py: Python<'_>,
@@ -266,12 +267,13 @@ impl PyExpr {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Refuses a place that is one of the arrays which are read, or lies in one, or around it.
+    /// Refuses a place where an array that the expression reads lies, and places inside or around one.
     fn refuse_overlap(&self, store: &PyStore, path: &str) -> PyResult<()> {
         self.0.refuse_overlap(&store.inner, path).py()
     }
 
-    /// Computes the result into an array, region by region, within a number of bytes. It can continue interrupted work.
+    /// Computes the result into an array, region by region, within a memory limit. With `resume`, interrupted work can
+    /// be continued.
     fn store(
         &self,
         py: Python<'_>,
@@ -303,8 +305,8 @@ impl PyExpr {
         })
     }
 
-    /// Where the regions begin, and their extents, in which the elements are computed or, with a target, stored. They do not depend
-    /// on the device.
+    /// Returns start and extent of each region in which the elements are computed or, with a target, stored. They do
+    /// not depend on the device.
     #[pyo3(signature = (memory_limit_bytes, target=None))]
     fn regions(&self, py: Python<'_>, memory_limit_bytes: u64, target: Option<&PyArray>) -> PyResult<Vec<Box>> {
         let (expr, target) = (self.0.clone(), target.map(|target| target.array().clone()));
@@ -315,19 +317,19 @@ impl PyExpr {
         Ok(boxes(regions))
     }
 
-    /// Whether this is a reduction, a quantile or a histogram, whose operands are elements.
+    /// Whether the expression is a reduction, a quantile or a histogram of plain elements.
     #[getter]
     fn is_summary(&self) -> bool {
         self.0.is_summary()
     }
 
-    /// How many parts of a reduction tasks can make; `None` for everything else.
+    /// Number of parts into which a reduction can be divided for tasks; `None` for other expressions.
     fn summary_parts(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<u64>> {
         let expr = self.0.clone();
         run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
-    /// What is known of one part of a reduction.
+    /// Computes one part of a reduction. Returns its intermediate state as bytes.
     fn summary_part<'py>(
         &self,
         py: Python<'py>,
@@ -342,7 +344,7 @@ impl PyExpr {
         Ok(PyBytes::new(py, &part))
     }
 
-    /// The result of a reduction in host memory, of an iterator of all its parts.
+    /// Joins the states of all parts of a reduction to its result, in host memory.
     fn join_summary(&self, parts: &Bound<'_, PyAny>, memory_limit_bytes: u64) -> PyResult<PyNdBuffer> {
         let options = ComputeOptions::default().with_device(Device::Cpu).with_memory_limit_bytes(memory_limit_bytes);
         let mut raised = None;
@@ -366,26 +368,26 @@ impl PyExpr {
 }
 
 impl PyExpr {
-    /// How the elements of an array with these attributes are decoded. Python's arrays are opened without theirs.
+    /// How elements are decoded if their array has these attributes. Arrays from Python are opened without attributes.
     fn decoding(&self, attributes: &str) -> PyResult<Decoding> {
         let mut metadata = self.0.stored_metadata().py()?.clone();
         metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()
     }
 }
 
-/// A box: where it begins, and its extent.
+/// A box: its start and its extent.
 type Box = (Vec<u64>, Vec<u64>);
 
 fn boxes(regions: Vec<Region>) -> Vec<Box> {
     regions.into_iter().map(|region| (region.start, region.extent)).collect()
 }
 
-/// Options for computing on a device, within a number of bytes, by a number of threads.
+/// Makes options for a device, a memory limit and a number of threads.
 fn options(device: Device, memory_limit_bytes: u64, threads: usize) -> ComputeOptions<'static> {
     ComputeOptions::default().with_device(device).with_memory_limit_bytes(memory_limit_bytes).with_threads(threads)
 }
 
-/// Runs a computation under the watches of this thread.
+/// Runs a computation with the watches of this thread.
 fn run<T: Send>(
     py: Python<'_>,
     options: ComputeOptions<'static>,

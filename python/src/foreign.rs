@@ -1,5 +1,5 @@
-//! Exchange of memory with other Python libraries: DLPack capsules and dictionaries of the CUDA array interface.
-//! [`cuzarr_device::dlpack`] reads and writes their contents. Nothing here copies unless the consumer asks for it.
+//! Exchange of memory with other Python libraries, through DLPack capsules and CUDA array interface dictionaries.
+//! [`cuzarr_device::dlpack`] reads and writes their contents. Nothing is copied unless the consumer asks for it.
 //!
 //! The Python side of DLPack: <https://dmlc.github.io/dlpack/latest/python_spec.html>.
 
@@ -16,35 +16,35 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::error::{IntoPython, PyResult, to_python};
 use crate::names::parse_device;
 
-/// CUDA's number of the legacy default stream. Producers make their memory ready on it.
+/// CUDA's number for the legacy default stream. Producers make their memory ready on it.
 const LEGACY_STREAM: usize = 1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// A Python object, or several, that keeps memory alive. Any thread may drop it.
+/// One or several Python objects that keep memory alive. Any thread may drop the value.
 struct PythonOwner<T>(Option<T>);
 
 impl<T> Drop for PythonOwner<T> {
     fn drop(&mut self) {
-        // Dropped while this thread is attached to the interpreter; otherwise it would live until the next thread attaches. When
-        // the interpreter has already ended, the object ends with the process.
+        // Drops the object while this thread is attached to the interpreter; otherwise it would live until the next
+        // thread attaches. If the interpreter has already ended, the object is leaked.
         let mut object = self.0.take();
         Python::try_attach(|_| drop(object.take()));
         std::mem::forget(object);
     }
 }
 
-/// An owner that keeps Python's memory alive. Dropping it takes the interpreter's lock.
+/// Makes an owner that keeps Python's memory alive. Dropping it takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner(Some(owner)))
 }
 
-/// An error about memory that Python handed over.
+/// Makes the error for wrong memory from Python.
 pub fn foreign(message: impl Into<String>) -> PyErr {
     to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// The error for memory that cannot be handed to another library: a `BufferError`, as the protocols require.
+/// Makes the error for memory that cannot be exported to another library: a `BufferError`, as the protocols require.
 pub fn export_error(py: Python<'_>, error: &Error) -> PyErr {
     let refused = || {
         let arguments = PyDict::new(py);
@@ -62,7 +62,7 @@ fn unsupported(message: String) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// The DLPack device type and number of a device.
+/// The DLPack type and number of a device.
 pub fn dlpack_device(device: Device) -> PyResult<(i32, i32)> {
     let device = dlpack::device(device).py()?;
     Ok((device.device_type, device.device_id))
@@ -80,7 +80,7 @@ pub struct Request {
 pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let own = dlpack_device(buffer.device())?;
     let is_host = own.0 == dlpack::DEVICE_CPU;
-    // Results are ready on every stream before the user gets them, so only impossible values are refused.
+    // Results are ready on every stream before users get them, so only impossible values are refused.
     if request.stream.is_some_and(|stream| stream < -1 || (stream == 0 && !is_host)) {
         let stream = request.stream.unwrap_or_default();
         let message = format!("stream {stream} is not a DLPack stream of a GPU");
@@ -110,7 +110,7 @@ pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyR
     }
 }
 
-/// A capsule that owns a structure until a consumer renames it.
+/// Makes a capsule that owns a structure until a consumer renames it.
 ///
 /// # Safety
 /// The structure is alive, and nothing else owns it.
@@ -135,7 +135,8 @@ unsafe extern "C" fn drop_capsule<T: Managed>(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Takes the structure out of a capsule of this kind. `None` for another kind of capsule, and when the structure was taken.
+/// Takes the structure out of a capsule of this kind. `None` for another kind of capsule, and if the structure was
+/// already taken.
 fn take<T: Managed>(capsule: &Bound<'_, PyCapsule>) -> PyResult<Option<NonNull<T>>> {
     let pointer = capsule.as_ptr();
     // SAFETY: the object is a capsule. Under this name it owns a structure of this kind; under the next name it does not.
@@ -160,7 +161,7 @@ fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, is_on_gpu: bool) -> PyResult
     let plain = arguments.copy()?;
     arguments.set_item("max_version", (dlpack::VERSION.major, dlpack::VERSION.minor))?;
     match object.call_method("__dlpack__", (), Some(&arguments)) {
-        // Producers older than DLPack 1 do not know the argument.
+        // Producers older than DLPack 1 do not know `max_version`.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method("__dlpack__", (), Some(&plain)),
         other => other,
     }
@@ -172,8 +173,7 @@ pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     let is_on_gpu = matches!(device_type, dlpack::DEVICE_CUDA | dlpack::DEVICE_CUDA_MANAGED);
     let given = ask_for_capsule(object, is_on_gpu)?;
     let capsule = given.cast::<PyCapsule>().map_err(|_| foreign(format!("__dlpack__ returned no capsule: {given}")))?;
-    // The producer stays alive too, because some libraries free the memory with the producer. Some deleters need the
-    // interpreter.
+    // The producer is kept alive too: some libraries free the memory with it. Some deleters need the interpreter.
     let producer = object.clone().unbind();
     let own = |structure: Owner| python_owner((structure, producer));
     let memory = if let Some(tensor) = take::<DLManagedTensorVersioned>(capsule)? {
@@ -199,7 +199,7 @@ fn wait(device: Device, stream: usize) -> cuzarr_device::Result<()> {
 
 /// The dictionary of `__cuda_array_interface__` for our memory.
 pub fn cuda_array_interface<'py>(py: Python<'py>, buffer: &NdBuffer) -> PyResult<Bound<'py, PyDict>> {
-    // Results are ready on every stream, so there is none to wait for.
+    // Results are ready on every stream, so consumers need not wait for one.
     let interface = ArrayInterface::export(buffer, None).py()?;
     let members = PyDict::new(py);
     members.set_item("version", INTERFACE_VERSION)?;
@@ -211,7 +211,7 @@ pub fn cuda_array_interface<'py>(py: Python<'py>, buffer: &NdBuffer) -> PyResult
     Ok(members)
 }
 
-/// A member of a `__cuda_array_interface__`; `None` when it is missing or `None`.
+/// A member of a `__cuda_array_interface__`; `None` if it is missing or `None`.
 fn member<'py, T: FromPyObjectOwned<'py>>(interface: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
     match interface.get_item(name)?.filter(|value| !value.is_none()) {
         None => Ok(None),
@@ -222,7 +222,8 @@ fn member<'py, T: FromPyObjectOwned<'py>>(interface: &Bound<'py, PyDict>, name: 
     }
 }
 
-/// Imports the memory of an object with this `__cuda_array_interface__`. Without a device, the driver tells which GPU owns it.
+/// Imports the memory of an object from its `__cuda_array_interface__`. Without a device, the driver tells which GPU
+/// owns the memory.
 pub fn import_cuda_array_interface(
     py: Python<'_>,
     members: &Bound<'_, PyDict>,

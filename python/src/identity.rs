@@ -1,4 +1,4 @@
-//! Which values a store written in Python is about.
+//! Identities of stores that are written in Python: which stores refer to the same data.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,18 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// The identities of Python's objects that stores are about, by where the objects are, and how many stores hold each.
+/// The identities of Python objects behind stores, by the objects' addresses, and the number of stores that hold each.
 static OBJECTS: Mutex<BTreeMap<usize, (Identity, usize)>> = Mutex::new(BTreeMap::new());
 
-/// What a store written in Python is about: an address, or an object, which it keeps alive.
+/// The place behind a store written in Python: an address, or an object that is kept alive.
 pub struct Place {
     identity: Identity,
     object: Option<Py<PyAny>>,
 }
 
 impl Place {
-    /// The identity that an adapter gives: an address as text, an object, or a tuple of one of them and a path in it.
+    /// Makes a place from what an adapter gives: an address as text, an object, or a tuple of one of these and a path
+    /// below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;
@@ -36,7 +37,7 @@ impl Place {
         Ok(Place { identity: identity.clone(), object: Some(what.clone().unbind()) })
     }
 
-    /// The object, whose holder the caller becomes.
+    /// Takes the object out. The caller then counts as its holder.
     fn into_object(mut self) -> Option<Py<PyAny>> {
         self.object.take()
     }

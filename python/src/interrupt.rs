@@ -1,4 +1,4 @@
-//! Calls that Ctrl-C ends: work without the interpreter's lock, and checks for signals meanwhile.
+//! Calls that Ctrl-C can end: work runs without the interpreter's lock, and signals are checked meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -20,13 +20,14 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// A token for a call, which a signal cancels. Then the call ends at its next object.
+/// Makes a token for a call, which a signal cancels. The call then ends at its next object.
 pub fn token() -> CancellationToken {
     CancellationToken::listening(signal_came)
 }
 
-/// Does work without the interpreter's lock. When a signal cancels `token`, one of [`token`], the work ends at its next object, and the
-/// call raises Python's own exception. Python's main thread only waits: code of stores that signals reach would fail by them.
+/// Runs `work` without the interpreter's lock. If a signal cancels `token`, which comes from [`token`], the work ends
+/// at its next object and the call raises Python's exception. Python's main thread only waits: code of stores could
+/// fail if a signal reached it.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     token: &CancellationToken,
@@ -35,8 +36,8 @@ pub fn interruptible<T: Send>(
     here(py, || if LOOKED.get().is_some() { aside(token, work) } else { work() })
 }
 
-/// Like [`interruptible`], on this thread, for work that runs no code of Python. Waking another thread would take a fiftieth of the
-/// time to read half a gigabyte.
+/// Like [`interruptible`], but on this thread, for work that runs no Python code. Waking another thread would cost a
+/// fiftieth of the time to read half a gigabyte.
 pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
     let before = LOOKED.replace(is_main_thread(py)?.then(Instant::now));
     let result = py.detach(work);
@@ -47,8 +48,8 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Like [`interruptible`], for work that only looks into a store. Where that is far away, a cancellation of `token` does not wait for
-/// the requests that are under way: their answers are dropped.
+/// Like [`interruptible`], for work that only reads from a store. If the store is far away, a cancellation does not
+/// wait for pending requests; their answers are dropped.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,
     is_far: bool,
@@ -58,7 +59,7 @@ pub fn looking<T: Send + 'static>(
     here(py, || if is_far { apart(token, work) } else { work() })
 }
 
-/// Whether a signal has come, on the only thread that gets signals.
+/// Whether a signal has come. Only Python's main thread gets signals.
 fn signal_came() -> bool {
     let Some(looked) = LOOKED.get() else { return false };
     if looked.elapsed() >= SIGNAL_INTERVAL {
@@ -70,9 +71,9 @@ fn signal_came() -> bool {
     RAISED.with_borrow(Option::is_some)
 }
 
-/// Whether the call comes from Python's main thread, the only one that gets signals.
+/// Whether the call comes from Python's main thread, which alone gets signals.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    // Importing the module takes as long as the rest of the check, at each small read.
+    // Importing the module for each small read would take as long as the rest of the check.
     static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;

@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Containers may lie this deep in each other; documents that are deeper would not be read again.
+/// How deeply containers may be nested. Deeper documents could not be read again.
 const MAX_DEPTH: usize = 128;
 
-/// Python's strings for the names of members, each made once.
+/// Python strings for member names. Each is made once.
 pub type Names<'a, 'py> = HashMap<&'a str, Bound<'py, PyString>>;
 
-/// A JSON object as a dictionary.
+/// Converts a JSON object to a dictionary.
 pub fn to_dict<'a, 'py>(
     py: Python<'py>,
     members: &'a Object,
@@ -31,17 +31,17 @@ pub fn to_dict<'a, 'py>(
     Ok(dict)
 }
 
-/// A JSON tree as Python's value.
+/// Converts a JSON tree to a Python value.
 pub fn to_python<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
     named(py, value, &mut Names::new())
 }
 
-/// A plain JSON value as Python's.
+/// Converts a plain JSON value to a Python value.
 pub fn to_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &Json::from_value(value).py()?)
 }
 
-/// The plain JSON value of Python's, which must be what `json` can write.
+/// Converts a Python value to plain JSON. It must be a value that Python's `json` can write.
 pub fn from_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(from_python(value, 0)?.to_value())
 }
@@ -71,18 +71,19 @@ fn number<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
         let message = |error: PyErr| Error::new(ErrorKind::MetadataInvalid, format!("not JSON: {error}"));
         return py.get_type::<PyInt>().call1((text,)).map_err(message).py();
     }
-    // Rust reads what Python writes of numbers that are not finite, and rounds as Python does.
+    // Rust parses Python's text for numbers that are not finite, and rounds as Python does.
     let message = || Error::new(ErrorKind::MetadataInvalid, format!("not JSON: '{text}' is no number"));
     Ok(PyFloat::new(py, text.parse().map_err(|_| message()).py()?).into_any())
 }
 
-/// The JSON object of a dictionary, whose values are written as Python's `json` writes them. NumPy's scalars and arrays count as
-/// Python's numbers and lists.
+/// Converts a dictionary to a JSON object, with values written as Python's `json` writes them. NumPy scalars and arrays
+/// become numbers and lists.
 pub fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Object> {
     object(dict, 0)
 }
 
-/// A dictionary as it comes back from a stored document: its names are strings, and its values are those that JSON has.
+/// Returns a dictionary as it would be read back from a stored document, with strings as names and JSON's types as
+/// values.
 #[pyfunction]
 pub fn plain_json<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     to_dict(dict.py(), &from_dict(dict)?, &mut Names::new())
@@ -134,7 +135,7 @@ fn from_python(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     let numpy = value.py().import("numpy")?;
     if value.is_instance(&numpy.getattr("generic")?)? || value.is_instance(&numpy.getattr("ndarray")?)? {
         let plain = value.call_method0("tolist")?;
-        // What NumPy has no other form for comes back as it is.
+        // `tolist` returns scalars unchanged that Python has no type for.
         if !plain.is_instance(&numpy.getattr("generic")?)? {
             return from_python(&plain, depth + 1);
         }
@@ -142,7 +143,7 @@ fn from_python(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     Err(refused(format!("{} has no JSON form", type_name(value))))
 }
 
-/// A value that is no container; `None` for those that are.
+/// Converts a value that is not a container; `None` for containers.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Option<Json>> {
     Ok(Some(if value.is_none() {
         Json::Null
@@ -153,7 +154,7 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Option<Json>> {
     } else if value.is_instance_of::<PyInt>() {
         match value.extract::<i64>() {
             Ok(integer) => Json::Number(integer.to_string()),
-            // The number itself, also of a class that shows itself otherwise.
+            // Writes the number itself, even if its class has another `__repr__`.
             Err(_) => Json::Number(value.py().get_type::<PyInt>().call_method1("__repr__", (value,))?.extract()?),
         }
     } else if let Ok(float) = value.cast::<PyFloat>() {

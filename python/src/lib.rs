@@ -1,5 +1,5 @@
-//! The Rust side of the Python package `cuzarr`: arrays, stores and memory, as the module `cuzarr._core`. The package that Python
-//! programs see is written in Python on top of it.
+//! The Rust side of the Python package `cuzarr`: arrays, stores and memory, as the module `cuzarr._core`. The public
+//! package is written in Python on top of it.
 
 mod array;
 mod arrow;
@@ -36,27 +36,27 @@ use cuzarr_cli::{LeftOut, MadeTable, PythonFound, PythonPackage, TableRequest};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
-/// The names of all kinds of errors that Rust can raise.
+/// Returns the names of all error kinds that Rust can raise.
 #[pyfunction]
 fn error_kinds() -> Vec<&'static str> {
     cuzarr::ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// Sets where to look for NVIDIA's libraries and the shipped kernels. It loads nothing.
+/// Sets where NVIDIA's libraries and the shipped kernels are searched for. It loads nothing.
 #[pyfunction]
 fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
     cuzarr_device::set_library_search_paths(libraries);
     cuzarr_device::set_cubin_directory(cubins);
 }
 
-/// The known name that is nearest to a wrong one.
+/// Returns the known name that is nearest to a wrong one.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
 fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::internal::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// A package that cuzarr works with, by the attributes of `cuzarr.__main__.Package`.
+/// A package that cuzarr works with, with the attributes of `cuzarr.__main__.Package`.
 #[derive(FromPyObject)]
 struct Package {
     name: String,
@@ -66,7 +66,7 @@ struct Package {
     needs_gpu: bool,
 }
 
-/// A table of references, by the attributes of `cuzarr.references.table.Table`.
+/// A table of references, with the attributes of `cuzarr.references.table.Table`.
 #[derive(FromPyObject)]
 struct Table {
     text: String,
@@ -74,7 +74,7 @@ struct Table {
     urls: Vec<String>,
 }
 
-/// A variable that a table does not have.
+/// A variable that is left out of a table.
 #[derive(FromPyObject)]
 struct LeftOutOfTable {
     file: String,
@@ -82,8 +82,9 @@ struct LeftOutOfTable {
     reason: String,
 }
 
-/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status. `make_references` takes the
-/// fields of a `TableRequest` and returns a `Table`: only Python reads HDF5 files. `packages` are those that the command `doctor` shows.
+/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status.
+/// `make_references` takes the fields of a `TableRequest` and returns a `Table`: only Python reads HDF5 files.
+/// `packages` are shown by the command `doctor`.
 #[pyfunction]
 #[pyo3(signature = (arguments, make_references=None, packages=Vec::new()))]
 fn cli(

@@ -1,4 +1,4 @@
-//! Reads and writes of many arrays by one call.
+//! Reads and writes of many arrays in one call.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use crate::selection::Selected;
 use crate::strings;
 use crate::watch::Watches;
 
-/// What is read of an array, and the type of the result or its memory, where the caller says so.
+/// One read: the array, the part of it, and optionally the type of the result and the memory for it.
 type Wanted<'py> = (Bound<'py, PyArray>, Part<'py>, Option<String>, Option<PyRef<'py, PyNdBuffer>>);
 
-/// A selection, or the starts and lengths of ranges of an array of one dimension: int64 on the host.
+/// A selection, or the starts and lengths of ranges of a one-dimensional array, as int64 on the host.
 #[derive(FromPyObject)]
 pub enum Part<'py> {
     Ranges((PyRef<'py, PyNdBuffer>, PyRef<'py, PyNdBuffer>)),
@@ -41,7 +41,7 @@ impl Part<'_> {
     }
 }
 
-/// The arrays of a call, under one token. Handles of one array are recognised as such.
+/// The arrays of a call, with one cancellation token. Several uses of one Python array count as one.
 struct Handles {
     watches: Watches,
     token: CancellationToken,
@@ -56,7 +56,7 @@ impl Handles {
         Handles { watches, token, arrays: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// The number of an array.
+    /// Returns the number of an array in the call.
     fn number(&mut self, array: &Bound<'_, PyArray>) -> usize {
         *self.numbers.entry(array.as_ptr() as usize).or_insert_with(|| {
             self.arrays.push(self.watches.array(array.get().array(), &self.token));
@@ -64,7 +64,7 @@ impl Handles {
         })
     }
 
-    /// Does the work, and looks for signals meanwhile.
+    /// Runs `work`, and checks for signals meanwhile.
     fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
         match self.arrays.iter().all(|array| array.store().capabilities().divides_reads) {
             true => here(py, work),
@@ -73,7 +73,7 @@ impl Handles {
     }
 }
 
-/// Reads parts of arrays in one pipeline, each into new memory of its array's device, or into the caller's.
+/// Reads parts of arrays in one pipeline, each into new memory on its array's device or into the caller's memory.
 #[pyfunction]
 pub fn read_many(py: Python<'_>, reads: Vec<Wanted<'_>>) -> PyResult<Vec<PyNdBuffer>> {
     let mut handles = Handles::new();
@@ -90,14 +90,14 @@ pub fn read_many(py: Python<'_>, reads: Vec<Wanted<'_>>) -> PyResult<Vec<PyNdBuf
     Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
 }
 
-/// What is written to an array: elements of one size; or a list of those of variable length, and whether they are text.
+/// Elements to write: of fixed size; or a list of elements of variable length, and whether they are text.
 #[derive(FromPyObject)]
 pub enum Elements<'py> {
     Fixed(PyRef<'py, PyNdBuffer>),
     Variable((Bound<'py, PyList>, bool)),
 }
 
-/// Writes to selections of arrays by one call. Nothing is written unless all fits.
+/// Writes to selections of several arrays in one call. Nothing is written unless all writes fit.
 #[pyfunction]
 pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>, Elements<'_>)>) -> PyResult<()> {
     let mut handles = Handles::new();

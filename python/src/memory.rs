@@ -14,7 +14,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
 use crate::names::parse_device;
 
-/// The bytes in use on a device: by the driver, our pool, pinned slabs and calls in flight.
+/// Bytes in use on a device: by the driver, by our pool, by pinned slabs and by calls in flight.
 #[pyfunction]
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;
@@ -33,28 +33,28 @@ pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
     Ok(numbers)
 }
 
-/// The bytes of results that are alive on a device, by the array that was read.
+/// Bytes of live results on a device, for each array that was read.
 #[pyfunction]
 pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
     Ok(named_bytes(parse_device(device)?))
 }
 
-/// Returns unused memory of the pool to the device.
+/// Returns unused pool memory to the device.
 #[pyfunction]
 pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
     let device = parse_device(device)?;
     py.detach(|| pool::trim(device)).py()
 }
 
-/// Resets the peak to the bytes in use now.
+/// Resets the peak to the bytes that are in use now.
 #[pyfunction]
 pub fn reset_memory_peak(device: &str) -> PyResult<()> {
     pool::reset_peak(parse_device(device)?);
     Ok(())
 }
 
-/// Sets the allocator of results: a function that takes a number of bytes and a device's name, and returns an address and the
-/// object that owns the memory. `None` chooses our pool.
+/// Sets the allocator of results: a function that takes a number of bytes and a device's name, and returns an address
+/// and the object that owns the memory. `None` selects our pool.
 #[pyfunction]
 pub fn set_allocator(function: Option<Py<PyAny>>) {
     pool::set_allocator(function.map(|function| Arc::new(PythonAllocator(function)) as Arc<dyn DeviceAllocator>));

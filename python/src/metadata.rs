@@ -1,4 +1,4 @@
-//! Metadata of arrays for Python: documents, and what they say. Python hands over arguments, and gets the documents of a new array.
+//! Array metadata for Python: reading stored documents, and making the documents of a new array from arguments.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::json::{self, Names};
 use crate::nodes::{format, parse_documents, to_dict};
 
-/// The documents of an array. What they say is looked at when it is asked for.
+/// The documents of an array. Their contents are parsed when they are needed.
 #[pyclass(name = "ArrayMetadata", module = "cuzarr._core", frozen)]
 pub struct PyArrayMetadata {
     documents: NodeDocuments,
@@ -33,12 +33,12 @@ impl PyArrayMetadata {
         PyArrayMetadata { documents, outline: OnceLock::new(), checked: OnceLock::new() }
     }
 
-    /// The documents.
+    /// The documents of the array.
     pub fn documents(&self) -> &NodeDocuments {
         &self.documents
     }
 
-    /// The metadata that the documents describe, without the attributes.
+    /// The checked metadata of the documents, without the attributes.
     pub fn checked(&self) -> PyResult<&Arc<ArrayMetadata>> {
         self.check().py()
     }
@@ -53,7 +53,7 @@ impl PyArrayMetadata {
         Ok(self.checked.get_or_init(|| Arc::new(*metadata)))
     }
 
-    /// The outline. An array that cannot be used has one, too.
+    /// The outline, which has shape, grid and dimension names. Even arrays that cannot be used have one.
     fn outline(&self) -> PyResult<&Outline> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline);
@@ -65,13 +65,13 @@ impl PyArrayMetadata {
         Ok(self.outline.get_or_init(|| outline))
     }
 
-    /// Whether the attributes are what they must be, which [`PyArrayMetadata::check`] does not look at.
+    /// Whether the attributes are valid. [`PyArrayMetadata::check`] does not check them.
     fn has_plain_attributes(&self) -> bool {
         let (_, document) = self.documents.members()[0];
         self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
-    /// The documents of metadata that has no attributes.
+    /// Makes documents of metadata without attributes.
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
         let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
         let checked = OnceLock::from(Arc::new(metadata));
@@ -90,7 +90,7 @@ pub fn not_an_array(what: &str) -> Error {
 
 #[pymethods]
 impl PyArrayMetadata {
-    /// Documents of an array, given by their names.
+    /// Takes the documents of an array, given by name.
     #[staticmethod]
     fn from_documents(documents: &Bound<'_, PyDict>) -> PyResult<Self> {
         let documents = parse_documents(documents)?;
@@ -102,7 +102,7 @@ impl PyArrayMetadata {
         self.documents.zarr_format().number()
     }
 
-    /// The documents by their names.
+    /// The documents, by name.
     fn stored<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stored = to_dict(py, &self.documents, &mut Names::default())?;
         if self.documents.zarr_format() == ZarrFormat::V2 && !stored.contains(ZATTRS)? {
@@ -111,7 +111,7 @@ impl PyArrayMetadata {
         Ok(stored)
     }
 
-    /// The document without the attributes.
+    /// The main document, without the attributes.
     fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let document = self.documents.without_attributes();
         let [(_, members), ..] = &document.members()[..] else { return Ok(PyDict::new(py)) };
@@ -126,7 +126,7 @@ impl PyArrayMetadata {
         }
     }
 
-    /// Elements along each dimension.
+    /// The array's shape.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.outline()?.shape)
@@ -138,7 +138,7 @@ impl PyArrayMetadata {
         Ok(PyChunkGrid(self.outline()?.chunk_grid.clone()))
     }
 
-    /// Whether the stored objects have lengths of their own along each dimension.
+    /// Whether the grid is rectilinear: chunks may have different lengths along a dimension.
     #[getter]
     fn is_rectilinear(&self) -> PyResult<bool> {
         Ok(self.outline()?.chunk_grid.rectilinear().is_some())
@@ -150,19 +150,19 @@ impl PyArrayMetadata {
         PyTuple::new(py, self.outline()?.chunk_grid.chunk_shape())
     }
 
-    /// The shape of the chunks inside of shards; `None` without shards.
+    /// The shape of the chunks inside shards; `None` without shards.
     #[getter]
     fn inner_chunks<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.outline()?.inner_chunk_shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose()
     }
 
-    /// Names of the dimensions; `None` where the document has none.
+    /// The names of the dimensions; `None` if the document has none.
     #[getter]
     fn dimension_names<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.outline()?.dimension_names.as_ref().map(|names| PyTuple::new(py, names)).transpose()
     }
 
-    /// The order of elements inside a chunk.
+    /// The order of elements in a chunk.
     #[getter]
     fn order(&self) -> PyResult<&'static str> {
         Ok(match self.checked()?.codecs() {
@@ -171,7 +171,7 @@ impl PyArrayMetadata {
         })
     }
 
-    /// Name and separator of the chunk key encoding.
+    /// The name and the separator of the chunk key encoding.
     #[getter]
     fn chunk_key(&self) -> PyResult<(&'static str, &'static str)> {
         let encoding = self.checked()?.chunk_key_encoding();
@@ -179,7 +179,8 @@ impl PyArrayMetadata {
         Ok((name, encoding.separator().as_str()))
     }
 
-    /// The data type: an argument of `numpy.dtype` after its lists became tuples, and its words in a v3 document.
+    /// The data type, twice: as a JSON description for `numpy.dtype` whose lists stand for tuples, and as it is written
+    /// in a v3 document (`None` for v2).
     fn data_type<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let checked = self.checked()?;
         let described = match checked.codecs() {
@@ -191,7 +192,7 @@ impl PyArrayMetadata {
         Ok((json::to_value(py, &described)?, words))
     }
 
-    /// The bytes of the element that was never written; `None` where v2 leaves it open.
+    /// The bytes of the fill value; `None` if v2 leaves it undefined.
     fn fill_element<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         Ok(match self.checked()?.fill_value() {
             FillValue::Element(bytes) => Some(PyBytes::new(py, bytes)),
@@ -199,12 +200,12 @@ impl PyArrayMetadata {
         })
     }
 
-    /// The key of a stored object below the array, by its place in the grid.
+    /// The key of a stored object, relative to the array. `chunk` is its index in the grid.
     fn encode_chunk_key(&self, chunk: Vec<u64>) -> PyResult<String> {
         Ok(self.checked()?.chunk_key_encoding().key(&chunk))
     }
 
-    /// Those keys that are stored objects of the array, with their places in the grid.
+    /// Returns those of the keys that belong to the array's stored objects, with their indices in the grid.
     fn decode_chunk_keys<'py>(
         &self,
         py: Python<'py>,
@@ -224,7 +225,7 @@ impl PyArrayMetadata {
         Ok(found)
     }
 
-    /// This metadata with another shape.
+    /// The same metadata with another shape.
     fn with_shape(&self, shape: Vec<u64>) -> PyResult<Self> {
         let mut metadata = (**self.checked()?).clone();
         metadata.set_shape(shape).py()?;
@@ -235,7 +236,7 @@ impl PyArrayMetadata {
         Ok(made)
     }
 
-    /// This metadata with other attributes.
+    /// The same metadata with other attributes.
     fn with_attributes(&self, attributes: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (outline, checked) = (self.outline.clone(), self.checked.clone());
         PyArrayMetadata { documents: self.documents.clone(), outline, checked }.with_attributes_of(attributes)
@@ -246,9 +247,10 @@ impl PyArrayMetadata {
     }
 }
 
-/// The metadata of a new array. `data_type` is an argument of `numpy.dtype` whose tuples became lists, with the byte order of v2, and
-/// `data_type_words` are those of v3. `codecs` are the chain of v3, or filters and compressor of v2; `None` leaves them to us.
-/// `fill_value` are the bytes of an element; with `is_undefined` v2 leaves it open.
+/// Makes the metadata of a new array. `data_type` is a description for `numpy.dtype` with lists instead of tuples; its
+/// byte order is used in v2. `data_type_words` is the data type of a v3 document. `codecs` is the chain of v3, or the
+/// filters and the compressor of v2; with `None`, defaults are used. `fill_value` has the bytes of an element; with
+/// `is_undefined`, v2 leaves it open.
 #[pyfunction]
 #[pyo3(signature = (zarr_format, shape, data_type, *, data_type_words, chunks, shards, target_bytes, index_location, codecs, fill_value,
     is_undefined, order, chunk_key_encoding, dimension_names, attributes))]
@@ -300,15 +302,15 @@ pub fn new_array(
     if let Some(names) = dimension_names {
         builder = with_optional_dimension_names(builder, names);
     }
-    // Checked anew, so that the array is the one that later calls open, to the byte.
+    // Parsed again, so that the array is exactly the one that later calls open.
     let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(builder.metadata().py()?)));
     PyArrayMetadata::new(documents).with_attributes_of(attributes)
 }
 
-/// The chain of v3; or the filters and the compressor of v2.
+/// The codec chain of v3 (without a second value), or the filters and the compressor of v2.
 type Codecs<'py> = (Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
-/// The codecs of new arrays.
+/// The default codecs of new arrays.
 #[pyfunction]
 pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'py, PyAny>) -> PyResult<Codecs<'py>> {
     let (data_type, _) = parse_data_type(data_type)?;
@@ -321,19 +323,19 @@ pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'
     Ok((chain.iter().map(|codec| json::to_value(py, &codec.to_json())).collect::<PyResult<_>>()?, None))
 }
 
-/// The argument of `numpy.dtype` for a data type in words of v3, after its lists became tuples.
+/// The description for `numpy.dtype`, with lists instead of tuples, of a data type from a v3 document.
 #[pyfunction]
 pub fn describe_v3<'py>(py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &DataType::from_v3(&json::from_value(words)?).py()?.numpy_descr())
 }
 
-/// The words of v3 for a data type, from the argument of `numpy.dtype`.
+/// The data type of a v3 document, from the description for `numpy.dtype`.
 #[pyfunction]
 pub fn words_v3<'py>(py: Python<'py>, described: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &parse_data_type(described)?.0.to_v3().py()?)
 }
 
-/// The bytes of one element, from the fill value in a document. `data_type` is the argument of `numpy.dtype`.
+/// The bytes of one element, from the fill value in a document. `data_type` is a description for `numpy.dtype`.
 #[pyfunction]
 pub fn fill_to_element<'py>(
     py: Python<'py>,
@@ -358,7 +360,7 @@ pub fn fill_to_json<'py>(
     json::to_value(py, &FillValue::Element(element).to_json(&data_type, format(zarr_format)).py()?)
 }
 
-/// The argument of `numpy.dtype` for elements as v2 stores them.
+/// The description for `numpy.dtype` of elements as v2 stores them.
 fn described(data_type: &DataType, endian: Endian) -> Value {
     match data_type {
         DataType::VariableString => Value::from("T"),

@@ -1,4 +1,4 @@
-//! Kernels that the user writes in CUDA C++, compiled when the program runs.
+//! Kernels that the user writes in CUDA C++. They are compiled at run time.
 
 use cuzarr_compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
@@ -25,7 +25,7 @@ pub enum Argument {
     Value(Vec<u8>),
 }
 
-/// The caller's stream, or the legacy default stream.
+/// Returns the caller's stream, or the legacy default stream.
 fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
     match stream {
         None => Stream::legacy(device),
@@ -48,7 +48,7 @@ impl PyUserModule {
         py.detach(|| Module::check(file, text, &options, capability)).py()
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel with this name.
     fn function(&self, py: Python<'_>, name: &str) -> PyResult<PyFunction> {
         py.detach(|| self.0.function(name)).map(PyFunction).py()
     }
@@ -81,8 +81,8 @@ impl PyFunction {
         self.0.parameter_bytes().map(<[usize]>::to_vec)
     }
 
-    /// Launches the kernel. On the caller's stream it may still run when the call returns. Without a stream, the call waits for
-    /// its end.
+    /// Launches the kernel. On the caller's stream, it may still run when the call returns. Without a stream, the call
+    /// waits for it.
     fn launch(
         &self,
         py: Python<'_>,
@@ -123,12 +123,12 @@ impl PyFunction {
 #[pyclass(name = "ElementwiseKernel", module = "cuzarr._core", frozen)]
 pub struct PyElementwiseKernel(ElementwiseKernel);
 
-/// A value that is passed for an input.
+/// An input of an elementwise kernel.
 #[derive(FromPyObject)]
 pub enum Input {
     /// Elements in the memory of the kernel's GPU.
     Array(Py<PyNdBuffer>),
-    /// A number, by its type and bytes.
+    /// A number, as its type and its bytes.
     Value((String, Vec<u8>)),
 }
 
@@ -147,14 +147,14 @@ impl PyElementwiseKernel {
         Ok(PyElementwiseKernel(kernel.with_preamble(preamble).with_options(&options)))
     }
 
-    /// The numbers of inputs and outputs.
+    /// Number of inputs and number of outputs.
     #[getter]
     fn counts(&self) -> (usize, usize) {
         self.0.counts()
     }
 
-    /// Runs the kernel. On the caller's stream it may still run when the call returns. Without a stream, the call waits for its
-    /// end.
+    /// Runs the kernel. On the caller's stream, it may still run when the call returns. Without a stream, the call
+    /// waits for it.
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn run(
         &self,

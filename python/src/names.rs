@@ -1,4 +1,4 @@
-//! The names by which Python says devices and element types.
+//! Names of devices, element types and compressors in Python.
 
 use cuzarr::internal::meta::encoding;
 use cuzarr::meta::Extension;
@@ -23,7 +23,7 @@ pub fn parse_device(name: &str) -> PyResult<Device> {
     name.parse::<Device>().py()
 }
 
-/// The codecs that a short name means, such as `zstd:5`, as the JSON of a format.
+/// The codecs for a short name such as `zstd:5`, as JSON of this Zarr format.
 #[pyfunction]
 pub fn compressors_named(text: &str, zarr_format: u8) -> PyResult<String> {
     let codecs = encoding::compressor_named(text).py()?;

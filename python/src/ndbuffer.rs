@@ -1,4 +1,4 @@
-//! N-d memory for Python, with the buffer protocol, DLPack and the CUDA array interface.
+//! N-d memory for Python. It supports the buffer protocol, DLPack and the CUDA array interface.
 
 use std::ffi::{c_int, c_void};
 
@@ -26,7 +26,7 @@ fn parse_order(name: &str) -> Order {
 }
 
 impl PyNdBuffer {
-    /// The bytes of the buffer that the elements touch: the first, and the one behind the last.
+    /// The range of the buffer's bytes that the elements touch: the offset of the first byte, and that behind the last.
     fn span(&self) -> (usize, usize) {
         // Constructors checked that the span lies inside the memory.
         let first = self.inner.layout().offset_bytes();
@@ -44,7 +44,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
-    /// Wraps host memory of a Python object, by the address of its first element.
+    /// Wraps host memory of a Python object. `address` is that of the first element.
     #[staticmethod]
     fn wrap(
         address: usize,
@@ -61,8 +61,8 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Wraps the memory of an object whose `__cuda_array_interface__` is `interface`. It waits for the stream that the interface
-    /// names. Without a device, the driver tells which GPU owns the memory.
+    /// Wraps the memory of an object whose `__cuda_array_interface__` is `interface`. Waits for the stream that the
+    /// interface names. Without a device, the driver tells which GPU owns the memory.
     #[staticmethod]
     fn from_cuda_array_interface(
         py: Python<'_>,
@@ -73,7 +73,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: foreign::import_cuda_array_interface(py, interface, device, owner)? })
     }
 
-    /// The dictionary of `__cuda_array_interface__` for this memory.
+    /// Returns the dictionary of `__cuda_array_interface__` for this memory.
     fn cuda_array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         foreign::cuda_array_interface(py, &self.inner)
     }
@@ -104,20 +104,20 @@ impl PyNdBuffer {
         PyTuple::new(py, self.inner.strides())
     }
 
-    /// The address of the first element. It may be used on any stream.
+    /// The address of the first element. The caller may use it on any stream.
     #[getter]
     fn address(&self) -> usize {
         pool::mark_shared(self.inner.buffer());
         self.inner.address()
     }
 
-    /// The bytes of all elements.
+    /// The size of all elements in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.inner.size_bytes()
     }
 
-    /// The elements on another device. Returns this object when they are on that device already.
+    /// Copies the elements to another device. Returns this object if they are already there.
     fn to(slf: PyRef<'_, Self>, py: Python<'_>, device: &str) -> PyResult<Py<Self>> {
         let device = parse_device(device)?;
         if slf.inner.device() == device {
@@ -134,12 +134,12 @@ impl PyNdBuffer {
         self.inner.is_read_only()
     }
 
-    /// A view with another shape, elements in C order; a copy where a view is not possible.
+    /// Changes the shape, with elements in C order. Returns a view if possible, else a copy.
     fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.reshape_copy(&shape)).py()? })
     }
 
-    /// A view of elements of memory of one dimension, from `first` on, in the C order of `shape`.
+    /// A view of elements of one-dimensional memory, starting at `first`, with shape `shape` in C order.
     fn part(&self, first: usize, shape: Vec<usize>) -> PyResult<Self> {
         let (inner, width) = (&self.inner, self.inner.dtype().size_bytes());
         let step = inner.strides().first().copied().unwrap_or(width as isize);
@@ -152,23 +152,23 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: NdBuffer::from_parts(inner.buffer().clone(), inner.dtype(), layout).py()? })
     }
 
-    /// A view whose dimension `i` is dimension `axes[i]` of this one.
+    /// A view with reordered dimensions: dimension `i` is dimension `axes[i]` of this buffer.
     fn transpose(&self, axes: Vec<usize>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: self.inner.transpose(&axes).py()? })
     }
 
-    /// A view of a box, without the dimensions that `dropped` names.
+    /// A view of a box, without the dimensions `dropped`.
     fn region(&self, start: Vec<usize>, count: Vec<usize>, step: Vec<usize>, dropped: Vec<usize>) -> PyResult<Self> {
         let inner = self.inner.region(&start, &count, &step).and_then(|region| region.squeeze(&dropped)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// A view of the same bits as another type. When the types differ in size, the length of the last dimension changes.
+    /// Views the same bits as another type. If its size differs, the length of the last dimension changes.
     fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: self.inner.reinterpret(parse_dtype(dtype)?).py()? })
     }
 
-    /// A packed copy with converted elements.
+    /// A packed copy, converted to another type.
     fn astype(&self, py: Python<'_>, dtype: &str, order: &str) -> PyResult<Self> {
         let (dtype, order) = (parse_dtype(dtype)?, parse_order(order));
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.astype(dtype, order)).py()? })
@@ -180,52 +180,54 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.copy(order)).py()? })
     }
 
-    /// Copies elements from any device. It broadcasts them, and converts them where the types differ.
+    /// Copies elements from a buffer on any device. Broadcasts them, and converts them if the types differ.
     fn copy_from(&self, py: Python<'_>, source: &PyNdBuffer) -> PyResult<()> {
         let copy = || self.inner.copy_from_cast(&source.inner.broadcast_to(self.inner.shape())?);
         py.detach(copy).py()
     }
 
-    /// New memory with the elements that have these indices, 8-byte integers on the host, along a dimension.
+    /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
+    /// the host.
     fn take(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
         let take = || self.inner.take(axis, &indices.inner.host_slice::<u64>()?);
         Ok(PyNdBuffer { inner: py.detach(take).py()? })
     }
 
-    /// Sets the elements that have these indices along a dimension. The values are broadcast, and converted where types differ.
+    /// Writes values to the elements at the given indices along a dimension. The values are broadcast, and converted if
+    /// types differ.
     fn put(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         let put = || self.inner.put(axis, &indices.inner.host_slice::<u64>()?, &values.inner);
         py.detach(put).py()
     }
 
-    /// New memory with the elements that have these indices, 8-byte integers on the same device, along a dimension. Their other
-    /// extents are this buffer's, or all 1.
+    /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
+    /// the same device. Their other extents are this buffer's, or all 1.
     fn gather(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.gather(axis, &indices.inner)).py()? })
     }
 
-    /// Sets the elements that have these indices, 8-byte integers on the same device, along a dimension. The values are broadcast, and
-    /// converted where types differ.
+    /// Writes values to the elements at the given indices along a dimension. The indices are 8-byte integers on the
+    /// same device. The values are broadcast, and converted if types differ.
     fn scatter(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         py.detach(|| self.inner.scatter(axis, &indices.inner, &values.inner)).py()
     }
 
-    /// The C-order numbers of the elements that are true, 8-byte integers on the same device.
+    /// The C-order positions of the true elements, as 8-byte integers on the same device.
     fn nonzero(&self, py: Python<'_>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| nonzero_indices(&self.inner)).py()? })
     }
 
-    /// The indices, 8-byte integers, by which elements are in order along a dimension.
+    /// The indices that sort the elements along a dimension, as 8-byte integers.
     fn argsort(&self, py: Python<'_>, axis: usize, is_descending: bool) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
-    /// The products of matrices, which are the last two dimensions; the others are broadcast.
+    /// Multiplies matrices. The last two dimensions are the matrices; the others are broadcast.
     fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.matmul(&other.inner)).py()? })
     }
 
-    /// Running sums along a dimension, or running products.
+    /// Running sums or products along a dimension.
     fn scan(&self, py: Python<'_>, axis: usize, is_product: bool) -> PyResult<Self> {
         let operation = if is_product { Scan::Product } else { Scan::Sum };
         Ok(PyNdBuffer { inner: py.detach(|| self.inner.scan(axis, operation)).py()? })
@@ -236,17 +238,18 @@ impl PyNdBuffer {
         py.detach(|| self.inner.fill(element)).py()
     }
 
-    /// Whether shape, type and every element are equal. The comparison runs on this buffer's device.
+    /// Whether shape, type and all elements are equal. The comparison runs on this buffer's device.
     fn all_equal(&self, py: Python<'_>, other: &PyNdBuffer, equal_nan: bool) -> PyResult<bool> {
         py.detach(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
 
-    /// Whether every element has these bits.
+    /// Whether every element equals `element`. With `equal_nan`, NaN equals NaN.
     fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
         py.detach(|| self.inner.all_equal_element(element, equal_nan)).py()
     }
 
-    /// The elements, of one dimension in host memory, as an array of Arrow: capsules of its schema and of its elements.
+    /// Exports one-dimensional elements in host memory as an Arrow array: the capsules of its schema and of its
+    /// elements.
     fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         arrow::fixed(py, &self.inner)
     }
@@ -274,7 +277,7 @@ impl PyNdBuffer {
         self.inner.layout().offset_bytes() - self.span().0
     }
 
-    /// Lends the bytes from the lowest element to the end of the highest, flat. The memory must be on the host.
+    /// Lends the bytes from the lowest to the highest element as flat bytes. The memory must be on the host.
     ///
     /// # Safety
     /// The interpreter calls this with a view to fill.
@@ -303,7 +306,7 @@ impl PyNdBuffer {
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// Does nothing: `__getbuffer__` takes nothing that must be returned.
+    /// Does nothing: `__getbuffer__` takes no resource that must be returned.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {

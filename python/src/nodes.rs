@@ -1,4 +1,4 @@
-//! Documents of arrays and groups for Python: found, listed, consolidated and stored by the library. Python makes values of them.
+//! Finds, lists, consolidates and stores the documents of arrays and groups for Python. Python makes objects of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,26 +17,27 @@ use crate::metadata::PyArrayMetadata;
 use crate::store::PyStore;
 use crate::watch::Watches;
 
-/// The metadata of an array, or the documents of a group by their names; what is consolidated below it, and warnings.
+/// A node: the metadata of an array, or the documents of a group by name; the metadata consolidated below it; and
+/// warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
-/// What is consolidated below a group. Documents are taken apart when they are asked for.
+/// The consolidated metadata below a group. Documents are parsed when they are needed.
 #[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
 pub struct PyConsolidated(Consolidated);
 
 #[pymethods]
 impl PyConsolidated {
-    /// The path of every node.
+    /// The paths of all nodes.
     fn paths(&self) -> Vec<&str> {
         self.0.paths().collect()
     }
 
-    /// Whether the node at a path is an array; `None` if there is none.
+    /// Whether the node at a path is an array; `None` if there is no node.
     fn is_array(&self, path: &str) -> Option<bool> {
         self.0.is_array(path)
     }
 
-    /// The metadata of the array at a path, or the documents of a group by their names; `None` if there is none.
+    /// The metadata of the array at a path, or the documents of a group by name; `None` if there is no node.
     fn documents<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.0.documents(path).at(place).py()? else { return Ok(None) };
@@ -44,9 +45,9 @@ impl PyConsolidated {
     }
 }
 
-/// The documents of the node at a path: of a format or either; of arrays (`arrays`), of groups (`False`) or of either.
-/// `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or must not (`False`) serve; a string names its
-/// key.
+/// Finds the node at a path. `zarr_format` `None` means either format. `arrays` chooses arrays (`True`), groups
+/// (`False`) or either (`None`). `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or
+/// must not (`False`) be used; a string is its key.
 #[pyfunction]
 pub fn find_node<'py>(
     py: Python<'py>,
@@ -67,8 +68,9 @@ pub fn find_node<'py>(
     found.map(|found| to_python(py, &found)).transpose()
 }
 
-/// Paths and documents of the nodes below a group, each group before its members: the first `most` of them, to `max_depth` levels
-/// below the direct members. Groups that have consolidated metadata bring it, if it is used, instead of their members.
+/// Lists the nodes below a group with their documents, each group before its members. Returns at most `most` nodes,
+/// down to `max_depth` levels below the direct members. With `use_consolidated`, a group that has consolidated metadata
+/// is listed with it, and its members are left out.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python hands over each setting by itself")]
 pub fn walk_nodes<'py>(
@@ -91,7 +93,7 @@ pub fn walk_nodes<'py>(
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
-/// The documents of nodes by their paths; `None` for paths without a node of this format.
+/// Finds the nodes at several paths; `None` for paths without a node of this format.
 #[pyfunction]
 pub fn find_nodes<'py>(
     py: Python<'py>,
@@ -109,7 +111,7 @@ pub fn find_nodes<'py>(
     nodes.into_iter().map(|found| found.map(|found| to_python(py, &found)).transpose()).collect()
 }
 
-/// Consolidates the metadata below a group. Gives the documents of the group and of everything below it.
+/// Consolidates the metadata below a group. Returns the documents of the group, with those of all nodes below it.
 #[pyfunction]
 pub fn consolidate<'py>(
     py: Python<'py>,
@@ -128,7 +130,7 @@ pub fn consolidate<'py>(
     to_python(py, &found)
 }
 
-/// The right to change the metadata of one node, until its `with` block ends. Other changes wait meanwhile.
+/// The right to change the metadata of one node, until its `with` block ends. Meanwhile, other changes wait.
 #[pyclass(name = "NodeLock", module = "cuzarr._core", frozen)]
 pub struct PyNodeLock {
     lock: Mutex<Option<Arc<NodeLock>>>,
@@ -137,8 +139,8 @@ pub struct PyNodeLock {
 
 #[pymethods]
 impl PyNodeLock {
-    /// Waits for the lock of the array or group (`is_array`) at a path; with `for_shape`, nobody else changes the shape of the array
-    /// while its chunks are written.
+    /// Waits for the lock of the node at a path, an array if `is_array`, else a group. With `for_shape`, nobody else
+    /// can change the array's shape while its chunks are written.
     #[new]
     fn new(
         py: Python<'_>,
@@ -161,13 +163,13 @@ impl PyNodeLock {
         slf
     }
 
-    /// Gives the lock back. In a bucket that is a request, during which other threads go on.
+    /// Gives the lock back. In a bucket this takes a request; other threads run meanwhile.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(lock));
     }
 
-    /// The stored metadata of an array, or the documents of a group by their names.
+    /// Reads the stored metadata of an array, or the documents of a group by name.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lock = self.lock()?;
         let stored = py.detach(|| lock.read()).py()?;
@@ -176,8 +178,8 @@ impl PyNodeLock {
         Ok(documents)
     }
 
-    /// Replaces the documents that were read last, then the node's entries in consolidated copies above. Returns false when another
-    /// writer changed a document since it was read: nothing is written then.
+    /// Replaces the documents that were read last, and the node's entries in consolidated copies above. Returns false,
+    /// and writes nothing, if another writer has changed a document since.
     fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyAny>, indent: Option<usize>) -> PyResult<bool> {
         let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -185,7 +187,8 @@ impl PyNodeLock {
         py.detach(|| lock.replace(&stored, &documents, indent)).py()
     }
 
-    /// Adds and replaces attributes, and removes those that are named; `is_all` replaces all of them. Returns the stored attributes.
+    /// Adds and replaces attributes, and removes those in `removed`. With `is_all`, replaces all attributes. Returns
+    /// the stored attributes.
     fn update_attributes<'py>(
         &self,
         py: Python<'py>,
@@ -219,8 +222,7 @@ impl PyNodeLock {
     }
 }
 
-/// The bytes of all documents that are stored for a node, by name. They include those of what is consolidated below
-/// it.
+/// Returns the bytes of all documents to store for a node, by name, including the metadata consolidated below it.
 #[pyfunction]
 pub fn lay_out_node<'py>(
     py: Python<'py>,
@@ -239,19 +241,19 @@ fn lay_out<'py>(py: Python<'py>, node: &NodeDocuments, indent: Option<usize>) ->
     Ok(laid_out)
 }
 
-/// Nodes that are about to be created, with the groups above them that are not there yet.
+/// Nodes to be created, including missing groups above them.
 #[pyclass(name = "NewNodes", module = "cuzarr._core", frozen)]
 pub struct PyNewNodes {
     store: Arc<dyn cuzarr::store::Store>,
     nodes: node::NewNodes,
 }
 
-/// A path, and the documents of a node and of what is consolidated below it.
+/// A node to create: its path, its documents, and the metadata consolidated below it.
 type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
-    /// Makes room for nodes: deletes what is there when it is to be replaced, else refuses it.
+    /// Makes room for nodes. Deletes existing nodes at these paths with `overwrite`, else refuses.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
         let parse = |(path, documents, consolidated): &Given<'_>| {
@@ -263,7 +265,7 @@ impl PyNewNodes {
         Ok(PyNewNodes { store, nodes })
     }
 
-    /// The paths of all nodes that will be there, parents first.
+    /// The paths of all nodes that will be created, parents first.
     #[getter]
     fn paths(&self) -> Vec<String> {
         self.nodes.paths().collect()
@@ -302,7 +304,7 @@ fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<
     }
 }
 
-/// The documents of a node by their names, without what is consolidated below it.
+/// The documents of a node by name, without the metadata consolidated below it.
 pub fn to_dict<'a, 'py>(
     py: Python<'py>,
     node: &'a NodeDocuments,
@@ -319,7 +321,7 @@ pub fn to_dict<'a, 'py>(
     Ok(documents)
 }
 
-/// The documents of a node, given by their names.
+/// Parses the documents of a node, given by name.
 pub fn parse_documents(documents: &Bound<'_, PyDict>) -> PyResult<NodeDocuments> {
     let mut members = Vec::with_capacity(documents.len());
     for (name, document) in documents {
@@ -329,7 +331,7 @@ pub fn parse_documents(documents: &Bound<'_, PyDict>) -> PyResult<NodeDocuments>
     NodeDocuments::from_members(members).ok_or_else(missing).py()
 }
 
-/// The documents of a node, given by their names, or as the metadata of an array.
+/// Parses the documents of a node, given by name or as the metadata of an array.
 pub fn parse_alone(given: &Bound<'_, PyAny>) -> PyResult<NodeDocuments> {
     match given.cast::<PyArrayMetadata>() {
         Ok(metadata) => Ok(metadata.get().documents().clone()),

@@ -1,4 +1,4 @@
-//! Values that Python's stores hand over, at once or later, from any thread.
+//! Values from Python stores. They may come at once or later, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,11 @@ use pyo3::prelude::*;
 
 use crate::error::PyResult;
 
-/// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte asks for the last bytes.
+/// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte selects that
+/// many bytes at the end of the value.
 pub type Bounds = (String, Option<i64>, Option<u64>);
 
-/// The request in the form that adapters take.
+/// Converts a request to the form that adapters take.
 pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     let signed = |value: u64| {
         i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("byte {value} is out of range")))
@@ -28,10 +29,10 @@ pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     Ok((request.key.clone(), start, stop))
 }
 
-/// A function that makes an error of an exception that came in place of an item.
+/// A function that makes an error of an exception which came instead of a value.
 pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
 
-/// The items of a batch that are not done yet. Items that are left when it is dropped fail.
+/// A batch of requests that are not all answered yet. Requests without an answer fail when the value is dropped.
 pub struct Pending {
     pub batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,
@@ -55,7 +56,7 @@ impl Pending {
         (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
     }
 
-    /// Reserves memory for a value of `size_bytes`, after a check that this is the requested size.
+    /// Reserves memory for a value of `size_bytes`, after checking that the request asks for this size.
     fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
         let request = &self.batch[index];
         if let ByteRange::Span { offset, size_bytes: expected } = request.range
@@ -76,7 +77,7 @@ impl Pending {
         self.end(index, outcome);
     }
 
-    /// The bytes that came for an item; `None` when the key does not exist.
+    /// The bytes that came for a request; `None` if the key does not exist.
     pub fn classify(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> cuzarr::Result<Option<Held>> {
         if value.is_none() {
             return Ok(None);
@@ -95,7 +96,7 @@ impl Drop for Pending {
     }
 }
 
-/// The bytes of a Python object, held in place.
+/// The bytes of a Python object, held in place without copying.
 pub struct Held(PyBuffer<u8>);
 
 impl Held {
@@ -122,17 +123,17 @@ impl Held {
     }
 }
 
-/// The object through which a store's own code hands over the values of one batch.
+/// The object to which a store's Python code passes the values of one batch.
 #[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
 pub struct PyChunkReply {
     pub pending: Arc<Pending>,
-    /// The threads that copy values; `None` for the thread that brings them.
+    /// The threads that copy values; `None` if the calling thread copies them.
     pub workers: Option<Arc<dyn Workers>>,
 }
 
 #[pymethods]
 impl PyChunkReply {
-    /// Hands over the value of a request: bytes-like, `None` for a missing key, or an exception.
+    /// Passes the value of a request: bytes-like, `None` for a missing key, or an exception.
     fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if index >= self.pending.batch.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err(index));
@@ -151,7 +152,7 @@ impl PyChunkReply {
         Ok(())
     }
 
-    /// Whether the caller still waits for the values.
+    /// Whether the reader is still waiting for the values.
     fn is_wanted(&self, py: Python<'_>) -> bool {
         py.detach(|| self.pending.sink.check().is_ok())
     }

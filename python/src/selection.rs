@@ -1,4 +1,4 @@
-//! Selections for Python: four lists for a box, or an object for index lists and points.
+//! Selections from Python: four lists for a box, or an object for index lists and points.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use pyo3::types::PyTuple;
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
 
-/// The starts, counts, steps and dropped dimensions of a box.
+/// A box: its starts, counts, steps and dropped dimensions.
 pub type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
 
-/// A selection by index lists, or of points.
+/// A selection of points, or by index lists.
 #[pyclass(name = "Selection", module = "cuzarr._core", frozen)]
 pub struct PySelection {
     inner: Selection,
 }
 
-/// What is selected along one dimension: start, count, step and whether the dimension is dropped, or a list of indices.
+/// The elements selected along one dimension: start, count, step and whether the dimension is dropped; or a list of
+/// indices.
 #[derive(FromPyObject)]
 pub enum Along<'py> {
     Range(u64, u64, u64, bool),
@@ -31,7 +32,7 @@ pub enum Along<'py> {
 
 #[pymethods]
 impl PySelection {
-    /// The outer product of one selector per dimension. Lists are 8-byte integers, counted from the start.
+    /// Makes the outer product of one selector per dimension. Lists have 8-byte integers that count from the start.
     #[staticmethod]
     fn orthogonal(axes: Vec<Along<'_>>) -> PyResult<PySelection> {
         let axis = |axis: &Along<'_>| match axis {
@@ -44,8 +45,9 @@ impl PySelection {
         Ok(PySelection { inner })
     }
 
-    /// Points, by the indices of all of them along each dimension of an array with these extents: packed whole numbers of any
-    /// type, where negative ones count from the end. If one lies outside there is no selection, but its dimension and it.
+    /// Makes a selection of points, from the indices of all points along each dimension. Indices are packed integers of
+    /// any type; negative ones count from the end of `extents`. If an index is out of range, returns no selection, but
+    /// its dimension and the index.
     #[staticmethod]
     fn points(
         py: Python<'_>,
@@ -64,7 +66,7 @@ impl PySelection {
         Ok((Some(PySelection { inner: Selection::points(indices).py()? }), 0, 0))
     }
 
-    /// The points where a mask is true, in C order. A mask on a GPU is looked through there.
+    /// Selects the points where a mask is true, in C order. A mask on a GPU is searched there.
     #[staticmethod]
     fn mask(py: Python<'_>, mask: &PyNdBuffer) -> PyResult<PySelection> {
         let shape: Vec<u64> = mask.inner.shape().iter().map(|&extent| extent as u64).collect();
@@ -72,7 +74,7 @@ impl PySelection {
         Ok(PySelection { inner })
     }
 
-    /// The shape of what is selected.
+    /// The shape of the selected elements.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.inner.shape())
@@ -83,13 +85,13 @@ fn indices(list: &PyNdBuffer) -> PyResult<Arc<[u64]>> {
     Ok(list.inner.host_slice::<u64>().py()?.to_vec().into())
 }
 
-/// Indices counted from the start, or one that lies outside.
+/// Indices that count from the start, or the first index that is out of range.
 type Counted = Result<Arc<[u64]>, i128>;
 
-/// Indices of this many points are worth a thread for each dimension.
+/// Number of points from which each dimension gets its own thread.
 const WORTH_THREADS: usize = 1 << 15;
 
-/// The indices along each dimension.
+/// Converts the indices along each dimension to ones that count from the start.
 fn counted(lists: &[&NdBuffer], extents: &[u64]) -> cuzarr::Result<Vec<Counted>> {
     let work = lists.iter().zip(extents);
     if lists.len() < 2 || lists[0].len() < WORTH_THREADS {
@@ -118,7 +120,7 @@ fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
     let mut is_outside = false;
     let count = |&index: &T| {
         let index: i128 = index.into();
-        // Wraps around to a large number where it lies too far in front.
+        // An index too far below 0 wraps around to a large number, which is out of range.
         let at = (index as u64).wrapping_add(if index < 0 { extent } else { 0 });
         is_outside |= at >= extent;
         at
@@ -134,7 +136,7 @@ fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
     }
 }
 
-/// A selection as calls of Python give it.
+/// A selection in the forms that Python passes.
 #[derive(FromPyObject)]
 pub enum Selected<'py> {
     Box(Lists),
@@ -142,7 +144,7 @@ pub enum Selected<'py> {
 }
 
 impl Selected<'_> {
-    /// The library's selection.
+    /// Converts to the library's selection.
     pub fn parse(&self) -> PyResult<Selection> {
         match self {
             Selected::Box((start, count, step, dropped)) => selection(start, count, step, dropped),
@@ -151,7 +153,7 @@ impl Selected<'_> {
     }
 }
 
-/// The selection of a box.
+/// Makes the selection of a box.
 pub fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {
     if [count.len(), step.len()] != [start.len(); 2] || dropped.iter().any(|&axis| axis >= start.len()) {
         return Err(PyValueError::new_err("start, count and step have different lengths, or dropped is out of range"));

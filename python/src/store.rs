@@ -28,15 +28,15 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
 
-/// A store that Python and the arrays opened in it share.
+/// A store, shared by Python and the arrays that are opened in it.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
     /// The store.
     pub inner: Arc<dyn Store>,
 }
 
-/// The options of a directory: `fsync` (`none`, `data`, `full`) is what writes wait for, and `direct_io` (`auto`, `on`, `off`)
-/// is whether reads bypass the page cache.
+/// Parses the options of a directory. `fsync` (`none`, `data`, `full`) sets what writes wait for. `direct_io` (`auto`,
+/// `on`, `off`) sets whether reads bypass the page cache.
 fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
     Ok(LocalOptions::default().with_durability(fsync.parse()?).with_direct_io(direct_io.parse()?))
 }
@@ -50,9 +50,10 @@ impl PyStore {
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// The store of a URL, or of a chain of them, whose schemes are all built in; `None` when one is not. A store of that name in
-    /// memory is the same for the whole process. `options` are those of remote stores. `credentials` is called for new credentials
-    /// when the last ones are about to expire, and returns their parts and the end of their validity in seconds since 1970.
+    /// Opens the store of a URL, or of a chain of URLs. Returns `None` if a scheme is not built in. A named store in
+    /// memory is the same for the whole process. `options` are for remote stores. `credentials` is called for new
+    /// credentials when the last ones are about to expire. It returns their parts, and when they expire in seconds
+    /// since 1970.
     #[staticmethod]
     #[pyo3(signature = (url, options=Vec::new(), credentials=None))]
     fn open_url(
@@ -70,17 +71,17 @@ impl PyStore {
         if !PyStore::knows(&registry, &url) {
             return Ok(None);
         }
-        // Some stores read where their values are when they are opened.
+        // Some stores read their list of values when they are opened.
         let mut links = std::iter::successors(Some(&url), |url| url.wrapped());
         let is_far = links.any(|link| cuzarr_remote::SCHEMES.contains(&link.scheme()));
         let inner = looking(py, is_far, &interrupt::token(), move || registry.open_url(&url))?;
         Ok(Some(PyStore { inner }))
     }
 
-    /// The values that references say. `columns` are keys, URLs of files, and for each key its file as a position in the URLs, the
-    /// first byte and the number of bytes (0: the whole file). `inline` are values that the table holds itself. The name and the
-    /// identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and a callable that returns
-    /// the columns and the inline values of one when its first chunk is wanted.
+    /// Makes a store of references. `columns` are keys, file URLs, and for each key the index of its file's URL, the
+    /// first byte and the number of bytes (0: the whole file). `inline` are values that the table contains itself. Name
+    /// and identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and a
+    /// callable that returns the columns and the inline values of an array when its first chunk is read.
     #[staticmethod]
     #[pyo3(signature = (columns, inline, options, like, inside, pending=None))]
     fn references(
@@ -106,19 +107,19 @@ impl PyStore {
         Ok(PyStore { inner: py.detach(open).py()? })
     }
 
-    /// Whether all schemes of a URL are built in.
+    /// Whether all schemes of a URL, or chain of URLs, are built in.
     #[staticmethod]
     fn knows_url(url: &str) -> PyResult<bool> {
         Ok(PyStore::knows(&cuzarr_remote::registry(), &Url::parse(url).py()?))
     }
 
-    /// Whether the value of an option of remote stores is secret.
+    /// Whether an option of remote stores has a secret value.
     #[staticmethod]
     fn is_secret_option(name: &str) -> bool {
         StorageOptions::is_secret(name)
     }
 
-    /// Whether every write is refused.
+    /// Whether the store refuses writes.
     fn is_read_only(&self) -> bool {
         self.inner.capabilities().read_only
     }
@@ -129,13 +130,14 @@ impl PyStore {
         PyStore { inner: Arc::new(MemoryStore::new()) }
     }
 
-    /// A store in memory of a device.
+    /// A store in a device's memory.
     #[staticmethod]
     fn device_memory(device: &str) -> PyResult<Self> {
         Ok(PyStore { inner: Arc::new(GpuMemoryStore::new(parse_device(device)?)) })
     }
 
-    /// A store in a directory that cuFile reads into and writes from GPU memory, if `gds` (`auto`, `on`, `off`) allows it.
+    /// A store in a directory. If `gds` (`auto`, `on`, `off`) allows it, cuFile moves values between files and GPU
+    /// memory.
     #[staticmethod]
     fn gds(py: Python<'_>, root: PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
@@ -149,7 +151,7 @@ impl PyStore {
         PyStore { inner: Arc::new(Split::new(Arc::clone(&data.inner), Arc::clone(&metadata.inner))) }
     }
 
-    /// A store written in Python, behind its adapter (`cuzarr.storage`).
+    /// A store written in Python. `adapter` is its adapter in `cuzarr.storage`.
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
@@ -171,7 +173,7 @@ impl PyStore {
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// Reads the value of a key, or part of it. A negative `start` counts from the end.
+    /// Reads the value of a key, or a part of it. A negative `start` counts from the end.
     #[pyo3(signature = (key, start=None, stop=None))]
     fn get<'py>(
         &self,
@@ -184,7 +186,7 @@ impl PyStore {
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// Reads several parts of one value, which is opened once; `None` when the key does not exist.
+    /// Reads several parts of one value, which is opened once. Parts are `None` if the key does not exist.
     fn get_parts<'py>(
         &self,
         py: Python<'py>,
@@ -197,7 +199,7 @@ impl PyStore {
         values.map(|value| Ok(value.py()?.map(|bytes| PyBytes::new(py, &bytes)))).collect()
     }
 
-    /// Like [`PyStore::get`], but the bytes land in new memory of a device.
+    /// Like [`PyStore::get`], but reads into new memory on a device.
     #[pyo3(signature = (key, device, start=None, stop=None))]
     fn get_on(
         &self,
@@ -212,14 +214,14 @@ impl PyStore {
         value.map(|buffer| flat(buffer).py()).transpose()
     }
 
-    /// Writes a copy of elements on any device, in C order.
+    /// Stores a copy of elements, in C order. They may be on any device.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
         py.detach(|| {
             if !array.is_contiguous(Order::C) {
                 return self.inner.write_buffer(key, &elements(&array.copy(Order::C)?)?);
             }
-            // The memory's owner may write it again, so the store gets a copy.
+            // The memory's owner may write it later, so the store gets a copy.
             let bytes = elements(array)?;
             let copy = Buffer::empty(bytes.device(), bytes.size_bytes())?;
             copy.copy_from(&bytes)?;
@@ -228,7 +230,7 @@ impl PyStore {
         .py()
     }
 
-    /// Whether values move to and from memory of this device without passing through host memory.
+    /// Whether values move to and from this device's memory without passing through host memory.
     fn is_on(&self, device: &str) -> PyResult<bool> {
         Ok(self.inner.is_on(parse_device(device)?))
     }
@@ -249,12 +251,12 @@ impl PyStore {
         py.detach(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
     }
 
-    /// Whether writes become visible only when they are committed. Such a store accepts chunks only for arrays that exist.
+    /// Whether writes become visible only when they are committed. Such a store accepts chunks only of existing arrays.
     fn is_transactional(&self) -> bool {
         self.inner.capabilities().transactional
     }
 
-    /// Deletes a node with everything below it, and its entries in the consolidated metadata of groups above.
+    /// Deletes a node and everything below it, and removes its entries from consolidated metadata above.
     fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
     }
@@ -267,13 +269,13 @@ impl PyStore {
         self.read(py, prefix, |store, prefix| store.list(prefix))
     }
 
-    /// Keys and prefixes directly below a prefix.
+    /// Returns the keys and the prefixes directly below a prefix.
     fn list_dir(&self, py: Python<'_>, prefix: &str) -> PyResult<(Vec<String>, Vec<String>)> {
         let listing = self.read(py, prefix, |store, prefix| store.list_dir(prefix))?;
         Ok((listing.keys, listing.prefixes))
     }
 
-    /// Whether every key means the same value in both.
+    /// Whether both stores refer to the same data, so that every key has the same value.
     fn __eq__(&self, other: &PyStore) -> bool {
         self.inner.identity() == other.inner.identity()
     }
@@ -297,7 +299,8 @@ pub struct PyZipArchive {
 
 #[pymethods]
 impl PyZipArchive {
-    /// An archive at `path`. `mode` is `r`, `a`, `w` or `x`; `deflate` the level of compression of new members, `None` for none.
+    /// Opens the archive at `path`. `mode` is `r`, `a`, `w` or `x`. `deflate` is the compression level of new members,
+    /// or `None` for no compression.
     #[new]
     fn new(path: PathBuf, mode: &str, deflate: Option<u32>, zip64: bool, fsync: &str) -> PyResult<Self> {
         let mode = match mode {
@@ -318,35 +321,35 @@ impl PyZipArchive {
         Ok(PyZipArchive { inner: ZipArchive::new(path, options).py()? })
     }
 
-    /// Whether a path is that of a ZIP file, or of one that can be made there.
+    /// Whether a path is a ZIP file, or has the name of a ZIP file that could be made there.
     #[staticmethod]
     fn is_at(path: PathBuf) -> bool {
         if path.is_file() { is_zip(&path) } else { !path.is_dir() && has_zip_name(&path) }
     }
 
-    /// The store of the archive's members.
+    /// Returns the store of the archive's members.
     fn store(&self) -> PyStore {
         PyStore { inner: Arc::new(self.inner.clone()) }
     }
 
-    /// Whether something was written that `finish` has not given the file's name yet.
+    /// Whether something was written that is not in the final file yet, because `finish` was not called since.
     fn is_unfinished(&self) -> bool {
         self.inner.is_unfinished()
     }
 
-    /// Gives the file its name, if anything was written.
+    /// Gives the written file its final name, if anything was written.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.finish()).py()
     }
 
-    /// Forgets what was written since the file was opened or finished.
+    /// Discards all writes since the file was opened or finished.
     fn discard(&self, py: Python<'_>) {
         py.detach(|| self.inner.discard());
     }
 }
 
 impl PyStore {
-    /// Reads something of a key or a prefix, in a way that an interrupt ends.
+    /// Runs a read of a key or prefix, which an interrupt can end.
     fn read<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -363,7 +366,7 @@ impl PyStore {
     }
 }
 
-/// Keys, URLs of files, and for each key its file, its first byte there and how many it has.
+/// The columns of a table of references: keys, file URLs, and for each key its file, first byte and number of bytes.
 type ReferenceColumns = (Vec<String>, Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>);
 
 /// Adds references to a table.
@@ -377,7 +380,7 @@ fn add_references(
     inline.into_iter().try_for_each(|(key, value)| table.insert_inline(&key, value))
 }
 
-/// A callable that gives the references of an array.
+/// A callable that returns the references of an array.
 struct PythonReferences(Py<PyAny>);
 
 impl ArrayReferences for PythonReferences {
@@ -392,7 +395,7 @@ impl ArrayReferences for PythonReferences {
     }
 }
 
-/// A callable of the user's that gives credentials.
+/// The user's callable that returns credentials.
 struct PythonCredentials(Py<PyAny>);
 
 impl CredentialSource for PythonCredentials {
@@ -407,13 +410,13 @@ impl CredentialSource for PythonCredentials {
     }
 }
 
-/// The bytes of packed elements.
+/// The bytes of packed elements, as a buffer.
 fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
     let start = array.layout().offset_bytes();
     Ok(array.buffer().slice(start..start + array.size_bytes())?)
 }
 
-/// The bytes of a buffer as an array.
+/// Wraps the bytes of a buffer as a one-dimensional array.
 fn flat(buffer: Buffer) -> cuzarr::Result<PyNdBuffer> {
     let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C)?;
     Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout)? })
@@ -426,7 +429,7 @@ enum Value {
 }
 
 impl Value {
-    /// Bytes, or an array of bytes in the memory of a device; `None` where the key does not exist.
+    /// Takes bytes, or an array of bytes on a device; `None` if the key does not exist.
     fn extract(value: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         match value.cast::<PyNdBuffer>() {
             Ok(array) => Ok(Some(Value::OnDevice(elements(&array.get().inner).py()?))),
@@ -461,19 +464,20 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     }
 }
 
-/// A store written in Python. Every call takes the interpreter's lock, on any thread.
+/// A store written in Python. Every call takes the interpreter's lock, and may come from any thread.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Values that are requested at once: more than one when the store fetches values in parallel.
+    /// Number of values to request at once. More than one if the store fetches values in parallel.
     requests_at_once: usize,
-    /// Whether the store takes requests and brings their values later.
+    /// Whether the store accepts requests and delivers their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether sizes are cheap and values expensive. Then memory for a value is reserved before the value is requested.
+    /// Whether sizes are cheap to ask for and values are large. Then memory for a value is reserved before it is
+    /// requested.
     has_sizes: bool,
-    /// The device that holds the values.
+    /// The device whose memory holds the values.
     device: Option<Device>,
 }
 
@@ -490,7 +494,7 @@ impl PythonStore {
         })
     }
 
-    /// Requests all values of a batch and returns without waiting for them.
+    /// Requests all values of a batch, and returns without waiting for them.
     fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
         let name = self.name.clone();
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
@@ -506,7 +510,7 @@ impl PythonStore {
         }
     }
 
-    /// Requests some values at once. The bytes are copied out of Python's objects one value after the other.
+    /// Requests several values at once. Their bytes are copied from the Python objects one value after the other.
     fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         if self.has_sizes {
             return self.fetch_by_size(from, requests, sink);
@@ -535,7 +539,7 @@ impl PythonStore {
         Ok(())
     }
 
-    /// Requests the values one by one, each after memory of the size that the store tells is reserved.
+    /// Requests the values one by one. Before each, asks the store for the size and reserves memory for it.
     fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
             let read = || {
@@ -606,8 +610,8 @@ impl fmt::Display for PythonStore {
 }
 
 impl Store for PythonStore {
-    // A store that is not asynchronous is read on the calling thread. The interpreter's lock would serialise threads anyway, and
-    // a store that can fetch many values at once gets them as one request.
+    // A store that is not asynchronous is read on the calling thread. The interpreter's lock would serialise several
+    // threads anyway, and a store that can fetch many values at once gets them as one request.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         if self.is_asynchronous {
             return self.start(batch, sink, workers.handle());
@@ -632,7 +636,7 @@ impl Store for PythonStore {
         }
         match (value, self.device.filter(|device| *device != Device::Cpu)) {
             (Payload::Buffer(value), Some(device)) => {
-                // A view would keep its whole block alive, and a block that others own can change.
+                // A view would keep its whole block alive, and a block with other owners can change.
                 let own = value.device() == device && value.size_bytes() == value.allocation_bytes();
                 let copy = if own { value.clone() } else { Buffer::empty(device, value.size_bytes())? };
                 if !own {

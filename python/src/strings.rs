@@ -1,4 +1,4 @@
-//! Elements of variable length as Python's objects: lists of `str` or `bytes`, in C order.
+//! Elements of variable length as Python objects: lists of `str` or `bytes`, in C order.
 
 use cuzarr::codec::VariableElements;
 use cuzarr::{Error, ErrorKind};
@@ -7,7 +7,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
 
 use crate::error::{IntoPython, PyResult};
 
-/// A list of the elements: strings if they are `text`, else bytes.
+/// Converts elements to a list: of strings if they are `text`, else of bytes.
 pub fn to_list<'py>(py: Python<'py>, elements: &VariableElements, text: bool) -> PyResult<Bound<'py, PyList>> {
     if !text {
         return PyList::new(py, elements.iter().map(|element| PyBytes::new(py, element)).collect::<Vec<_>>());
@@ -19,11 +19,11 @@ pub fn to_list<'py>(py: Python<'py>, elements: &VariableElements, text: bool) ->
     Ok(list)
 }
 
-/// The elements of a list. Where they are `text`, `None` is empty and everything else is what `str` says; else `None` and 0
-/// are empty, and strings are encoded.
+/// Converts a list to elements. If they are `text`, `None` is empty and other objects are converted with `str`.
+/// Otherwise `None` and 0 are empty, and strings are encoded.
 ///
 /// # Errors
-/// `DTypeMismatch` for an element that is neither bytes nor text, in an array of bytes; what `str` raises.
+/// `DTypeMismatch` for an element that is neither bytes nor text, in an array of bytes; exceptions of `str`.
 pub fn from_list(list: &Bound<'_, PyList>, text: bool) -> PyResult<VariableElements> {
     let mut elements = VariableElements::with_capacity(list.len());
     for item in list {

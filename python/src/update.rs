@@ -1,4 +1,4 @@
-//! Updates for Python: a `with` block that reads and writes elements while other writes of the process wait.
+//! Updates for Python: a `with` block that reads and writes elements while other writes in the process wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::interrupt::interruptible;
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 
-/// An update of a selection. Other writes to its objects wait until its `with` block ends.
+/// An update of a selection. Other writes to the same stored objects wait until its `with` block ends.
 #[pyclass(name = "Update", module = "cuzarr._core", frozen)]
 pub struct PyUpdate {
     update: Mutex<Option<Arc<Update>>>,
@@ -31,7 +31,7 @@ impl PyUpdate {
         self.update.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Writes elements. Their shape is broadcast to the selection's.
+    /// Writes elements. They are broadcast to the selection's shape.
     fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let (update, value) = (self.update()?, value.inner.clone());
         interruptible(py, &self.token, || update.write_buffer(&value))
@@ -45,7 +45,7 @@ impl PyUpdate {
 }
 
 impl PyUpdate {
-    /// Waits until other writes to the selection's objects are done.
+    /// Begins an update: waits until other writes to the selection's stored objects are done.
     pub fn begin(py: Python<'_>, array: Array, selection: Selection) -> PyResult<PyUpdate> {
         let token = array.options().cancellation.clone();
         let update = interruptible(py, &token, || array.update(&selection))?;

@@ -1,4 +1,4 @@
-//! Watches that stop reads and writes from outside, and count the objects that they have reached.
+//! Watches, which can stop reads and writes from outside, and count the stored objects that these have reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -19,11 +19,11 @@ use crate::error::PyResult;
 use crate::interrupt;
 
 thread_local! {
-    /// The watches over this thread's calls, the innermost last.
+    /// The watches that apply to this thread's calls, innermost last.
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A watch: it can stop calls, and remembers the keys that they have reached.
+/// A watch. It can stop calls, and remembers the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,
@@ -40,12 +40,12 @@ struct Keys {
 }
 
 impl Watch {
-    /// A watch that remembers which keys were missing.
+    /// Makes a watch that remembers which keys were missing.
     pub fn of_missing() -> Watch {
         Watch { lists_missing: true, ..Watch::default() }
     }
 
-    /// The keys that were missing since the last call.
+    /// Takes the keys that were missing since the last call.
     pub fn take_missing(&self) -> HashSet<String> {
         std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
@@ -62,33 +62,33 @@ impl Watch {
     }
 }
 
-/// All watches over one call.
+/// All watches that apply to one call.
 #[derive(Clone)]
 pub struct Watches(Arc<[Arc<Watch>]>);
 
 impl Watches {
-    /// The watches of this thread.
+    /// Returns the watches of this thread.
     pub fn current() -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().map(Arc::clone).collect()))
     }
 
-    /// The watches of this thread, and `own`.
+    /// Returns the watches of this thread, and `own`.
     pub fn with(own: &Arc<Watch>) -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().chain([own]).map(Arc::clone).collect()))
     }
 
-    /// A token for a call under these watches, which a signal cancels as well.
+    /// Makes a cancellation token for a call under these watches. A signal cancels it, too.
     pub fn token(&self) -> CancellationToken {
         let tokens = self.0.iter().map(|watch| watch.cancellation.clone());
         CancellationToken::under(tokens.chain([interrupt::token()]).collect())
     }
 
-    /// The array with its calls under these watches, and under `token`.
+    /// Returns the array with these watches and `token` applied to its calls.
     pub fn array(&self, array: &Array, token: &CancellationToken) -> Array {
         with_store(&array.under(token.clone()), self.store(array.store()))
     }
 
-    /// The store, with the watches that note keys.
+    /// Returns the store with these watches applied, if any of them remembers keys.
     pub fn store(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
         match self.0.iter().any(|watch| watch.counts || watch.lists_missing) {
             true => Arc::new(Watched { inner: Arc::clone(store), watches: self.clone() }),
@@ -110,7 +110,7 @@ impl Watches {
     }
 }
 
-/// A watch for Python, over all calls that begin on this thread inside its `with` block.
+/// A watch for Python. It applies to all calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,
@@ -124,12 +124,12 @@ impl PyWatch {
         PyWatch { watch: Arc::new(Watch { counts, ..Watch::default() }) }
     }
 
-    /// Ends the calls under this watch at their next object, and later calls at once. Any thread may call it.
+    /// Ends the calls under this watch at their next object, and later calls immediately. Any thread may call it.
     fn cancel(&self) {
         self.watch.cancel();
     }
 
-    /// The numbers of objects of the store that were read, and that were written or deleted, so far.
+    /// Number of stored objects that were read so far, and number that were written or deleted.
     fn counts(&self) -> (usize, usize) {
         let keys = self.watch.keys.lock().unwrap_or_else(PoisonError::into_inner);
         (keys.read.len(), keys.written.len())
@@ -149,13 +149,13 @@ impl PyWatch {
     }
 }
 
-/// A store whose watches note the keys that are read, written and deleted.
+/// A store that tells its watches which keys are read, written and deleted.
 struct Watched {
     inner: Arc<dyn Store>,
     watches: Watches,
 }
 
-/// A sink that notes each item that has arrived.
+/// A sink that tells the watches about each item that has arrived.
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
@@ -208,7 +208,7 @@ impl fmt::Display for Watched {
     }
 }
 
-/// A value that is written in parts, noted when it is finished.
+/// A value that is written in parts. The watches are told when it is finished.
 struct WatchedValue {
     value: Box<dyn Unfinished>,
     key: String,
@@ -241,7 +241,7 @@ impl Store for Watched {
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {
         let wrote = self.inner.put(key, value, condition)?;
-        // The attempt to create a document that may exist already is not progress.
+        // Trying to create a document that may already exist is not progress.
         if *condition != Condition::Absent {
             self.watches.note_written(key);
         }

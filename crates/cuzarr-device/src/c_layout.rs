@@ -1,21 +1,21 @@
-//! Checks, when the crate is compiled, that structures lie in memory as C and CUDA C++ lay them out.
+//! Compile-time checks that structures have the memory layout of C and CUDA C++.
 
-/// A type whose bytes may be copied to a device as they are.
+/// A type whose bytes may be copied to a device directly.
 ///
 /// # Safety
 /// The type has no padding and no pointers. [`c_layout`] implements it, and checks that the fields fill the type.
 pub(crate) unsafe trait Plain: Copy {}
 
-// SAFETY: one byte, of which every value is allowed.
+// SAFETY: one byte, and every value of it is allowed.
 unsafe impl Plain for u8 {}
 
-/// How many bytes a field has.
+/// Size of a field in bytes.
 pub(crate) const fn field_bytes<T, F>(_field: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// States the size of a `repr(C)` structure and where its fields begin, as the source named beside it has them. With `plain`,
-/// the structure is also [`Plain`]: the fields must fill it without a gap.
+/// Checks the size of a `repr(C)` structure and the offsets of its fields against the given numbers, which are those of
+/// the C source. With `plain`, the structure is also [`Plain`]: the fields must fill it without a gap.
 macro_rules! c_layout {
     (plain $type:ty: $size:literal bytes { $($field:ident at $offset:literal),* $(,)? }) => {
         $crate::c_layout::c_layout!($type: $size bytes { $($field at $offset),* });

@@ -1,4 +1,4 @@
-//! Where memory is.
+//! Devices: `cpu`, or `cuda:N`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,8 @@ pub enum Device {
     Cpu,
     /// The GPU with this number in CUDA.
     Cuda(u32),
-    /// Host memory that is treated as a GPU's: kernels are the same `.cu` files, compiled for the CPU. For tests only.
+    /// Host memory that is treated like a GPU's. Kernels are the same `.cu` files, compiled for the CPU. For tests
+    /// only.
     #[doc(hidden)]
     Simt,
 }
@@ -29,7 +30,7 @@ pub enum Device {
 impl Device {
     /// Whether the host may read and write this device's memory through plain pointers.
     ///
-    /// `Simt` memory says no: code must treat it as a GPU's.
+    /// `false` for `Simt`: code must treat its memory like a GPU's.
     pub fn is_host_accessible(self) -> bool {
         self == Device::Cpu
     }

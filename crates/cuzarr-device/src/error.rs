@@ -1,4 +1,4 @@
-//! The one error of this crate: what happened ([`ErrorKind`]), on what, and what to do about it.
+//! The error type of this crate: what happened ([`ErrorKind`]), to what, and what to do about it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument has no meaning: a shape that overflows, axes that repeat, a range outside the memory.
+    /// An argument is wrong: a shape that overflows, axes that repeat, a range outside the memory.
     InvalidArgument,
     /// Memory is on another device than the operation needs.
     MemorySpace,
     /// The operation has no implementation for this dtype or device.
     Unsupported,
-    /// No such device here, or its driver cannot be used.
+    /// There is no such device, or its driver cannot be used.
     DeviceUnavailable,
     /// A library that this operation needs was not found or is too old.
     LibraryMissing,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     DeviceFailed,
 }
 
-/// An error of the device layer. Small to return: one pointer.
+/// An error of the device layer. It is one pointer in size.
 #[derive(Clone)]
 pub struct Error(Box<ErrorInner>);
 
@@ -40,23 +40,23 @@ struct ErrorInner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// This crate's result.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`; `message` says what, where, got and expected, in lower case without a full stop.
+    /// Makes an error of `kind`. `message` says what, where, got and expected, in lower case without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Box::new(ErrorInner { kind, message: message.into(), hint: None, source: None }))
     }
 
-    /// Adds what the reader can do, as an imperative.
+    /// Adds a hint: what the reader can do, as an imperative.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Adds a hint where there is none yet.
+    /// Adds a hint if there is none yet.
     pub(crate) fn or_hint(self, hint: &str) -> Self {
         match self.0.hint {
             Some(_) => self,
@@ -64,7 +64,7 @@ impl Error {
         }
     }
 
-    /// Adds the error below this one; the message does not repeat its text.
+    /// Adds the underlying error. The message should not repeat its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
@@ -76,7 +76,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The message: what happened, and on what; without hint and source.
+    /// The message: what happened, and to what. Without hint and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }

@@ -1,4 +1,4 @@
-//! Events: marks in a stream, to wait for and to take the time between.
+//! Events: marks in a stream that can be waited for and that measure time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use crate::driver::backend::{RawEvent, RawStream};
 use crate::driver::context::Context;
 use crate::error::{Error, Result};
 
-/// A mark in a stream. Clones are the same mark.
+/// A mark in a stream. Clones refer to the same mark.
 #[derive(Clone)]
 pub struct Event(Arc<EventInner>);
 
@@ -19,15 +19,15 @@ enum EventInner {
 impl Drop for EventInner {
     fn drop(&mut self) {
         if let EventInner::Mark { context, raw } = self {
-            // SAFETY: `record` made the event, and this value, dropped once, alone has it; the driver keeps what waits for it
-            // working.
+            // SAFETY: `record` made the event, and only this value has it and is dropped once; the driver keeps it for
+            // streams that still wait.
             let _ = unsafe { context.backend.destroy_event(*raw) };
         }
     }
 }
 
 impl Event {
-    /// A mark that is passed already, for a device that does everything at once.
+    /// A mark that is already passed, for a device that executes everything at once.
     pub(crate) fn now() -> Event {
         Event(Arc::new(EventInner::Host(Instant::now())))
     }
@@ -74,10 +74,11 @@ impl Event {
         }
     }
 
-    /// Milliseconds from this mark to a later one; both made by [`Stream::record_timed`](crate::Stream::record_timed) and passed.
+    /// Milliseconds from this mark to a later one. Both must come from
+    /// [`Stream::record_timed`](crate::Stream::record_timed) and have been passed.
     ///
     /// # Errors
-    /// `InvalidArgument` for marks of two devices, `DeviceFailed` when one has no time or was not passed.
+    /// `InvalidArgument` for marks of two devices, `DeviceFailed` when a mark has no time or was not passed.
     pub fn elapsed_ms(&self, later: &Event) -> Result<f32> {
         match (&*self.0, &*later.0) {
             (EventInner::Host(start), EventInner::Host(end)) => {

@@ -1,20 +1,21 @@
 //! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
 //!
-//! Each room sees only rooms above it in this table; `crates/cuzarr/tests/layers.rs` checks that.
+//! Each module uses only modules above it in this table; `crates/cuzarr/tests/layers.rs` checks that.
 //!
-//! | room | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | `error`, `lock`, `c_layout` | the error, locks, checks of structures that C lays out |
-//! | `device` | [`Device`]: where memory is |
-//! | `driver` | the driver behind one seam (`backend`): CUDA, or `simt` on the CPU in tests; NVRTC, cuBLAS, cuFile and NVTX; machine code of kernels |
-//! | `event`, `stream` | [`Stream`], in which order a device works, and [`Event`], a mark in a stream |
+//! | `error`, `lock`, `c_layout` | the error type, locks, checks of structures in C layout |
+//! | `device` | [`Device`]: `cpu`, or `cuda:N` |
+//! | `driver` | the GPU's driver behind an interface (`backend`): CUDA, or `simt` in tests; NVRTC, cuBLAS, cuFile, NVTX; cubins |
+//! | `event`, `stream` | [`Stream`], which orders the work of a device, and [`Event`], a mark in a stream |
 //! | `memory` | [`Buffer`], the leases that guard host bytes, the pools, the ring of pinned slabs, copies of flat bytes |
 //! | `array`, `kernel` | [`NdBuffer`], its dtype and layout, writers that threads share; [`Kernel`] and [`Module`], and their launches |
-//! | `ops` | operations on memory, a folder each: `mod.rs` is the face, then `cpu.rs`, `cuda.rs` and the kernels (`*.cu`) |
-//! | `interop`, `probe` | DLPack and array interfaces; what this machine offers |
+//! | `ops` | operations on memory, one folder each: `mod.rs` has the public functions, then `cpu.rs`, `cuda.rs` and the kernels (`*.cu`) |
+//! | `interop`, `probe` | DLPack and array interfaces; a report of what this machine offers |
 //!
-//! A result on a GPU takes this way: `SlabRing` gives pinned memory that storage fills, `Slab::upload` puts the copy on a
-//! [`Stream`], codecs launch kernels there, and `transfer::scatter_on` moves the elements to their places in an [`NdBuffer`].
+//! A result on a GPU is made in four steps: `SlabRing` gives pinned memory, which storage fills. `Slab::upload` submits
+//! the copy on a [`Stream`]. Codecs launch kernels there. `transfer::scatter_on` moves the elements to their places in
+//! an [`NdBuffer`].
 
 mod array;
 mod c_layout;
@@ -60,13 +61,13 @@ pub use stream::Stream;
 
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};
 
-/// Where device memory comes from.
+/// Allocation of device memory.
 pub mod pool {
     pub use crate::memory::allocator::{DeviceAllocator, Pool, set_allocator};
     pub use crate::memory::pool::{PoolStats, lend, memory_info, reset_peak, stats, trim};
 }
 
-/// The parts that `cuzarr`, its codecs and `cuzarr-compute` are built from. They are no part of the public interface, and any
+/// The building blocks of `cuzarr`, its codecs and `cuzarr-compute`. They are not part of the public interface; any
 /// release may change them.
 #[doc(hidden)]
 pub mod internal {
@@ -83,14 +84,14 @@ pub mod internal {
     pub use crate::ops::{bits, checksum, convert, delta, shuffle, transfer};
     pub use crate::threads::{Job, Scope, Threads, Turn, is_worker, run_here};
 
-    /// Functions on the host, which codecs use on their own byte slices.
+    /// Host functions that codecs use on their own byte slices.
     pub mod cpu {
         pub use crate::ops::shuffle::cpu as shuffle;
         pub use crate::ops::step::bits;
         pub use crate::ops::{cast, math, nan};
     }
 
-    /// Memory in flight and results, as the engine and the Python package take them from the pools.
+    /// Pool functions for memory in flight and for results, used by the engine and the Python package.
     pub mod pool {
         pub use crate::memory::allocator::allocate_on;
         pub use crate::memory::pool::{Within, allocate, in_flight, mark_shared, name_result, named_bytes, within};

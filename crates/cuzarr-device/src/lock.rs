@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-/// A lock whose holder panicked still guards consistent data here: every section under it is a few plain assignments.
+/// Locks a mutex, also after a holder panicked: every section under these locks is a few plain assignments, so the data
+/// are consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

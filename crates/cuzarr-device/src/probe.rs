@@ -1,4 +1,5 @@
-//! The devices and libraries of this machine, and why others are missing: for `cuzarr doctor` and for error reports.
+//! A report of this machine's devices and libraries, with the reasons why others are missing. For `cuzarr doctor` and
+//! error reports.
 
 use std::path::PathBuf;
 
@@ -9,37 +10,37 @@ use crate::driver::nvtx;
 use crate::driver::{cubin, cublas, cufile};
 use crate::error::Result;
 
-/// A library that is found at run time.
+/// A library that is searched for at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryReport {
-    /// Its name.
+    /// Name of the library.
     pub name: &'static str,
-    /// Its purpose.
+    /// What the library is needed for.
     pub purpose: &'static str,
-    /// Where it was found.
+    /// Path where the library was found.
     pub path: Option<PathBuf>,
-    /// Its version, if the library tells it.
+    /// Version of the library, if it is known.
     pub version: Option<(u32, u32)>,
-    /// Why it cannot be used.
+    /// Why the library cannot be used.
     pub problem: Option<String>,
-    /// How to install it: a command, or an instruction in words.
+    /// How to install the library: a command, or an instruction.
     pub remedy: String,
 }
 
 /// One GPU that the driver shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuReport {
-    /// N of `cuda:N`.
+    /// The N in `cuda:N`.
     pub ordinal: u32,
-    /// The GPU's name, as the driver gives it.
+    /// Name of the GPU, from the driver.
     pub name: String,
-    /// Compute capability.
+    /// Compute capability, as (major, minor).
     pub compute_capability: (u32, u32),
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Its memory.
+    /// Size of the GPU's memory in bytes.
     pub total_bytes: u64,
-    /// Whether the driver's stream-ordered pools work on it.
+    /// Whether the GPU supports the driver's stream-ordered memory pools.
     pub memory_pools: bool,
 }
 
@@ -50,19 +51,19 @@ pub struct Probe {
     pub driver: LibraryReport,
     /// The GPUs that the driver shows.
     pub gpus: Vec<GpuReport>,
-    /// Why no GPU can be used; `None` when one can.
+    /// Why no GPU can be used; `None` if one can.
     pub unusable: Option<String>,
-    /// Optional libraries, and what each adds.
+    /// The optional libraries.
     pub libraries: Vec<LibraryReport>,
-    /// Where the package's own machine code is looked for.
+    /// The folder of the package's own machine code.
     pub cubin_directory: Option<PathBuf>,
-    /// How many cubins lie there.
+    /// Number of cubins in that folder.
     pub shipped_cubins: usize,
-    /// Where compiled kernels are kept.
+    /// The folder where compiled kernels are kept.
     pub cache_directory: Option<PathBuf>,
 }
 
-/// Looks at this machine. Loads and starts the driver, but makes no context; never fails and never panics.
+/// Examines this machine. Loads and starts the driver, but makes no context. Never fails and never panics.
 pub fn probe() -> Probe {
     let driver = Driver::get();
     let gpus = driver.as_ref().map_or_else(|_| Vec::new(), |driver| gpus(driver));
@@ -109,7 +110,8 @@ fn gpus(driver: &Driver) -> Vec<GpuReport> {
     (0..driver.device_count().unwrap_or(0)).filter_map(gpu).collect()
 }
 
-/// The optional libraries. `cuda` is the driver's major version, which decides which packages fit; without a driver the newest do.
+/// The optional libraries. `cuda` is the driver's major version, which decides which packages fit. Without a driver,
+/// the newest packages are named.
 fn libraries(cuda: Option<u32>) -> Vec<LibraryReport> {
     let is_old = cuda.is_some_and(|major| major < 13);
     let (extra, suffix) = if is_old { ("cuda12", "-cu12") } else { ("cuda13", "") };

@@ -1,10 +1,11 @@
-//! Values that each process has for itself, forked children too.
+//! Values of which every process has its own, including forked children.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that each process has for itself. A forked child gets a new one, and never touches its parent's: a thread that does
-/// not exist in the child may hold its locks. No lock is taken to find the value, so a fork at any time leaves it usable.
+/// A value of which every process has its own. A forked child gets a new value and never touches its parent's, whose
+/// locks may be held by threads that do not exist in the child. Finding the value takes no lock, so a fork at any time
+/// leaves it usable.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -21,13 +22,13 @@ struct Slot<T> {
 }
 
 impl<T: Default + Send + Sync + 'static> PerProcess<T> {
-    /// No value yet: the first call of [`PerProcess::get`] makes it.
+    /// Makes an empty slot. The first call of [`PerProcess::get`] makes the value.
     #[allow(clippy::new_without_default)] // for statics, which need a constant
     pub const fn new() -> PerProcess<T> {
         PerProcess(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The value of this process.
+    /// Returns this process's value.
     pub fn get(&self) -> &'static T {
         let process = std::process::id();
         let mut known = self.0.load(Ordering::Acquire);
@@ -50,7 +51,7 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
     }
 }
 
-/// The value of a slot that belongs to this process.
+/// The value in a slot, if the slot belongs to this process.
 fn value_of<T>(slot: *mut Slot<T>, process: u32) -> Option<&'static T> {
     // SAFETY: null, or a slot that `get` published, which is never freed or changed.
     let slot: &'static Slot<T> = unsafe { slot.as_ref() }?;

@@ -1,8 +1,8 @@
 //! Streams: queues that order the work of a device.
 //!
-//! A [`Stream`] of `cpu` does everything at once, so code above is written once. Memory may be dropped as soon as the work
-//! that uses it has been put on a stream: memory of our pool is given back in the order of the streams that used it, and
-//! memory of other owners is kept until the stream has passed. Two streams are ordered only by [`Stream::wait`].
+//! A [`Stream`] of `cpu` executes everything at once, so the same code works on every device. Memory may be dropped as
+//! soon as the work that uses it is on a stream. Memory from our pool is freed in the order of the streams that used
+//! it; other memory is kept until the stream has passed. Two streams are ordered only by [`Stream::wait`].
 //!
 //! The host may read bytes that a stream writes only after [`Stream::synchronize`] or [`Event::synchronize`].
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::lock::lock;
 
-/// A queue of work on one device. Clones are the same queue; any thread may use it.
+/// A queue of work on one device. Clones are the same queue, and any thread may use it.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 
@@ -29,10 +29,10 @@ enum StreamInner {
 struct Queue {
     context: &'static Context,
     raw: RawStream,
-    /// Whether this crate made the stream, and so ends it.
+    /// Whether this crate made the stream, and so destroys it.
     owned: bool,
     _foreign_owner: Option<Box<dyn Any + Send + Sync>>,
-    /// Memory that work on this stream still uses, and the mark behind that work; oldest first.
+    /// Memory that work on this stream still uses, with the event behind that work. Oldest first.
     kept: Mutex<Vec<(Event, Arc<dyn Any + Send + Sync>)>>,
     urgent: OnceLock<Stream>,
 }
@@ -55,7 +55,7 @@ impl Drop for Queue {
 }
 
 impl Stream {
-    /// A new queue, independent of all others.
+    /// Makes a new queue, independent of all others.
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used.
@@ -67,7 +67,7 @@ impl Stream {
         Ok(Self::queue(context, context.backend.create_stream(false)?, true, None))
     }
 
-    /// The device's legacy default stream, with which all blocking streams are ordered.
+    /// Returns the device's legacy default stream, which is ordered with all blocking streams.
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used.
@@ -78,7 +78,7 @@ impl Stream {
         Ok(Self::queue(Context::get(device)?, 0, false, None))
     }
 
-    /// Wraps another library's stream: a `CUstream` as an integer, with CUDA's 0, 1 (legacy) and 2 (per thread).
+    /// Wraps another library's stream: a `CUstream` as an integer, or CUDA's 0 and 1 (legacy) and 2 (per thread).
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used; `InvalidArgument` for a handle on `cpu`.
@@ -109,9 +109,10 @@ impl Stream {
         })))
     }
 
-    /// A second queue beside this one, the same at each call. Its kernels start before kernels of ordinary queues that have
-    /// not begun. It is for kernels that take long for little work, and would otherwise wait for all blocks of a large launch
-    /// of another queue. Events order the two queues. For a wrapped stream, and on the host, it is the stream itself.
+    /// Returns a second queue with higher priority, the same one at each call. Its kernels start before kernels of
+    /// ordinary queues that have not started. Use it for kernels that take long for little work: otherwise they would
+    /// wait for all blocks of a large launch. Events order the two queues. For a wrapped stream and on the host,
+    /// returns the stream itself.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -121,11 +122,11 @@ impl Stream {
             return Ok(urgent.clone());
         }
         let made = Self::queue(queue.context, queue.context.backend.create_stream(true)?, true, None);
-        // When two threads come here at once, the first one's stays.
+        // If two threads get here at once, the first one's queue is kept.
         Ok(queue.urgent.get_or_init(|| made).clone())
     }
 
-    /// Where the work is done.
+    /// The device that does the work.
     pub fn device(&self) -> Device {
         self.queue_or_host().map_or(Device::Cpu, |queue| queue.context.device)
     }
@@ -135,7 +136,7 @@ impl Stream {
         self.queue_or_host().map_or(0, |queue| queue.raw)
     }
 
-    /// Blocks until everything put on this stream is done.
+    /// Blocks until all work on this stream is done.
     ///
     /// # Errors
     /// `DeviceFailed`, also for failures of earlier work on the device.
@@ -150,7 +151,7 @@ impl Stream {
         done
     }
 
-    /// Whether everything put on this stream is done.
+    /// Whether all work on this stream is done.
     ///
     /// # Errors
     /// `DeviceFailed`, also for failures of earlier work on the device.
@@ -162,7 +163,7 @@ impl Stream {
         }
     }
 
-    /// A mark behind everything put on this stream so far.
+    /// Records a mark behind all work on this stream so far.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -170,7 +171,7 @@ impl Stream {
         self.mark(false)
     }
 
-    /// Like [`Stream::record`], with a time that [`Event::elapsed_ms`] reads. Costs a little more.
+    /// Like [`Stream::record`], but with a time for [`Event::elapsed_ms`]. Costs a little more.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -185,37 +186,37 @@ impl Stream {
         }
     }
 
-    /// Lets later work on this stream begin only after `event`. Does not block.
+    /// Makes later work on this stream wait for `event`. Does not block, except on `cpu`.
     ///
     /// # Errors
     /// `DeviceFailed`
     pub fn wait(&self, event: &Event) -> Result<()> {
         match self.queue_or_host() {
             Some(queue) => event.hold_back(queue.context, queue.raw),
-            // The host takes part in no queue: it must have the event behind it before it goes on.
+            // The host is no queue, so it must wait itself.
             None => event.synchronize(),
         }
     }
 
-    /// Keeps memory alive until the stream has passed the work that was put on it so far. On an error the stream has passed.
+    /// Keeps memory alive until the stream has passed its work so far. If this fails, the stream has already passed.
     pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
-        // Without a mark it would not be known when the work is done.
+        // Without a mark, it would be unknown when the work is done.
         let event = self.record().or_else(|error| self.synchronize().and(Err(error)))?;
         let mut finished = Vec::new();
         {
             let mut kept = lock(&queue.kept);
-            // Oldest first; a failed query keeps everything.
+            // Takes finished work from the front. If a query fails, everything is kept.
             let done = kept.iter().take_while(|(event, _)| event.is_done().unwrap_or(false)).count();
             finished.extend(kept.drain(..done));
             kept.extend(memory.map(|memory| (event.clone(), memory)));
         }
-        // Outside the lock: the drop of foreign memory may do anything, use this stream too.
+        // Outside the lock: dropping foreign memory may run any code, which may use this stream.
         drop(finished);
         Ok(())
     }
 
-    /// Whether this and `other` are one queue.
+    /// Whether the two streams are the same queue.
     pub fn is_same_queue(&self, other: &Stream) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.device() == other.device() && self.raw_handle() == other.raw_handle())
     }

@@ -1,8 +1,8 @@
-//! Cancellation tokens: the one way to tell a call to stop.
+//! Cancellation tokens, the one way to stop a call.
 //!
-//! A token travels in the options of a call, like an abort signal in a web request. The store never holds it. The engine asks
-//! the token before each object that it reads or writes, and every 50 ms while it waits. So a cancelled call ends at its next
-//! object, never inside one.
+//! A token is passed in the options of a call, like an abort signal in a web request. The store never holds it. The
+//! engine checks the token before each object that it reads or writes, and every 50 ms while it waits. So a cancelled
+//! call ends before its next object, never inside one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Time between two checks by a thread that waits for others.
+/// Time between two checks, by a thread that waits for others.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A token that tells calls to stop, from any thread. Clones share one state. A cancelled token stays cancelled.
+/// Stops calls, from any thread. Clones share one state. A cancelled token stays cancelled.
 ///
 /// ```
 /// use cuzarr::{CancellationToken, ErrorKind};
@@ -37,25 +37,25 @@ struct State {
 }
 
 impl CancellationToken {
-    /// A token that is not cancelled.
+    /// Makes a token that is not cancelled.
     pub fn new() -> Self {
         CancellationToken::default()
     }
 
-    /// A token that is cancelled as soon as one of `parents` is. It can also be cancelled alone.
+    /// Makes a token that is cancelled as soon as one of `parents` is. It can also be cancelled by itself.
     #[must_use]
     pub fn under(parents: Vec<CancellationToken>) -> Self {
         CancellationToken(Arc::new(State { parents, ..State::default() }))
     }
 
-    /// A token with a listener, which cancels it by returning true. Each check of the token, or of one under it, calls the listener,
-    /// from the thread that checks, so it must be quick.
+    /// Makes a token with a listener, which cancels it by returning true. Each check of the token, or of a token under
+    /// it, calls the listener from the checking thread. So the listener must be quick.
     #[must_use]
     pub fn listening(listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         CancellationToken(Arc::new(State { listen: Some(Box::new(listen)), ..State::default() }))
     }
 
-    /// Cancels the token: calls that carry it fail before their next object.
+    /// Cancels the token. Calls with this token fail before their next object.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
     }
@@ -73,7 +73,7 @@ impl CancellationToken {
         if self.hears() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Waits for the next message, and checks the token meanwhile. `None` when no sender is left.
+    /// Waits for the next message, and checks the token meanwhile. `None` if there is no sender left.
     ///
     /// # Errors
     /// `Cancelled`
@@ -87,7 +87,7 @@ impl CancellationToken {
         }
     }
 
-    /// Whether this token or one of its parents was cancelled, or is by its listener now.
+    /// Asks the listeners. Returns whether this token or one of its parents is cancelled.
     fn hears(&self) -> bool {
         if self.0.listen.as_ref().is_some_and(|listen| listen()) {
             self.cancel();
@@ -96,7 +96,7 @@ impl CancellationToken {
     }
 }
 
-/// Tokens are equal when they share their state.
+/// Tokens are equal if they share their state.
 impl PartialEq for CancellationToken {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,8 +1,8 @@
-//! Settings: typed keys with defaults, and where each value came from.
+//! Settings: typed keys with defaults, and the origin of each value.
 //!
-//! A [`Config`] is a value, not a global: it is built from the defaults, the environment and overrides, and passed on.
-//! Keys have zarr-python's names where it has them. The environment variable of `array.write_empty_chunks` is
-//! `CUZARR_ARRAY__WRITE_EMPTY_CHUNKS`.
+//! A [`Config`] is a value, not a global. It is built from the defaults, the environment and overrides, and passed on.
+//! Where zarr-python has a setting, the key has the same name. The environment variable of `array.write_empty_chunks`
+//! is `CUZARR_ARRAY__WRITE_EMPTY_CHUNKS`.
 //!
 //! ```
 //! use cuzarr::config::{Config, Origin};
@@ -23,16 +23,16 @@ use cuzarr_device::{Device, Order};
 use self::environment::{cores, environment_variable, size};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Where a value came from; later ones win.
+/// The origin of a setting's value. Later origins take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Built in.
+    /// The built-in default.
     Default,
-    /// This environment variable.
+    /// The environment variable of this name.
     Environment(String),
-    /// Set for the process.
+    /// A value set for the process.
     Set,
-    /// Set for a part of the program.
+    /// A value set for a part of the program.
     Scoped,
 }
 
@@ -50,13 +50,13 @@ impl fmt::Display for Origin {
 /// A setting's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// Left to the library.
+    /// The library chooses.
     Automatic,
     /// Yes or no.
     Flag(bool),
     /// A number, or a number of bytes.
     Number(u64),
-    /// One of some words.
+    /// One of a fixed set of words.
     Word(String),
 }
 
@@ -71,13 +71,13 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// The kind of value that a key takes.
+/// The kind of value that a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigKind {
     Flag,
-    /// At least this.
+    /// A number of at least this.
     Number(u64),
-    /// At least this, or automatic.
+    /// A number of at least this, or automatic.
     OptionalNumber(u64),
     Bytes,
     OptionalBytes,
@@ -85,7 +85,7 @@ enum ConfigKind {
     Device,
 }
 
-/// One key, in the table of all.
+/// One key in the table of all settings.
 struct ConfigKey {
     name: &'static str,
     kind: ConfigKind,
@@ -168,23 +168,23 @@ const KEYS: &[ConfigKey] = &[
     key("async.concurrency", ConfigKind::Number(1), "10", "requests in flight to stores that are not local"),
 ];
 
-/// A setting and where its value came from.
+/// A setting, and the origin of its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// The key.
     pub name: &'static str,
     /// The value.
     pub value: ConfigValue,
-    /// Where it came from.
+    /// The origin of the value.
     pub origin: Origin,
-    /// The setting's meaning, in one line.
+    /// What the setting does, in one line.
     pub meaning: &'static str,
 }
 
 /// An immutable set of all settings. See the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// One for each of `KEYS`, in their order.
+    /// One setting for each of `KEYS`, in the same order.
     settings: Vec<Setting>,
 }
 
@@ -195,11 +195,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults alone.
+    /// Makes a configuration with the default of every key.
     pub fn new() -> Self {
         let setting = |key: &ConfigKey| Setting {
             name: key.name,
-            // Every default is parsed by a test, so the fall-back is never taken.
+            // A test parses every default, so the fall-back is never used.
             value: parse(key.kind, key.default).unwrap_or(ConfigValue::Automatic),
             origin: Origin::Default,
             meaning: key.meaning,
@@ -207,18 +207,18 @@ impl Config {
         Config { settings: KEYS.iter().map(setting).collect() }
     }
 
-    /// The defaults and what the environment says.
+    /// Makes a configuration from the defaults and the environment variables.
     ///
     /// # Errors
-    /// `ConfigInvalid` when a variable's value has no meaning.
+    /// `ConfigInvalid` when the value of a variable is not valid.
     pub fn from_environment() -> Result<Self> {
         Config::from_variables(|variable| std::env::var(variable).ok())
     }
 
-    /// The defaults and what `lookup` says of each variable.
+    /// Makes a configuration from the defaults and variables. `lookup` returns the value of each variable.
     ///
     /// # Errors
-    /// `ConfigInvalid` when a variable's value has no meaning.
+    /// `ConfigInvalid` when the value of a variable is not valid.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut config = Config::new();
         for key in KEYS {
@@ -230,10 +230,11 @@ impl Config {
         Ok(config)
     }
 
-    /// A copy with one key changed. `text` is a value as people write it: `true`, `8 GiB`, `cuda:1`, `none`.
+    /// Returns the configuration with one key changed. `text` is a value as people write it: `true`, `8 GiB`, `cuda:1`,
+    /// `none`.
     ///
     /// # Errors
-    /// `ConfigInvalid` when there is no such key, or the text has no meaning for it.
+    /// `ConfigInvalid` when there is no such key, or the text is not a valid value.
     pub fn with(mut self, name: &str, text: &str, origin: Origin) -> Result<Self> {
         let index = index_of(name)?;
         let value = parse(KEYS[index].kind, text).map_err(|expected| {
@@ -245,12 +246,12 @@ impl Config {
         Ok(self)
     }
 
-    /// Every setting, in a fixed order.
+    /// All settings, in a fixed order.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// One setting.
+    /// Returns one setting.
     ///
     /// # Errors
     /// `ConfigInvalid` when there is no such key.
@@ -258,79 +259,79 @@ impl Config {
         Ok(&self.settings[index_of(name)?])
     }
 
-    /// `device`.
+    /// The setting `device`.
     pub fn device(&self) -> Device {
         // The text was checked when it was set.
         self.word("device").parse().unwrap_or(Device::Cpu)
     }
 
-    /// `strict`.
+    /// The setting `strict`.
     pub fn strict(&self) -> bool {
         self.flag("strict")
     }
 
-    /// `memory_limit`.
+    /// The setting `memory_limit`.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.number("memory_limit").unwrap_or(u64::MAX)
     }
 
-    /// `metadata_max_bytes`.
+    /// The setting `metadata_max_bytes`.
     pub fn metadata_max_bytes(&self) -> u64 {
         self.number("metadata_max_bytes").unwrap_or(0)
     }
 
-    /// `default_zarr_format`: 2 or 3.
+    /// The setting `default_zarr_format`: 2 or 3.
     pub fn default_zarr_format(&self) -> u8 {
         if self.word("default_zarr_format") == "2" { 2 } else { 3 }
     }
 
-    /// `array.order`: the order of elements in results.
+    /// The setting `array.order`: the order of elements in results.
     pub fn order(&self) -> Order {
         if self.word("array.order") == "F" { Order::F } else { Order::C }
     }
 
-    /// `array.read_missing_chunks`.
+    /// The setting `array.read_missing_chunks`.
     pub fn read_missing_chunks(&self) -> bool {
         self.flag("array.read_missing_chunks")
     }
 
-    /// `array.write_empty_chunks`.
+    /// The setting `array.write_empty_chunks`.
     pub fn write_empty_chunks(&self) -> bool {
         self.flag("array.write_empty_chunks")
     }
 
-    /// `array.target_shard_size_bytes`.
+    /// The setting `array.target_shard_size_bytes`.
     pub fn target_shard_size_bytes(&self) -> Option<u64> {
         self.number("array.target_shard_size_bytes")
     }
 
-    /// `array.sharding_coalesce_max_gap_bytes`.
+    /// The setting `array.sharding_coalesce_max_gap_bytes`.
     pub fn coalesce_gap_bytes(&self) -> u64 {
         self.number("array.sharding_coalesce_max_gap_bytes").unwrap_or(0)
     }
 
-    /// `array.sharding_coalesce_max_bytes`.
+    /// The setting `array.sharding_coalesce_max_bytes`.
     pub fn coalesce_max_bytes(&self) -> u64 {
         self.number("array.sharding_coalesce_max_bytes").unwrap_or(0)
     }
 
-    /// `array.variable_chunk_max_bytes`.
+    /// The setting `array.variable_chunk_max_bytes`.
     pub fn variable_chunk_max_bytes(&self) -> u64 {
         self.number("array.variable_chunk_max_bytes").unwrap_or(0)
     }
 
-    /// `array.allow_unsafe_pickle_decode`.
+    /// The setting `array.allow_unsafe_pickle_decode`.
     pub fn allow_unsafe_pickle_decode(&self) -> bool {
         self.flag("array.allow_unsafe_pickle_decode")
     }
 
-    /// `threading.max_workers`, or the number of cores.
+    /// The setting `threading.max_workers`, or the number of cores.
     pub fn threads(&self) -> usize {
         let asked = self.number("threading.max_workers").map(|count| usize::try_from(count).unwrap_or(usize::MAX));
         asked.unwrap_or_else(cores)
     }
 
-    /// `async.concurrency`.
+    /// The setting `async.concurrency`.
     pub fn concurrency(&self) -> usize {
         self.number("async.concurrency").and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
     }
@@ -365,7 +366,7 @@ fn index_of(name: &str) -> Result<usize> {
     })
 }
 
-/// The value that a text means; the error says what was expected.
+/// Parses the value of a setting. The error says what was expected.
 fn parse(kind: ConfigKind, text: &str) -> std::result::Result<ConfigValue, String> {
     let text = text.trim();
     let is_none = matches!(text.to_ascii_lowercase().as_str(), "none" | "null" | "auto" | "automatic" | "");

@@ -1,15 +1,15 @@
-//! The error of the library: its kind ([`ErrorKind`]), a trail to the place (array, chunk, codec), a hint, the cause, and
-//! how many others failed beside it.
+//! The error type of the library: its kind ([`ErrorKind`]), a trail to the place (array, chunk, codec), a hint, the
+//! cause, and other errors of the same call.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Declares [`ErrorKind`] together with the list that other languages mirror.
+/// Declares [`ErrorKind`], and the list of kinds that other languages mirror.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The kind of an error, for callers that handle kinds differently.
+        /// The kind of an error, for callers that handle some kinds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -20,7 +20,7 @@ macro_rules! kinds {
             /// Every kind, in order of declaration.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$name,)*];
 
-            /// The kind's name, the same in every language and in JSON.
+            /// The name of the kind. It is the same in every language and in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$name => stringify!($name),)*
@@ -31,11 +31,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// An argument has no meaning.
+    /// An argument is not valid.
     InvalidArgument,
     /// A number does not fit the element type.
     OutOfRange,
-    /// A configuration key or value has no meaning.
+    /// A configuration key or value is not valid.
     ConfigInvalid,
     /// There is no array or group at this path.
     NodeNotFound,
@@ -43,73 +43,73 @@ kinds! {
     ArrayNotFound,
     /// There is no group at this path.
     GroupNotFound,
-    /// An array is already there.
+    /// An array already exists at the path.
     ContainsArray,
-    /// A group is already there.
+    /// A group already exists at the path.
     ContainsGroup,
-    /// Metadata is not JSON, or breaks its specification.
+    /// Metadata is not JSON, or violates its specification.
     MetadataInvalid,
-    /// The codec's name is not known.
+    /// The name of a codec is not known.
     UnknownCodec,
-    /// The data type's name is not known.
+    /// The name of a data type is not known.
     UnknownDataType,
-    /// The metadata asks for another extension or feature that is not supported.
+    /// The metadata requires an extension or a feature that is not supported.
     UnsupportedFeature,
     /// The selection does not fit the array.
     SelectionInvalid,
-    /// Shapes that must agree do not.
+    /// Shapes differ that must agree.
     ShapeMismatch,
-    /// Data types that must agree do not.
+    /// Data types differ that must agree.
     DTypeMismatch,
     /// Encoded bytes cannot be decoded.
     ChunkCorrupt,
     /// A stored checksum differs from the computed one.
     ChecksumMismatch,
-    /// A chunk is missing, and missing chunks were not allowed.
+    /// A chunk is missing, and missing chunks are not allowed.
     ChunkNotFound,
-    /// A value cannot be encoded as the codec or data type demands.
+    /// A value cannot be encoded as the codec or data type requires.
     EncodeFailed,
-    /// A key would leave the store, or has no meaning in it.
+    /// A key leads outside the store, or is not valid.
     KeyInvalid,
     /// The store failed.
     StoreFailed,
-    /// The store does not let this user do that.
+    /// The store denies the operation to this user.
     PermissionDenied,
     /// The store or array was opened for reading only.
     ReadOnly,
-    /// Memory is on another device than the operation needs.
+    /// Memory is on a device where the operation cannot use it.
     MemorySpace,
     /// The operation has no implementation for this data type or device.
     Unsupported,
-    /// No such device here, or its driver cannot be used.
+    /// The device does not exist, or its driver cannot be used.
     DeviceUnavailable,
-    /// A library that this operation needs was not found or is too old.
+    /// A library for this operation was not found, or is too old.
     LibraryMissing,
     /// The memory budget refused the request.
     BudgetExceeded,
-    /// The device or the host had no memory left.
+    /// The device or the host is out of memory.
     OutOfMemory,
     /// A kernel did not compile.
     KernelCompileFailed,
     /// The device's driver reported a failure.
     DeviceFailed,
-    /// A fall-back was needed, and `strict` forbids it.
+    /// A fall-back to the host was needed, and `strict` forbids it.
     FallbackRefused,
     /// The work was cancelled.
     Cancelled,
 }
 
 impl ErrorKind {
-    /// Whether the store could not say what it has, or could not do what was asked.
+    /// Whether the store failed or refused, so that its content is not known.
     pub(crate) const fn is_of_store(self) -> bool {
         matches!(self, ErrorKind::StoreFailed | ErrorKind::PermissionDenied)
     }
 }
 
-/// An error of the library. Small to return: one pointer.
+/// An error of the library. It has the size of one pointer.
 ///
-/// `to_string` gives trail, message and hint. An error whose text the message repeats is left out of the chain of
-/// [`source`](StdError::source), so that a program that prints the chain says nothing twice.
+/// `to_string` returns trail, message and hint. If the message repeats the text of an error, that error is left out of
+/// the chain of [`source`](StdError::source). So a program that prints the chain prints nothing twice.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -125,10 +125,11 @@ struct Inner {
     others: Vec<Error>,
 }
 
-/// Characters of the longest message, and of the longest place in a trail: names, shapes and keys in them come from stored bytes.
+/// Maximum number of characters in a message, and in a place of a trail. Names, shapes and keys in them come from
+/// stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The text, or its beginning where it is too long to read.
+/// Returns the text, or only its beginning if it is too long.
 fn shortened(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(LONGEST_MESSAGE) {
         text.truncate(end);
@@ -137,11 +138,12 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The library's result.
+/// A result with the library's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`; `message` says what, got and expected, in lower case without a full stop.
+    /// Makes an error of `kind`. `message` says what happened, and what was got and expected, in lower case without a
+    /// full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             kind,
@@ -154,21 +156,22 @@ impl Error {
         }))
     }
 
-    /// Prepends a place to the trail: callers add theirs as the error passes, so it reads array → chunk → codec → device.
+    /// Prepends a place to the trail. Each caller adds its place as the error passes, so the trail reads array → chunk
+    /// → codec → device.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.0.trail.insert(0, shortened(place.into()));
         self
     }
 
-    /// Adds what the reader can do, as an imperative.
+    /// Adds a hint: what the reader can do, as an imperative.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Adds as a hint the known name that a wrong one is near to, if there is one.
+    /// Adds a hint with the known name that is most similar to a wrong name, if there is one.
     #[must_use]
     pub fn with_nearest<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         match nearest(name, known) {
@@ -177,7 +180,7 @@ impl Error {
         }
     }
 
-    /// Adds the error below this one; the message does not repeat its text.
+    /// Adds the cause of this error. The message does not repeat the cause's text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
@@ -185,8 +188,8 @@ impl Error {
         self
     }
 
-    /// Adds the error below this one; the message repeats its text. So `source` goes on with the error below that one, as
-    /// it does for [`std::io::Error`], and [`Error::source_as`] gives the error itself.
+    /// Adds the cause of this error. The message repeats the cause's text, so `source` skips it and returns the cause
+    /// of the cause, as [`std::io::Error`] does. [`Error::source_as`] returns the cause itself.
     ///
     /// ```
     /// # use std::error::Error as _;
@@ -205,7 +208,7 @@ impl Error {
         self
     }
 
-    /// Adds the errors of other units of the same call.
+    /// Adds errors of other parts of the same call.
     #[must_use]
     pub fn with_others(mut self, others: impl IntoIterator<Item = Error>) -> Self {
         self.0.others.extend(others);
@@ -217,12 +220,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The message: what happened; without trail, hint and source.
+    /// The message: what happened, without trail, hint and cause.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where it happened, outermost place first.
+    /// The places where it happened, the outermost first.
     pub fn trail(&self) -> &[String] {
         &self.0.trail
     }
@@ -232,7 +235,7 @@ impl Error {
         self.0.hint.as_deref()
     }
 
-    /// The error below this one, if it is a `T`; also where the message repeats its text.
+    /// The cause of this error, if it is a `T`. It is returned even if the message repeats its text.
     pub fn source_as<T: StdError + 'static>(&self) -> Option<&T> {
         self.0.source.as_deref()?.downcast_ref()
     }
@@ -243,9 +246,9 @@ impl Error {
     }
 }
 
-/// `result.at("chunk 'c/0'")`: the trail, at the end of a line.
+/// Adds places to the error of a result: `result.at("chunk 'c/0'")`.
 pub trait ResultExt<T> {
-    /// Prepends a place to the error's trail; the place is only made when there is an error.
+    /// Prepends a place to the error's trail. `place` is only called if there is an error.
     fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T>;
 }
 
@@ -275,8 +278,8 @@ impl From<cuzarr_device::Error> for Error {
     }
 }
 
-/// Text that is safe to show on a terminal: characters that steer it, end a line or turn the direction of writing are
-/// written as escapes, such as `\u{1b}`. Names and attributes come from files of any author.
+/// Makes text safe to show on a terminal. Characters that control the terminal, end a line or change the direction of
+/// writing are replaced by escapes such as `\u{1b}`. Names and attributes come from files of unknown authors.
 ///
 /// ```
 /// assert_eq!(cuzarr::internal::printable("tas\u{1b}]0;owned\u{7}"), "tas\\u{1b}]0;owned\\u{7}");
@@ -296,7 +299,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Like [`printable`], but line feeds stay: for text that is made of several lines.
+/// Like [`printable`], but keeps line feeds, for text of several lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_printable(character)) {
         return Cow::Borrowed(text);
@@ -304,8 +307,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split('\n').map(printable).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether a terminal shows a character as itself. `str::escape_debug` knows which characters Unicode calls printable;
-/// behind an `a`, it leaves combining characters as they are.
+/// Whether a terminal shows a character as itself. `str::escape_debug` knows which characters are printable in Unicode.
+/// After an `a`, it does not escape combining characters.
 pub fn is_printable(character: char) -> bool {
     match character.is_ascii() {
         true => !character.is_ascii_control(),
@@ -318,7 +321,7 @@ impl fmt::Display for Error {
         for place in &self.0.trail {
             write!(f, "{}: ", printable(place))?;
         }
-        // The messages of a compiler have several lines.
+        // Messages of a compiler have several lines.
         match self.0.kind {
             ErrorKind::KernelCompileFailed => f.write_str(&printable_lines(&self.0.message))?,
             _ => f.write_str(&printable(&self.0.message))?,
@@ -377,9 +380,10 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, candidate)| candidate)
 }
 
-/// How many letters have to be put in, left out, replaced or swapped with their neighbour to turn one word into another.
+/// The number of edits that turn one word into another. An edit inserts, deletes or replaces a letter, or swaps two
+/// neighbours.
 fn edits(from: &[char], to: &[char]) -> usize {
-    // Three rows of the table: the one before the last, the last and the one at work.
+    // Three rows of the table: the one before the last, the last, and the current one.
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();
     for (i, &a) in from.iter().enumerate() {
@@ -426,7 +430,7 @@ mod tests {
         );
     }
 
-    /// Everything that a program prints that follows `source`, as anyhow does.
+    /// The text of everything after `source`, as anyhow prints it.
     fn printed_chain(error: &Error) -> String {
         let mut text = error.to_string();
         let mut next = error.source();

@@ -1,10 +1,10 @@
-//! What only this workspace's other crates, its tests and its fuzz targets use, by the room it comes from. It is no part of the
-//! public interface, and any release may change it.
+//! Items that only the other crates of this workspace, its tests and its fuzz targets use, grouped by module. They are
+//! not part of the public interface, and any release may change them.
 
 pub use crate::config::environment::{cores, environment_variable, parse_bytes};
 pub use crate::error::{is_printable, nearest, printable, printable_lines};
 
-/// How chains of codecs are bound and run.
+/// Binding and running of codec chains.
 pub mod codec {
     pub use crate::codec::binding::{Stage, Support};
     pub use crate::codec::chain::{Chain, Sharding};
@@ -14,12 +14,12 @@ pub mod codec {
     pub use crate::codec::sharding_indexed::ShardIndex;
     pub use crate::codec::size::Size;
 
-    /// Many frames of one codec, decoded or encoded by one launch.
+    /// Batches of frames of one codec that one launch decodes or encodes.
     pub mod batch {
         pub use crate::codec::batch::*;
     }
 
-    /// What codecs cost, by device and size.
+    /// The costs of codecs, by device and size.
     pub mod cost {
         pub use crate::codec::cost::*;
     }
@@ -30,9 +30,9 @@ pub mod codec {
     }
 }
 
-/// Documents of metadata, and the choice of codecs.
+/// Metadata documents, and the choice of codecs.
 pub mod meta {
-    /// Chunks as callers give them.
+    /// Chunks as callers specify them.
     pub mod chunking {
         pub use crate::meta::chunking::*;
     }
@@ -48,7 +48,7 @@ pub mod meta {
     }
 }
 
-/// Steps of creation, deletion and copies, and parts of arrays and groups.
+/// Steps of creation, deletion and copies; and parts of arrays and groups.
 pub mod node {
     use std::sync::Arc;
 
@@ -70,7 +70,8 @@ pub mod node {
     pub use crate::node::place::refuse_overlap;
     pub use crate::node::unchanged::check_unchanged;
 
-    /// A new array with chunks and shards in the forms that the Python package takes, and the index of shards at this place.
+    /// Sets the chunks and shards of a new array, in the forms that the Python package accepts, and where shards have
+    /// their index.
     pub fn with_grid(
         builder: ArrayBuilder,
         chunks: Chunks,
@@ -80,22 +81,22 @@ pub mod node {
         builder.grid(chunks, shards).index_location(index_location)
     }
 
-    /// A new array with these words for the data type in its document.
+    /// Sets the JSON of the data type in a new array's document.
     pub fn with_data_type_words(builder: ArrayBuilder, words: Value) -> ArrayBuilder {
         builder.data_type_words(words)
     }
 
-    /// A new array whose elements that were never written have this value.
+    /// Sets the value of elements that were never written, for a new array.
     pub fn with_stored_fill_value(builder: ArrayBuilder, value: FillValue) -> ArrayBuilder {
         builder.stored_fill_value(value)
     }
 
-    /// A new array with names for those dimensions that have one.
+    /// Sets the names of a new array's dimensions; `None` for a dimension without a name.
     pub fn with_optional_dimension_names(builder: ArrayBuilder, names: Vec<Option<String>>) -> ArrayBuilder {
         builder.optional_dimension_names(names)
     }
 
-    /// The codec chain of an array.
+    /// Returns the codec chain of an array.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -103,31 +104,32 @@ pub mod node {
         array.chain()
     }
 
-    /// An array with metadata that a group above has in its consolidated copy, or may have.
+    /// Marks that an array's metadata came, or may have come, from the consolidated copy of a group above.
     #[must_use]
     pub fn trusting_consolidated(array: Array) -> Array {
         array.trusting_consolidated()
     }
 
-    /// An array through another view of its store, such as one that counts. Both share the state between calls: the bound codecs
-    /// and the last report.
+    /// Returns an array with another view of its store, such as one that counts. Both share the bound codecs and the
+    /// last report.
     #[must_use]
     pub fn with_store(array: &Array, store: Arc<dyn Store>) -> Array {
         array.with_store(store)
     }
 
-    /// Prepares the growth of an array to the shape `new`: deletes left-over chunks of a killed resize that the array would take
-    /// in. The caller holds the lock of the array's documents, and `array` has the stored metadata.
+    /// Prepares the growth of an array to the shape `new`: deletes chunks that a killed resize left behind and that
+    /// `new` would include. The caller holds the lock of the array's documents, and `array` has the stored metadata.
     ///
     /// # Errors
-    /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
-    /// reports.
+    /// `Unsupported` when there are chunks outside `new` and the store cannot delete them (then nothing was changed);
+    /// what the store reports.
     pub fn delete_left_over(array: &Array, new: &[u64]) -> Result<()> {
         array.delete_left_over(new)
     }
 
-    /// Deletes the chunks that only belong to an array's former shape `before`, after the stored shape and the consolidated
-    /// copies above have changed. (A transactional store only accepts chunks of the current shape, so there it is called before.)
+    /// Deletes the chunks that only belong to an array's former shape `before`. It is called after the stored shape and
+    /// the consolidated copies above have changed. (A transactional store only accepts chunks of the current shape; for
+    /// it, the call comes before.)
     ///
     /// # Errors
     /// What the store reports.
@@ -135,7 +137,7 @@ pub mod node {
         array.delete_outside(before, after)
     }
 
-    /// Marks a group as the root of unfinished work, or takes the mark away, here and in the store.
+    /// Marks a group as the root of unfinished work, or removes the mark (`None`), in the group and in the store.
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].
@@ -144,7 +146,7 @@ pub mod node {
     }
 }
 
-/// Plans, as the engine carries them out.
+/// Plans, and the values that the engine needs to execute them.
 pub mod plan {
     pub use crate::plan::batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
     pub use crate::plan::costs::{Costs, Load};
@@ -154,13 +156,13 @@ pub mod plan {
     pub use crate::plan::source::{KeyOf, Source};
     pub use crate::plan::whole::WholeShards;
 
-    /// What is selected, by its kind.
+    /// The kind of a selection, with its parts.
     pub fn parts(selection: &crate::plan::Selection) -> &Parts {
         selection.parts()
     }
 }
 
-/// The engine, its threads and the sizes it works with.
+/// The engine, its threads, and its sizes.
 pub mod run {
     use cuzarr_device::Device;
 
@@ -183,12 +185,12 @@ pub mod run {
     }
 }
 
-/// Parts of stores, and stores that tests watch.
+/// Parts of stores, and stores for tests.
 pub mod store {
     pub use crate::store::registry::{has_zip_name, is_zip};
     pub use crate::store::values::Values as KeyTable;
 
-    /// Stores that count, fail and wait.
+    /// Stores that record, fail and delay operations.
     pub mod testing {
         pub use crate::store::testing::*;
     }

@@ -28,9 +28,10 @@
 //!
 //! # On a GPU
 //!
-//! [`Array::read_buffer`] reads to the device in [`ArrayOptions::device`], and gives an [`NdBuffer`]: typed, strided memory of that device.
-//! [`Array::write_buffer`] takes one, from any device. Where a chunk is decoded follows from its codecs and sizes;
-//! [`Array::explain`] says where and why, and [`ArrayOptions::strict`] turns an unwanted fall-back to the host into an error.
+//! [`Array::read_buffer`] reads to the device in [`ArrayOptions::device`], and returns an [`NdBuffer`]: typed, strided
+//! memory of that device. [`Array::write_buffer`] takes such a buffer from any device. Where a chunk is decoded depends
+//! on its codecs and sizes. [`Array::explain`] says where and why, and [`ArrayOptions::strict`] turns an unwanted
+//! fall-back to the host into an error.
 //!
 //! ```
 #![doc = include_str!("../examples/sharded_on_gpu.rs")]
@@ -38,8 +39,8 @@
 //!
 //! # Arrays larger than memory
 //!
-//! [`ArrayOptions::memory_limit_bytes`] bounds what calls have in flight beside their results. [`Array::stream`] reads one region after
-//! the other, so that the results are small, too. [`Array::write_stream`] writes so.
+//! [`ArrayOptions::memory_limit_bytes`] limits the memory that calls use beside their results. [`Array::stream`] reads
+//! one region after another, so that the results are small, too. [`Array::write_stream`] writes in the same way.
 //!
 //! ```
 #![doc = include_str!("../examples/larger_than_memory.rs")]
@@ -47,8 +48,9 @@
 //!
 //! # Errors
 //!
-//! Every call gives one [`Error`]. [`Error::kind`] is for programs, [`Error::trail`] says where (array, chunk, codec), and
-//! [`Error::hint`] what helps. A write that fails or is interrupted leaves the old object under its key.
+//! Every call returns one [`Error`]. [`Error::kind`] is for programs, [`Error::trail`] says where it happened (array,
+//! chunk, codec), and [`Error::hint`] says what to do. If a write fails or is interrupted, the old object stays under
+//! its key.
 //!
 //! # Features
 //!
@@ -58,7 +60,7 @@
 //! | `half` | elements as `half::f16` and `half::bf16` |
 //! | `num-complex` | elements as `num_complex::Complex` |
 //!
-//! CUDA is no feature: the driver is looked for when a GPU is first used.
+//! There is no feature for CUDA: the driver is looked for when a GPU is first used.
 
 #[macro_use]
 mod setters;

@@ -4,9 +4,9 @@ use crate::error::Result;
 use crate::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 use crate::store::Registry;
 
-/// Opens the array or group at a path or URL that [`Registry::new`] knows: a directory, a ZIP file, `memory://name`.
+/// Opens the array or group at a path or URL that [`Registry::new`] can open: a directory, a ZIP file, `memory://name`.
 ///
-/// Use [`node::open`] for a store of another kind, and [`Array::with_options`] to read to a GPU.
+/// For other stores, use [`node::open`]. To read to a GPU, use [`Array::with_options`].
 ///
 /// ```
 /// use cuzarr::{Node, meta::DataType};
@@ -41,7 +41,8 @@ pub fn open_group(url: &str) -> Result<Group> {
     Group::open(Registry::new().open(url)?, "", None, Consolidation::WhenPresent, ArrayOptions::default())
 }
 
-/// Creates a group of format 3 at a path or URL. [`Group::builder`] does it in other stores, with attributes, or in format 2.
+/// Creates a group of format 3 at a path or URL. For other stores, for attributes, or for format 2, use
+/// [`Group::builder`].
 ///
 /// # Errors
 /// `ContainsArray` or `ContainsGroup` when something is there; those of [`Registry::open`].

@@ -1,4 +1,4 @@
-//! What a first program needs: `use cuzarr::prelude::*;`.
+//! The names that a first program needs: `use cuzarr::prelude::*;`.
 
 pub use cuzarr_device::{DType, Device, HostElement, NdBuffer, Order, SmallNumber};
 

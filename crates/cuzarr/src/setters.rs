@@ -1,6 +1,6 @@
-//! The methods that set one field of an options struct.
+//! Methods that set one field of an options struct.
 
-/// Writes for each line a method that sets the field of that name.
+/// Makes a method for each line. It sets the field of that name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Whether a codec is built in, by its name in metadata of that format.
+/// Whether a codec is built in. `name` is its name in metadata of `zarr_format`.
 #[pyfunction]
 pub fn has_codec(name: &str, zarr_format: u8) -> bool {
     cuzarr::codec::is_built_in(name, zarr_format)
@@ -22,14 +22,14 @@ pub fn has_codec(name: &str, zarr_format: u8) -> bool {
 pub struct PyChunks {
     pub(super) metadata: ArrayMetadata,
     pub(super) chain: Arc<Chain>,
-    /// The chain, bound to each device that it was used on.
+    /// The chain, bound to each device that was used.
     accesses: Mutex<Vec<Arc<Access>>>,
 }
 
 #[pymethods]
 impl PyChunks {
-    /// Chunks described by an array of one chunk: `document` is its `zarr.json` or `.zarray`. For every level of sharding,
-    /// `write_orders` lists the C-order numbers of inner chunks in the order in which they are written.
+    /// Describes chunks by an array of one chunk: `document` is its `zarr.json` or `.zarray`. For every level of
+    /// sharding, `write_orders` lists the C-order numbers of inner chunks in the order of writing.
     #[new]
     fn new(document: &[u8], zarr_format: u8, write_orders: Vec<Vec<u32>>) -> PyResult<Self> {
         let metadata = match zarr_format {
@@ -48,7 +48,7 @@ impl PyChunks {
         self.metadata.data_type().device_dtype().map(|dtype| dtype.to_string())
     }
 
-    /// Whether a chunk is a shard: its parts are chunks themselves.
+    /// Whether a chunk is a shard, which contains chunks itself.
     #[getter]
     fn is_sharded(&self) -> bool {
         self.chain.sharding().is_some()

@@ -1,4 +1,4 @@
-//! The box that a list of chunks makes up.
+//! Finds the box that a list of chunks covers.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use cuzarr::plan::{AxisSelection, Selection};
 /// The part of one chunk along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The first element, in the chunk.
+    /// Index of the first element in the chunk.
     pub start: u64,
-    /// How many elements.
+    /// Number of elements.
     pub count: u64,
-    /// Distance between neighbours.
+    /// Distance between neighbouring elements.
     pub step: u64,
-    /// The place of the first element in the result; `None` when the result does not have the dimension.
+    /// Index of the first element in the result; `None` if the result does not have the dimension.
     pub out_start: Option<u64>,
 }
 
-/// A box of elements, as a selection of an array that only has the chunks of the box.
+/// A box of elements, described as a selection of an array that consists of the box's chunks.
 pub struct Grid {
     /// The array's shape.
     pub shape: Vec<u64>,
-    /// The box.
+    /// The selection of the box.
     pub selection: Selection,
-    /// The start of the box in the result, per dimension of the result.
+    /// The start of the box in the result, for each dimension of the result.
     pub out_start: Vec<u64>,
     /// The extents of the box in the result.
     pub out_shape: Vec<u64>,
-    /// The item of each chunk.
+    /// The item of each chunk in the request.
     pub places: Arc<Places>,
 }
 
-/// A map from places in a grid to items.
+/// Maps indices in a grid to items of the request.
 pub struct Places {
-    /// The places of chunks along each dimension, ascending.
+    /// The grid indices of chunks along each dimension, ascending.
     positions: Vec<Vec<u64>>,
-    /// The item of each chunk, C order of `positions`.
+    /// The item of each chunk, in the C order of `positions`.
     items: Vec<usize>,
 }
 
@@ -49,16 +49,16 @@ impl Places {
         self.items.get(linear).copied()
     }
 
-    /// A function from places to keys. A plan only asks for places where something was selected.
+    /// Returns a function from grid indices to keys. A plan asks only for chunks with selected elements.
     pub fn keys(self: &Arc<Places>, keys: &Arc<[String]>) -> KeyOf {
         let (places, keys) = (Arc::clone(self), Arc::clone(keys));
         Arc::new(move |at| places.item(at).map(|item| keys[item].clone()).unwrap_or_default())
     }
 }
 
-/// One dimension of a box while the box is built.
+/// One dimension of a box that is being built.
 struct Axis {
-    /// The different parts along this dimension, by their place in the result.
+    /// The distinct parts along this dimension, ordered by their place in the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,
@@ -76,7 +76,7 @@ impl Axis {
         }
         let (mut expected, mut positions) = (out_first, Vec::with_capacity(parts.len()));
         for part in &parts {
-            // The place of the part's first element in an array whose first chunk is the box's first.
+            // The index of the part's first element, in an array that begins with the box's first chunk.
             let element = (part.out_start.unwrap_or(0) - out_first).checked_mul(step)?.checked_add(first.start)?;
             let end = part.start.checked_add((part.count.checked_sub(1)?).checked_mul(step)?)?;
             let origin = element.checked_sub(part.start)?;
@@ -96,8 +96,8 @@ impl Axis {
 }
 
 impl Grid {
-    /// The box that parts of chunks of `chunk_shape` make up; `None` when they do not make up a box. An item is `complete` when
-    /// every element that the array has of its chunk is selected.
+    /// Finds the box that parts of chunks of `chunk_shape` make up; `None` if they do not make up a box. An item is
+    /// `complete` if all elements that the array has in its chunk are selected.
     pub fn of_parts(items: &[(Vec<Part>, bool)], chunk_shape: &[u64]) -> Option<Grid> {
         let ndim = chunk_shape.len();
         if chunk_shape.contains(&0) {
@@ -120,7 +120,7 @@ impl Grid {
                 let rank = axis.parts.binary_search_by_key(&part.out_start, |known| known.out_start).ok()?;
                 linear = linear * axis.parts.len() + rank;
                 if *complete && rank + 1 == axis.parts.len() {
-                    // The array ends here, so the rest of the chunk need not be kept.
+                    // The array ends here, so elements of the chunk beyond its end need not be kept.
                     shape[dim] = axis.positions[rank] * chunk_shape[dim] + part.start + part.count;
                 }
             }
@@ -143,8 +143,9 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
-    /// A box of an array of `shape`; `None` when the array has no such box. Where the box ends within a chunk, the chunk counts
-    /// as whole, so that its elements behind the array's edge are kept. With `keep_beyond` every chunk counts as whole.
+    /// Makes a box of an array of `shape`; `None` if it leaves the array or is empty. If the box ends within a chunk,
+    /// the whole chunk counts, so that its elements beyond the array's edge are kept. With `keep_beyond`, every chunk
+    /// counts as whole.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],
@@ -169,7 +170,7 @@ impl Grid {
         Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
     }
 
-    /// A box of whole chunks, stacked along the first dimension.
+    /// Makes a box of `count` whole chunks, stacked along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
             let part = |(dim, &extent): (usize, &u64)| Part {
@@ -184,8 +185,8 @@ impl Grid {
     }
 }
 
-/// Whether a selection covers some chunk of an array of `extent` elements, and the last chunk that it touches. `None` when it
-/// selects nothing, or leaves the array.
+/// Whether a selection covers any whole chunk along a dimension of `extent` elements, and whether it covers the last
+/// chunk that it touches. `None` if it selects nothing or leaves the array.
 fn covers(axis: &AxisSelection, extent: u64, chunk: u64) -> Option<(bool, bool)> {
     let last = axis.count.checked_sub(1)?.checked_mul(axis.step)?.checked_add(axis.start)?;
     if last >= extent {

@@ -1,4 +1,4 @@
-//! A request from zarr-python: chunks, a part of each, and the matching part of the result.
+//! A request from zarr-python: a list of chunks, with a part of each chunk and its place in the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,18 +28,18 @@ use crate::watch::{Watch, Watches};
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
 pub struct PyChunkRequest {
     grid: Grid,
-    /// The keys of chunks by their place.
+    /// Returns the key of the chunk at a grid index.
     key: KeyOf,
-    /// The keys of the items.
+    /// The keys of the items, in the order of the request.
     keys: Arc<[String]>,
     watch: Arc<Watch>,
 }
 
 #[pymethods]
 impl PyChunkRequest {
-    /// The request for a batch of zarr-python. `None` unless its parts make up a box of chunks of one shape. Keys are the `path`
-    /// of each byte getter, or with `numbered` the item's number. With `keep_beyond`, a write keeps the elements of a chunk
-    /// beyond the array's edge.
+    /// Makes the request for a batch of zarr-python. `None` unless its parts make up a box of chunks of one shape. Keys
+    /// are the `path` of each byte getter; with `numbered`, they are the items' numbers. With `keep_beyond`, a write
+    /// keeps the elements of a chunk beyond the array's edge.
     #[staticmethod]
     fn of_batch(
         batch: &Bound<'_, PyList>,
@@ -72,9 +72,9 @@ impl PyChunkRequest {
         Ok(Grid::of_parts(&items, &chunk_shape).map(|grid| PyChunkRequest::new(grid, keys)))
     }
 
-    /// The request for a box of an array. Each dimension has a first element, a count, a step, and whether the result drops the
-    /// dimension. A key is `prefix` and the chunk's place in the encoding `default` or `v2`. `None` when the array has no such
-    /// box, or the box is empty. Such a request does not list missing chunks.
+    /// Makes the request for a box of an array. Each axis has a first element, a count, a step, and whether the result
+    /// drops it. A key is `prefix` and the chunk's index in the encoding `default` or `v2`. `None` if the array has no
+    /// such box, or the box is empty. Such a request does not list missing chunks.
     #[staticmethod]
     fn of_box(
         shape: Vec<u64>,
@@ -100,7 +100,7 @@ impl PyChunkRequest {
         Some(PyChunkRequest { grid, key, keys: Arc::default(), watch: Arc::default() })
     }
 
-    /// The request for whole chunks, stacked along the first dimension.
+    /// Makes the request for whole chunks, stacked along the first dimension.
     #[staticmethod]
     fn stacked(keys: Vec<String>, chunk_shape: Vec<u64>) -> PyResult<Self> {
         let grid = Grid::stacked(keys.len(), &chunk_shape)
@@ -120,12 +120,13 @@ impl PyChunkRequest {
         PyTuple::new(py, &self.grid.out_shape)
     }
 
-    /// Makes a read or write on another thread end at its next object.
+    /// Cancels a read or write on another thread. It ends at its next object.
     fn cancel(&self) {
         self.watch.cancel();
     }
 
-    /// Reads into memory of the box's shape. Missing chunks give the fill value. Returns the missing items.
+    /// Reads the box into `out`, which must have its shape. Missing chunks give the fill value. Returns the missing
+    /// items.
     fn read(
         &self,
         py: Python<'_>,
@@ -143,7 +144,7 @@ impl PyChunkRequest {
         .map(|((), missing)| missing)
     }
 
-    /// Begins a read on another thread, which does not need the interpreter's lock unless the store is written in Python.
+    /// Begins a read on another thread. It does not need the interpreter's lock unless the store is written in Python.
     fn start(
         &self,
         chunks: &PyChunks,
@@ -167,7 +168,8 @@ impl PyChunkRequest {
         Ok(PyStartedRead { ending, store, _out: out })
     }
 
-    /// Reads elements of variable length, in C order: strings if they are `text`, else bytes. Returns the missing items, too.
+    /// Reads elements of variable length, in C order: strings if they are `text`, else bytes. Also returns the missing
+    /// items.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
@@ -184,7 +186,7 @@ impl PyChunkRequest {
         Ok((strings::to_list(py, &elements.0, text)?, missing))
     }
 
-    /// Writes elements. Their shape is broadcast to the box's.
+    /// Writes elements. They are broadcast to the shape of the box.
     fn write(
         &self,
         py: Python<'_>,
@@ -235,14 +237,14 @@ impl PyChunkRequest {
         PyChunkRequest { key: grid.places.keys(&keys), grid, keys, watch: Arc::new(Watch::of_missing()) }
     }
 
-    /// The items whose key does not exist, in order.
+    /// Returns the items whose key does not exist, in order.
     fn missing(&self) -> Vec<usize> {
         let missing = self.watch.take_missing();
         let is_missing = |(item, key): (usize, &String)| missing.contains(key).then_some(item);
         if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
     }
 
-    /// The engine's options.
+    /// Parses options, and adds the request's cancellation token.
     fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<Options> {
         let cancellation = Watches::with(&self.watch).token();
         Ok(parse_options(given)?.with_read_missing_chunks(true).with_cancellation(cancellation))
@@ -252,7 +254,8 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Runs a call on this thread, without the interpreter's lock. An exception from the store's own code is raised again.
+    /// Runs a call on this thread, without the interpreter's lock. An exception from the store's own code is raised
+    /// again.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -267,8 +270,8 @@ impl PyChunkRequest {
     }
 }
 
-/// With at least this many threads, a read on another thread leaves one core to the interpreter, which lists chunks meanwhile.
-/// On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
+/// From this many threads on, a read on another thread leaves one core to the interpreter, which lists chunks
+/// meanwhile. On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
 const MANY_THREADS: usize = 8;
 
 /// The end of a read that runs on another thread.
@@ -281,7 +284,7 @@ struct Ending {
 #[derive(Default)]
 struct EndingState {
     is_over: bool,
-    /// The outcome until it is taken; `Err` when the thread panicked.
+    /// The outcome, until it is taken; `Err` if the thread panicked.
     outcome: Option<std::thread::Result<cuzarr::Result<()>>>,
     callback: Option<Py<PyAny>>,
 }
@@ -299,7 +302,7 @@ impl Ending {
         drop(state);
         self.over.notify_all();
         if let Some(callback) = callback {
-            // When the interpreter has ended, no caller waits, and the callback ends with the process.
+            // If the interpreter has ended, no caller waits, and the callback is leaked.
             let mut callback = Some(callback);
             Python::try_attach(|py| callback.take().map(|callback| call(py, &callback)));
             std::mem::forget(callback);
@@ -342,7 +345,8 @@ impl PyStartedRead {
         }
     }
 
-    /// Calls `callback` once when the read has ended: from its thread, or now. It replaces an earlier callback.
+    /// Calls `callback` once when the read has ended: from its thread, or now if it already has. Replaces an earlier
+    /// callback.
     fn when_over(&self, py: Python<'_>, callback: Py<PyAny>) {
         let mut state = self.ending.lock();
         let is_over = state.is_over;
@@ -355,7 +359,7 @@ impl PyStartedRead {
     }
 }
 
-/// The part of one item along each dimension; `None` when it cannot be part of a box.
+/// The part of one item along each dimension; `None` if it cannot be part of a box.
 fn parts(
     chunk_selection: &Bound<'_, PyAny>,
     out_selection: &Bound<'_, PyAny>,

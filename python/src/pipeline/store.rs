@@ -1,4 +1,4 @@
-//! Stores of the chunks of a request: a directory, a store of cuzarr, or a Python object.
+//! Stores for the chunks of a request: a directory, a store of cuzarr, or a Python object.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::error::{IntoPython, PyResult, from_python};
 use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
 use crate::store::PyStore;
 
-/// A store of chunks.
+/// A store for the chunks of a request.
 #[pyclass(name = "ChunkStore", module = "cuzarr._core", frozen)]
 pub struct PyChunkStore {
     pub(super) inner: Arc<dyn Store>,
@@ -29,7 +29,7 @@ type Failure = Arc<Mutex<Option<PyErr>>>;
 
 #[pymethods]
 impl PyChunkStore {
-    /// A directory. Like zarr-python, it follows symbolic links to any place.
+    /// A store in a directory. Like zarr-python, it follows symbolic links to any place.
     #[staticmethod]
     fn local(root: std::path::PathBuf, direct_io: &str) -> PyResult<Self> {
         let direct_io = direct_io.parse().py()?;
@@ -38,15 +38,16 @@ impl PyChunkStore {
         Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
     }
 
-    /// A store of cuzarr.
+    /// The chunks of a store of cuzarr.
     #[staticmethod]
     fn of(store: &PyStore) -> Self {
         PyChunkStore { inner: Arc::clone(&store.inner), failure: Failure::default() }
     }
 
-    /// A Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request is (key, start, stop); a
-    /// negative start counts from the end. `fetch` either returns a list of all values, or returns `None` and calls `reply` with
-    /// the number and the value of each request, from any thread. A value is bytes-like, `None`, or an exception.
+    /// A store behind a Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request is
+    /// (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values. Or it
+    /// returns `None` and calls `reply` with the number and the value of each request, from any thread. A value is
+    /// bytes-like, `None`, or an exception.
     #[staticmethod]
     fn python(adapter: Py<PyAny>) -> Self {
         let failure = Failure::default();
@@ -111,7 +112,7 @@ impl PythonChunks {
                 Err(error) => py.detach(|| pending.end(index, Err(error))),
             }
         }
-        // The lent threads copy the values, without the interpreter's lock.
+        // The lent threads copy the values without the interpreter's lock.
         let held = Arc::new(held);
         let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         for _ in 0..workers.count().clamp(1, held.len().max(1)) {
@@ -172,7 +173,7 @@ impl Store for PythonChunks {
         Err(no_such_call("deleting a prefix"))
     }
 
-    // Only budgets use the size before a value is read, and asking for it would be one more request.
+    // The size before a value is read is needed only for budgets; asking for it would cost one more request.
     fn stat(&self, _key: &Key) -> cuzarr::Result<Option<Stat>> {
         Ok(None)
     }

@@ -1,28 +1,29 @@
 //! Element types as devices see them: a kind and a size, always in native byte order.
 //!
-//! Byte order, calendars, string encodings and fields belong to the code that stores the elements; to a device a datetime is
-//! an 8-byte integer and a structure is opaque bytes.
+//! Byte order, calendars, string encodings and record fields are left to the code that stores the elements. To a
+//! device, a datetime is an 8-byte integer and a structure is opaque bytes.
 
 use std::fmt;
 
 use super::small_number::SmallNumber;
 
-/// The meaning of an element's bits to arithmetic.
+/// How arithmetic reads an element's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DTypeKind {
-    /// One byte, 0 or 1.
+    /// A bool: one byte, 0 or 1.
     Bool,
-    /// Two's complement.
+    /// A signed integer, in two's complement.
     Int,
-    /// Unsigned.
+    /// An unsigned integer.
     UInt,
-    /// IEEE 754 binary16, binary32, binary64.
+    /// A float: IEEE 754 binary16, binary32 or binary64.
     Float,
-    /// The upper half of a binary32.
+    /// A bfloat16: the upper half of a binary32.
     BFloat,
-    /// Two floats: real, imaginary.
+    /// A complex number: two floats, the real and the imaginary part.
     Complex,
-    /// Bytes without arithmetic, of any size; [`DType::small_number`] says of some what they mean to others.
+    /// Bytes without arithmetic, of any size. For some of them, [`DType::small_number`] tells the number format they
+    /// hold.
     Opaque,
 }
 
@@ -46,7 +47,7 @@ macro_rules! dtypes {
         impl DType {
             $($(#[$doc])* pub const $name: DType = DType { kind: DTypeKind::$kind, size_bytes: $size, small: None };)*
 
-            /// Every type of numbers: all but the opaque ones.
+            /// All number types: every type but the opaque ones.
             pub const NUMBERS: [DType; 15] = [$(DType::$name),*];
         }
     };
@@ -86,33 +87,34 @@ dtypes! {
 }
 
 impl DType {
-    /// Elements of `size_bytes` bytes without arithmetic. Zero-sized elements are allowed.
+    /// A type of elements that are `size_bytes` opaque bytes. Zero-sized elements are allowed.
     pub const fn opaque(size_bytes: u32) -> DType {
         DType { kind: DTypeKind::Opaque, size_bytes, small: None }
     }
 
-    /// Numbers that are moved, but not computed with.
+    /// The element type of a [`SmallNumber`], whose values can be moved but not computed with.
     pub const fn small(number: SmallNumber) -> DType {
         let size_bytes = (number.part_bytes() * number.parts()) as u32;
         DType { kind: DTypeKind::Opaque, size_bytes, small: Some(number) }
     }
 
-    /// The format of numbers that are moved, but not computed with.
+    /// The [`SmallNumber`] format of the elements, if they have one. Such elements can be moved but not computed with.
     pub const fn small_number(self) -> Option<SmallNumber> {
         self.small
     }
 
-    /// The meaning of the bits.
+    /// How arithmetic reads the bits.
     pub const fn kind(self) -> DTypeKind {
         self.kind
     }
 
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub const fn size_bytes(self) -> usize {
         self.size_bytes as usize
     }
 
-    /// Bytes that a change of byte order reverses together: a complex number is two units, opaque bytes are single ones.
+    /// Number of bytes that a change of byte order reverses together. A complex number has two such units; each opaque
+    /// byte is its own unit.
     pub const fn swap_unit_bytes(self) -> usize {
         match (self.kind, self.small) {
             (_, Some(number)) => number.part_bytes(),

@@ -1,4 +1,4 @@
-//! Elements of host memory as Rust values: which types there are, nd-buffers of vectors and slices, and the way back.
+//! Elements of host memory as Rust values: the Rust types, nd-buffers made from vectors and slices, and the way back.
 
 use std::alloc::{self, Layout as Block};
 use std::sync::mpsc::{Receiver, channel};
@@ -17,25 +17,25 @@ use crate::memory::lease::Access;
 ///
 /// | Rust | dtype |
 /// |---|---|
-/// | `bool`, `i8` … `i64`, `u8` … `u64`, `f32`, `f64` | the one of that name |
+/// | `bool`, `i8` … `i64`, `u8` … `u64`, `f32`, `f64` | the dtype of the same name |
 /// | `[u8; N]` | `N` opaque bytes |
 /// | `half::f16`, `half::bf16` (feature `half`) | `float16`, `bfloat16` |
 /// | `num_complex::Complex<f32>`, `Complex<f64>` (feature `num-complex`) | `complex64`, `complex128` |
 ///
 /// # Safety
-/// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes of which [`HostElement::are_values`] says
-/// so are values of it; zeros always are.
+/// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes that [`HostElement::are_values`]
+/// accepts are values of the type, and so are zeros.
 pub unsafe trait HostElement: Copy + Send + Sync + 'static {
     /// The element type of these values.
     const DTYPE: DType;
 
-    /// Whether elements of `dtype` can be read in place as this type: those of [`HostElement::DTYPE`], and types without a Rust
-    /// type of their own whose bits it has.
+    /// Whether elements of `dtype` can be read in place as this type. `dtype` is then [`HostElement::DTYPE`], or a type
+    /// whose bits this type can hold (`u16` holds 2-byte floats).
     fn matches(dtype: DType) -> bool {
         dtype == Self::DTYPE
     }
 
-    /// Whether the bytes of elements are values of this type. Only `bool` has other bytes.
+    /// Whether the bytes of elements are values of this type. Only `bool` can answer no.
     fn are_values(_bytes: &[u8]) -> bool {
         true
     }
@@ -82,7 +82,7 @@ unsafe impl<const N: usize> HostElement for [u8; N] {
     };
 }
 
-/// The bytes of elements, in native byte order.
+/// Returns the bytes of `elements`, in native byte order.
 pub fn bytes_of<T: HostElement>(elements: &[T]) -> &[u8] {
     // SAFETY: the type has no padding, so all bytes are initialised; the result borrows them as long as `elements`.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
@@ -104,7 +104,7 @@ fn check_count<T>(elements: &[T], shape: &[usize], layout: &Layout) -> Result<()
 }
 
 impl NdBuffer {
-    /// A copy of packed elements on `device`.
+    /// Copies packed elements to a new nd-buffer on `device`.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer};
@@ -121,7 +121,7 @@ impl NdBuffer {
         NdBuffer::from_parts(Buffer::from_bytes(device, bytes_of(elements))?, T::DTYPE, layout)
     }
 
-    /// Takes a vector of packed elements without copying.
+    /// Makes an nd-buffer of a vector of packed elements, without copying.
     ///
     /// # Errors
     /// `InvalidArgument` when there are more or fewer elements than the shape needs.
@@ -129,13 +129,14 @@ impl NdBuffer {
         let layout = Layout::contiguous(shape, size_of::<T>(), Order::C)?;
         check_count(&elements, shape, &layout)?;
         let (address, size_bytes) = (elements.as_mut_ptr() as usize, size_of_val(&elements[..]));
-        // SAFETY: the vector owns these bytes, which are initialised (its type has no padding), and moves into the owner.
-        // Bytes that are no value of its type may be written. `into_vec` looks for them when it alone has the vector.
+        // SAFETY: the vector owns these bytes, which are initialised (its type has no padding), and moves into the
+        // owner. Later writes may leave bytes that are no values of `T`. `into_vec` checks them when it is the vector's
+        // only owner.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(elements)) };
         NdBuffer::from_parts(buffer, T::DTYPE, layout)
     }
 
-    /// New host memory of zeros, packed in C order, that [`NdBuffer::into_vec`] turns into a vector without copying.
+    /// New host memory of zeros, packed in C order. [`NdBuffer::into_vec`] turns it into a vector without copying.
     ///
     /// # Errors
     /// `InvalidArgument` when the size overflows; `OutOfMemory`.
@@ -158,8 +159,8 @@ impl NdBuffer {
         NdBuffer::from_vec(unsafe { Vec::from_raw_parts(pointer.cast::<T>(), len, len) }, shape)
     }
 
-    /// The elements, in C order. A vector that came from [`NdBuffer::from_vec`] or [`NdBuffer::zeroed_vec`] is given back without
-    /// copying when this is the last nd-buffer that uses it.
+    /// Returns the elements in C order. A vector that came from [`NdBuffer::from_vec`] or [`NdBuffer::zeroed_vec`] is
+    /// given back without copying if this is the last nd-buffer that uses it.
     ///
     /// # Errors
     /// Those of [`NdBuffer::host_slice`].
@@ -174,19 +175,19 @@ impl NdBuffer {
         drop(self);
         match buffer.into_owner::<Vec<T>>() {
             Ok(elements) => {
-                // SAFETY: initialised bytes of a vector that this function alone has, read without looking at its type.
+                // SAFETY: initialised bytes of a vector that only this function holds; they are read as plain bytes.
                 let bytes = unsafe {
                     std::slice::from_raw_parts(elements.as_ptr().cast(), elements.len() * T::DTYPE.size_bytes())
                 };
-                // Other threads may have written after the look above, while they had a view.
+                // Other threads may have written since `host_slice` checked the elements, while they had a view.
                 require_values::<T>(bytes).map(|()| elements)
             }
             Err(buffer) => Ok(NdBuffer::from_parts(buffer, T::DTYPE, layout)?.host_slice::<T>()?.to_vec()),
         }
     }
 
-    /// Lends elements to `work` as a read-only nd-buffer, without copying. It returns when every view of them is dropped, so
-    /// a view that `work` keeps for ever lets it wait for ever.
+    /// Lends elements to `work` as a read-only nd-buffer, without copying. Returns when every view of them is dropped,
+    /// so it waits for ever if `work` keeps a view.
     ///
     /// # Errors
     /// `InvalidArgument` when an element of the layout would lie outside of the slice.
@@ -194,22 +195,22 @@ impl NdBuffer {
         let (owner, ended) = channel::<()>();
         let _returned = Loan(ended);
         let (address, size_bytes) = (elements.as_ptr() as usize, size_of_val(elements));
-        // SAFETY: initialised bytes of the host. They are borrowed, so that no code writes them, until this function returns;
-        // that it does when the owner was dropped, by `_returned`, which is dropped behind the buffer, also when `work`
-        // panics. The buffer is read-only, so the slice may be lent twice.
+        // SAFETY: initialised bytes of the host. They are borrowed until this function returns, so no code writes them.
+        // The function only returns once the owner is dropped: `_returned` waits for that. It is dropped after the
+        // buffer, also when `work` panics. The buffer is read-only, so the slice may be lent twice.
         let buffer = unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(owner)) };
         let buffer = NdBuffer::from_parts(buffer.into_read_only(), T::DTYPE, layout)?;
         Ok(work(&buffer))
     }
 
-    /// The elements in place, when they are on the host and contiguous in C order. While the result lives, writing them is
-    /// refused.
+    /// Returns the elements in place. They must be on the host and contiguous in C order. While the result lives,
+    /// writing them is refused.
     ///
     /// `u16` also reads the 2-byte floats, and `u8` bool.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are not contiguous, not aligned, not of this type, or
-    /// being written.
+    /// `MemorySpace` when the elements are not on the host; `InvalidArgument` when they are not contiguous, not
+    /// aligned, not of this type, or being written.
     pub fn host_slice<T: HostElement>(&self) -> Result<HostSlice<'_, T>> {
         if !T::matches(self.dtype()) {
             let name = std::any::type_name::<T>();
@@ -236,12 +237,12 @@ impl NdBuffer {
     }
 }
 
-/// Waits, when it is dropped, until the owner of lent memory is dropped.
+/// Waits in `drop` until the owner of lent memory is dropped.
 struct Loan(Receiver<()>);
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // Nothing is ever sent: the error says that the other end is gone.
+        // Nothing is ever sent: an error means that the sender was dropped.
         let _ = self.0.recv();
     }
 }

@@ -1,10 +1,10 @@
-//! Grouping: numbers `0..count` put into the order of the groups that they belong to, by a counting sort in several threads.
+//! Grouping: a counting sort that puts the numbers `0..count` into the order of their groups, in several threads.
 //!
 //! ```text
-//! each thread, for its part of the numbers: ask for group and element, count the numbers of each group
+//! each thread, for its part of the numbers: get group and element of each, count the numbers of each group
 //! divide the memory of each group among the parts
 //! each thread, for its part: put the pairs of element and number into the groups
-//! each thread, for its groups: sort the pairs by element where that is asked for
+//! each thread, for its groups: sort the pairs by element, if `within` says so
 //! ```
 //!
 //! For points of an array the groups are chunks. A sort by comparison of 1,000,000 points takes ten times as long.
@@ -18,40 +18,41 @@ use crate::threads::{Threads, cores};
 /// The order of the numbers of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// Rising.
+    /// Rising by number.
     Rising,
-    /// By element; numbers of one element rise.
+    /// By element. Numbers of the same element rise.
     ByElem,
-    /// By element, with only the last number of each element.
+    /// By element. Of each element, only the last number is kept.
     LastOfElem,
 }
 
-/// Numbers in the order of their groups.
+/// Numbers sorted by group.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// For each number its element, and the number as the index in the nd-buffer.
+    /// The pair of each number: its element, and the number itself as the index in the nd-buffer.
     pub list: List,
-    /// The beginning of each group that is not empty, in rising order, and the end of the last one.
+    /// The position in `list` where each non-empty group begins, in rising order; behind them, the end of the last
+    /// group.
     pub starts: Vec<usize>,
 }
 
-/// The numbers that are asked for at a time: their groups and elements stay in the nearest cache.
+/// Numbers passed to one call of `numbering`: few enough for their groups and elements to stay in the L1 cache.
 const BLOCK: usize = 4096;
-/// The fewest numbers that are worth a thread, which takes some ten microseconds to start.
+/// Fewest numbers per thread. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
-/// Most threads: more of them wait for memory.
+/// Most threads that a sort uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
-/// A function that says, for a range of numbers, the group and the element of each, in memory that is 0.
+/// A function that writes the group and the element of each number in a range. The memory it writes to is zeroed.
 pub type Numbering<'a, E> = dyn Fn(Range<usize>, &mut [u32], &mut [u64]) -> Result<(), E> + Sync + 'a;
 
-/// Puts the numbers `0..count` into the order of their groups, of which there are `groups`. Elements are below `elem_end`.
+/// Sorts the numbers `0..count` by group. There are `groups` groups, and elements are below `elem_end`.
 ///
 /// # Errors
-/// What `numbering` reports.
+/// The errors of `numbering`.
 ///
 /// # Panics
-/// When `numbering` says a group that is not below `groups`.
+/// When `numbering` gives a group that is not below `groups`.
 pub fn grouped<E: Send>(
     count: usize,
     groups: usize,
@@ -73,7 +74,7 @@ pub fn grouped<E: Send>(
     Ok(Grouped { list: List::of_distinct(entries, count), starts })
 }
 
-/// A number of an entry.
+/// The integer type of an entry: `u32` if all numbers fit, else `u64`.
 trait Number: Copy + Default + Ord + Send + Sync {
     fn of(number: u64) -> Self;
 }
@@ -90,13 +91,13 @@ impl Number for u64 {
     }
 }
 
-/// A part of the numbers.
+/// One thread's part of the numbers.
 struct GroupedPart<N> {
     first: usize,
     /// The group and the element of each number.
     groups: Vec<u32>,
     elems: Vec<N>,
-    /// How many numbers each group has.
+    /// Number of numbers in each group.
     sizes: Vec<u32>,
 }
 
@@ -125,7 +126,7 @@ impl<N: Number> GroupedPart<N> {
     }
 }
 
-/// Pairs in the order of their groups, and where each group begins.
+/// Pairs sorted by group, and the position where each group begins.
 type Pairs<N> = (Vec<[N; 2]>, Vec<usize>);
 
 fn pairs<N: Number, E: Send>(
@@ -134,7 +135,7 @@ fn pairs<N: Number, E: Send>(
     within: Within,
     numbering: &Numbering<'_, E>,
 ) -> Result<Pairs<N>, E> {
-    // A part's numbers fit 4 bytes. The tables of all parts together are no longer than the numbers.
+    // The numbers of one part fit 4 bytes. The tables of all parts together are no longer than the list of numbers.
     let threads = cores().min(count / THREAD_LEN).min(count / (4 * groups).max(1)).clamp(1, MOST_THREADS);
     let each = count.div_ceil(threads).clamp(1, 1 << 31);
     let ranges = (0..count.div_ceil(each)).map(|at| at * each..((at + 1) * each).min(count));
@@ -178,7 +179,8 @@ fn pairs<N: Number, E: Send>(
     Ok((pairs, starts))
 }
 
-/// The memory of each part's pairs, by group: in a group, the parts follow each other.
+/// Divides the memory of the pairs: for each part, a room in each group. Within a group, the rooms follow the order of
+/// the parts.
 fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
     let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
     let mut rest = pairs;
@@ -192,7 +194,7 @@ fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize
     rooms
 }
 
-/// Some groups, and the memory of their pairs.
+/// Neighbouring groups, and the memory of their pairs.
 type Share<'a, N> = (Range<usize>, &'a mut [[N; 2]]);
 
 /// Divides neighbouring groups among `count` threads, with about as many pairs for each.
@@ -211,7 +213,7 @@ fn shares<'a, N>(pairs: &'a mut [[N; 2]], starts: &[usize], count: usize) -> Vec
     shares
 }
 
-/// Keeps the last pair of each element; pairs of one element follow each other.
+/// Keeps only the last pair of each element. Pairs of the same element must follow each other.
 fn keep_last<N: Number>(pairs: &mut Vec<[N; 2]>, starts: &mut [usize]) {
     let mut kept = 0;
     for group in 0..starts.len() - 1 {

@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 /// The order of elements in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Last dimension fastest.
+    /// C order: the last dimension is the fastest.
     C,
-    /// First dimension fastest.
+    /// F order: the first dimension is the fastest.
     F,
 }
 
-/// Shape, strides and offset, in bytes. A layout holds no memory; an nd-buffer joins it with one.
+/// Shape, byte strides and byte offset of N-d elements. A layout holds no memory; an nd-buffer joins it with memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Vec<usize>,
@@ -23,7 +23,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Elements packed without gaps, beginning at offset 0.
+    /// Layout of elements packed without gaps, beginning at offset 0.
     ///
     /// # Errors
     /// `InvalidArgument` when the size in bytes does not fit `isize`.
@@ -42,7 +42,7 @@ impl Layout {
         Ok(Layout { shape: shape.to_vec(), strides, offset_bytes: 0, element_bytes })
     }
 
-    /// Elements at the given byte strides; every one must lie inside `memory_bytes` bytes.
+    /// Layout of elements at the given byte strides. Every element must lie inside `memory_bytes` bytes.
     ///
     /// # Errors
     /// `InvalidArgument` when lengths differ, or an element would lie outside the memory.
@@ -67,28 +67,29 @@ impl Layout {
         }
     }
 
-    /// Extents.
+    /// The extent of each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Bytes from one element to the next, per dimension.
+    /// Bytes from one element to the next, for each dimension.
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 
-    /// Where element (0, …, 0) begins.
+    /// Byte offset of element (0, …, 0).
     pub fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
 
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub fn element_bytes(&self) -> usize {
         self.element_bytes
     }
 
-    /// A view of the bytes as elements of another size, more or fewer along the last dimension. `None` when that is not
-    /// packed, its bytes make up no whole elements, or these would not all begin at multiples of `alignment_bytes`.
+    /// The same bytes as elements of another size, which changes the extent of the last dimension. `None` if the last
+    /// dimension is not packed, its bytes are no whole number of elements, or some new element would not begin at a
+    /// multiple of `alignment_bytes`.
     pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {
         let mut layout = Layout { element_bytes, ..self.clone() };
         let (extent, stride) = (layout.shape.last_mut()?, layout.strides.last_mut()?);
@@ -112,7 +113,8 @@ impl Layout {
         self.shape.iter().product()
     }
 
-    /// The bytes of a box of elements, when they are one range in the order of C or F; the box lies inside. Allocates nothing.
+    /// The byte range of a box of elements, if the box is contiguous in C or F order, else `None`. The box must lie
+    /// inside the layout. Allocates nothing.
     pub(crate) fn box_bytes(&self, start: &[usize], extent: &[usize]) -> Option<Range<usize>> {
         let axes = || self.strides.iter().zip(extent);
         let grow = |width: Option<usize>, (&stride, &extent): (&isize, &usize)| match width {
@@ -126,7 +128,7 @@ impl Layout {
         Some(from as usize..from as usize + width)
     }
 
-    /// Whether no two elements have a byte in common. Also `false` for some odd strides whose elements are apart.
+    /// Whether no two elements share a byte. May be `false` for unusual strides even if the elements are apart.
     pub(crate) fn is_injective(&self) -> bool {
         let mut axes: Vec<(usize, usize)> =
             self.strides.iter().map(|stride| stride.unsigned_abs()).zip(self.shape.iter().copied()).collect();
@@ -151,7 +153,8 @@ impl Layout {
         self.len() * self.element_bytes
     }
 
-    /// The first byte that the elements touch and the one behind the last, or `None` when they do not fit `usize` or lie before the memory.
+    /// The offset of the first byte that the elements touch, and the offset behind the last. `None` if they do not fit
+    /// `usize` or lie before the memory.
     pub fn span_bytes(&self) -> Option<(usize, usize)> {
         if self.is_empty() {
             return Some((self.offset_bytes, self.offset_bytes));
@@ -165,7 +168,7 @@ impl Layout {
         Some((usize::try_from(low).ok()?, end))
     }
 
-    /// Whether the elements are packed without gaps in this order. Extents of 1 may have any stride.
+    /// Whether the elements are packed without gaps in `order`. Extents of 1 may have any stride.
     pub fn is_contiguous(&self, order: Order) -> bool {
         let mut expected = self.element_bytes as isize;
         let mut follows = |axis: usize| {
@@ -180,7 +183,7 @@ impl Layout {
             }
     }
 
-    /// Dimensions in another order: dimension `i` of the result is dimension `axes[i]` of this one.
+    /// Reorders the dimensions: dimension `i` of the result is dimension `axes[i]` of this layout.
     ///
     /// # Errors
     /// `InvalidArgument` when `axes` is not a permutation.
@@ -198,10 +201,11 @@ impl Layout {
         })
     }
 
-    /// The box of `extent` elements that begins at `start`, with every `step`-th element taken.
+    /// The layout of a box that begins at `start`, takes every `step`-th element, and has `extent` elements per
+    /// dimension.
     ///
     /// # Errors
-    /// `InvalidArgument` when it does not lie inside.
+    /// `InvalidArgument` when the box does not lie inside.
     pub fn region(&self, start: &[usize], extent: &[usize], step: &[usize]) -> Result<Layout> {
         let ndim = self.ndim();
         let fits = start.len() == ndim
@@ -233,7 +237,7 @@ impl Layout {
         })
     }
 
-    /// The layout at position `index` of dimension `axis`, which the result lacks.
+    /// The layout at position `index` of dimension `axis`. The result does not have that dimension.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such dimension or position.
@@ -250,10 +254,10 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The layout without the given dimensions, all of extent 1.
+    /// The layout without the dimensions `axes`, which must have extent 1.
     ///
     /// # Errors
-    /// `InvalidArgument` when one is not, or does not exist.
+    /// `InvalidArgument` when a dimension has another extent or does not exist.
     pub fn squeeze(&self, axes: &[usize]) -> Result<Layout> {
         if axes.iter().any(|&axis| self.shape.get(axis) != Some(&1)) {
             return Err(Error::invalid(format!("axes {axes:?} of shape {:?} are not all of extent 1", self.shape)));
@@ -287,7 +291,8 @@ impl Layout {
         Ok(Layout { shape: shape.to_vec(), strides, ..*self })
     }
 
-    /// The layout of these elements, in C order, under another shape; `None` when no strides express that (a copy is needed).
+    /// The layout of the same elements, in C order, under another shape; `None` if no strides can express it (a copy is
+    /// needed).
     ///
     /// # Errors
     /// `InvalidArgument` when the number of elements differs.
@@ -300,7 +305,7 @@ impl Layout {
             let strides = Layout::contiguous(shape, self.element_bytes, Order::C)?.strides;
             return Ok(Some(Layout { shape: shape.to_vec(), strides, ..*self }));
         }
-        // Both shapes are cut into the smallest groups of dimensions with equal products; inside a group the old
+        // Divides both shapes into the smallest groups of dimensions with equal products. Within a group, the old
         // dimensions must be one evenly spaced run, which the new ones then divide.
         let old: Vec<(usize, isize)> =
             self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|&(extent, _)| extent != 1).collect();

@@ -1,18 +1,19 @@
-//! Index lists: where elements lie along dimensions that an index list chose, instead of at even distances.
+//! Index lists: which elements a selection takes along a dimension, if they are not at even distances.
 //!
-//! With lists, a box counts in positions of the lists: `start..start + extent` are entries of a dimension's list. Each entry says
-//! at which number along the dimension its element lies in its packed chunk, and at which index of the nd-buffer. No two entries of a list have one index of
-//! the nd-buffer, so boxes with disjoint positions have disjoint elements.
+//! With lists, the box of a chunk counts positions in the lists: `start..start + extent` are entries of a dimension's
+//! list. Each entry is a pair: the element's number along the dimension in its packed chunk, and its index in the
+//! nd-buffer. No two entries of a list have the same index in the nd-buffer, so boxes with disjoint positions have
+//! disjoint elements.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The elements along one dimension. Entries take 8 bytes each where all their numbers fit 4, else 16.
+/// The index list of one dimension. An entry takes 8 bytes if all numbers fit 4 bytes, else 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     entries: Entries,
-    /// The list names distinct indices below this one; `None` when it was not made in a way that ensures it.
+    /// If set, the list's indices are known to be distinct and below this number.
     distinct_below: Option<usize>,
 }
 
@@ -26,14 +27,14 @@ pub(super) enum Entries {
 /// A part of a list: pairs of an element's number in its packed chunk and its index in the nd-buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum ListPart<'a> {
-    /// All numbers fit 4 bytes.
+    /// Entries whose numbers all fit 4 bytes.
     Narrow(&'a [[u32; 2]]),
-    /// Some numbers need 8 bytes.
+    /// Entries of which some numbers need 8 bytes.
     Wide(&'a [[u64; 2]]),
 }
 
 impl List {
-    /// A list of pairs: the number of the element in its packed chunk, and its index in the nd-buffer.
+    /// Makes a list of pairs: the number of the element in its packed chunk, and its index in the nd-buffer.
     pub fn new(pairs: Vec<[u64; 2]>) -> List {
         let narrow = |pair: &[u64; 2]| Some([u32::try_from(pair[0]).ok()?, u32::try_from(pair[1]).ok()?]);
         let entries = match pairs.iter().map(narrow).collect() {
@@ -43,7 +44,7 @@ impl List {
         List { entries, distinct_below: None }
     }
 
-    /// A list that names distinct indices below `end`.
+    /// Makes a list whose indices are known to be distinct and below `end`.
     pub(super) fn of_distinct(entries: Entries, end: usize) -> List {
         List { entries, distinct_below: Some(end) }
     }
@@ -56,7 +57,7 @@ impl List {
         }
     }
 
-    /// This list with other indices in the nd-buffer: `places[index]` in place of `index`.
+    /// Replaces the indices in the nd-buffer: `index` becomes `places[index]`.
     ///
     /// # Panics
     /// When an index is not below the number of places.
@@ -71,7 +72,7 @@ impl List {
         List { distinct_below: distinct.then_some(end), ..List::new(pairs.collect()) }
     }
 
-    /// Whether the list names distinct indices below `extent`.
+    /// Whether the list's indices are distinct and below `extent`.
     fn is_distinct(&self, extent: usize) -> bool {
         if self.distinct_below.is_some_and(|end| end <= extent) {
             return true;
@@ -96,7 +97,7 @@ impl<'a> ListPart<'a> {
         self.len() == 0
     }
 
-    /// An entry: the number of the element in its packed chunk, and its index in the nd-buffer.
+    /// Returns an entry: the number of the element in its packed chunk, and its index in the nd-buffer.
     #[inline]
     pub fn get(&self, at: usize) -> (usize, usize) {
         match self {
@@ -105,7 +106,7 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// Entries `start..start + extent`.
+    /// The entries `start..start + extent`.
     pub fn part(self, start: usize, extent: usize) -> ListPart<'a> {
         match self {
             ListPart::Narrow(pairs) => ListPart::Narrow(&pairs[start..start + extent]),
@@ -113,7 +114,7 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// The smallest and the largest number in packed chunks; `None` without entries.
+    /// The smallest and the largest element number in packed chunks; `None` if there are no entries.
     pub(crate) fn packed_reach(&self) -> Option<(usize, usize)> {
         let reach = |elem: (u64, u64), next: u64| (elem.0.min(next), elem.1.max(next));
         let (least, most) = match self {
@@ -124,7 +125,7 @@ impl<'a> ListPart<'a> {
     }
 }
 
-/// A list for each dimension that has one.
+/// The index lists of an array: one for each dimension that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
     axes: Vec<Option<Arc<List>>>,
@@ -133,10 +134,11 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Lists for nd-buffers of shape `array`.
+    /// Makes lists for nd-buffers of shape `array`.
     ///
     /// # Errors
-    /// `InvalidArgument` when dimensions differ, or a list leaves the nd-buffer or names an index twice.
+    /// `InvalidArgument` when the number of dimensions differs, or a list has an index outside the nd-buffer or the
+    /// same index twice.
     pub fn new(axes: Vec<Option<Arc<List>>>, array: &[usize]) -> Result<Lists> {
         if axes.len() != array.len() {
             return Err(Error::invalid(format!("got lists of {} dimensions for shape {array:?}", axes.len())));
@@ -154,7 +156,7 @@ impl Lists {
         Ok(Lists { axes, array: array.to_vec(), positions })
     }
 
-    /// The number of positions of each dimension.
+    /// Number of positions of each dimension: the length of its list, or the extent without one.
     pub(crate) fn positions(&self) -> &[usize] {
         &self.positions
     }
@@ -167,7 +169,8 @@ impl Lists {
         }
     }
 
-    /// A part of a dimension's list; `None` for a dimension without one.
+    /// Returns the part of a dimension's list that begins at `start` and has `extent` entries; `None` if the dimension
+    /// has no list.
     pub fn part(&self, dim: usize, start: usize, extent: usize) -> Option<ListPart<'_>> {
         Some(self.axes.get(dim)?.as_ref()?.all().part(start, extent))
     }

@@ -1,4 +1,5 @@
-//! Typed, strided, N-dimensional memory: element types, layouts, nd-buffers, and writers that share one among threads.
+//! Typed, strided, N-dimensional memory: element types, layouts, nd-buffers, and writers that let threads share one
+//! nd-buffer.
 
 pub(crate) mod dtype;
 pub(crate) mod elements;

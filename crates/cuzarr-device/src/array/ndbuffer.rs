@@ -13,9 +13,9 @@ use crate::memory::lease::{Access, Lease};
 /// Typed, strided, N-dimensional memory on one device: a [`Buffer`], a [`DType`] and a [`Layout`] (offset and strides
 /// in bytes, relative to the buffer).
 ///
-/// Cloning, slicing, transposing and reshaping give views that share memory, as in NumPy. So does writing: `fill`,
-/// `copy_from` and transfers take `&self`. Host memory is leased by those who use it, element by element, as [`Buffer`] says;
-/// [`NdBuffer::writer`] lets many threads write disjoint parts. Methods return when their work is done.
+/// Cloning, slicing, transposing and reshaping give views that share memory, as in NumPy. Writes through one view are
+/// seen by all: `fill`, `copy_from` and transfers take `&self`. Users of host memory lease the elements they touch, see
+/// [`Buffer`]. [`NdBuffer::writer`] lets many threads write disjoint parts. Methods return when their work is done.
 ///
 /// ```
 /// use cuzarr_device::{Device, DType, NdBuffer, Order};
@@ -34,7 +34,7 @@ pub struct NdBuffer {
 }
 
 impl NdBuffer {
-    /// New memory, packed in `order`, of unspecified contents.
+    /// New memory, packed in `order`. Its contents are unspecified.
     ///
     /// # Errors
     /// `InvalidArgument` when the size overflows; else as [`Buffer::empty`].
@@ -52,7 +52,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer: Buffer::zeroed(device, layout.size_bytes())?, dtype, layout })
     }
 
-    /// A copy of packed host bytes.
+    /// Copies packed host bytes to a new nd-buffer on `device`.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`]; `InvalidArgument` when there are more or fewer bytes than the shape needs.
@@ -79,7 +79,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer, dtype, layout })
     }
 
-    /// Where the elements are.
+    /// The device that holds the elements.
     pub fn device(&self) -> Device {
         self.buffer.device()
     }
@@ -89,12 +89,12 @@ impl NdBuffer {
         self.dtype
     }
 
-    /// Extents.
+    /// The extent of each dimension.
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
 
-    /// Bytes from one element to the next, per dimension.
+    /// Bytes from one element to the next, for each dimension.
     pub fn strides(&self) -> &[isize] {
         self.layout.strides()
     }
@@ -114,7 +114,7 @@ impl NdBuffer {
         self.layout.is_empty()
     }
 
-    /// Bytes of the elements when packed.
+    /// Size of the elements in bytes when packed.
     pub fn size_bytes(&self) -> usize {
         self.layout.size_bytes()
     }
@@ -124,7 +124,7 @@ impl NdBuffer {
         &self.layout
     }
 
-    /// The memory that holds the elements, and maybe more.
+    /// The memory that holds the elements. It may be larger than they are.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -139,15 +139,15 @@ impl NdBuffer {
         self.buffer.is_read_only()
     }
 
-    /// Whether the elements are packed without gaps in this order.
+    /// Whether the elements are packed without gaps in `order`.
     pub fn is_contiguous(&self, order: Order) -> bool {
         self.layout.is_contiguous(order)
     }
 
-    /// The packed bytes as a flat buffer that shares memory, when the elements are contiguous in C order.
+    /// The packed bytes as a flat buffer that shares the memory. The elements must be contiguous in C order.
     ///
     /// # Errors
-    /// `InvalidArgument` when they are not.
+    /// `InvalidArgument` when the elements are not contiguous.
     pub fn as_buffer(&self) -> Result<Buffer> {
         if !self.is_contiguous(Order::C) {
             return Err(Error::invalid("elements are not contiguous").with_hint("copy them first"));
@@ -156,7 +156,8 @@ impl NdBuffer {
         self.buffer.slice(start..start + self.size_bytes())
     }
 
-    /// Whether elements of both touch a common byte. For layouts so odd that finding out would take long the answer is yes.
+    /// Whether the two nd-buffers have a byte in common. Also `true` for unusual layouts for which the exact answer
+    /// would take long.
     ///
     /// ```
     /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -173,7 +174,7 @@ impl NdBuffer {
         matches!((at(self), at(other)), (Some(one), Some(two)) if one.overlaps(&two))
     }
 
-    /// The first address that the elements touch, and the one behind the last.
+    /// The first address that the elements touch, and the address behind the last.
     pub fn address_span(&self) -> (usize, usize) {
         let base = self.buffer.address();
         // Constructors checked that the span lies inside the memory.
@@ -181,13 +182,13 @@ impl NdBuffer {
         (base + start, base + end)
     }
 
-    /// The bytes of the elements, in the memory's block.
+    /// The bytes that the elements take in the memory's block.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         let start = self.buffer.offset_bytes() + self.layout.offset_bytes();
         Footprint::strided(self.shape(), self.strides(), start, self.dtype.size_bytes())
     }
 
-    /// A lease of all elements.
+    /// Leases all elements.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.buffer.lease_of(self.footprint(), access)
     }
@@ -196,11 +197,11 @@ impl NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
 
-    /// A view of the bits as another type. Where its size is another, the last dimension has more or fewer elements.
+    /// Views the bits as another type. If its size differs, the extent of the last dimension changes.
     ///
     /// # Errors
-    /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes do not make up whole elements, or
-    /// those would not be aligned.
+    /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes are no whole number of
+    /// elements, or the new elements would not be aligned.
     pub fn reinterpret(&self, dtype: DType) -> Result<NdBuffer> {
         let bytes = dtype.size_bytes();
         if bytes == self.dtype.size_bytes() {
@@ -218,7 +219,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer: self.buffer.clone(), dtype, layout })
     }
 
-    /// A view under another shape, elements in C order.
+    /// A view under another shape. Elements keep their C order.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of elements differs, or the strides would need a copy.
@@ -231,7 +232,7 @@ impl NdBuffer {
         Ok(self.with_layout(layout))
     }
 
-    /// A view whose dimension `i` is dimension `axes[i]` of this one.
+    /// A view with reordered dimensions: dimension `i` is dimension `axes[i]` of this nd-buffer.
     ///
     /// # Errors
     /// `InvalidArgument` when `axes` is not a permutation.
@@ -239,23 +240,23 @@ impl NdBuffer {
         Ok(self.with_layout(self.layout.transpose(axes)?))
     }
 
-    /// A view without the given dimensions of extent 1.
+    /// A view without the dimensions `axes`, which must have extent 1.
     ///
     /// # Errors
-    /// `InvalidArgument` when one has another extent.
+    /// `InvalidArgument` when a dimension has another extent.
     pub fn squeeze(&self, axes: &[usize]) -> Result<NdBuffer> {
         Ok(self.with_layout(self.layout.squeeze(axes)?))
     }
 
-    /// A view of the box of `extent` elements that begins at `start`, every `step`-th element taken.
+    /// A view of a box that begins at `start`, takes every `step`-th element, and has `extent` elements per dimension.
     ///
     /// # Errors
-    /// `InvalidArgument` when it does not lie inside.
+    /// `InvalidArgument` when the box does not lie inside.
     pub fn region(&self, start: &[usize], extent: &[usize], step: &[usize]) -> Result<NdBuffer> {
         Ok(self.with_layout(self.layout.region(start, extent, step)?))
     }
 
-    /// A view at position `index` of dimension `axis`, which it lacks.
+    /// A view at position `index` of dimension `axis`. The view does not have that dimension.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such position.

@@ -1,11 +1,10 @@
-//! Formats of numbers that devices move but do not compute with: integers of less than 8 bits, floats of at most 8 bits, and
-//! complex numbers of floats of at most 16 bits.
-//!
-//! A number of less than 8 bits takes the low bits of a byte; the bits above it have no meaning.
+//! Formats of numbers that devices move but do not compute with: integers of less than 8 bits, floats of at most 8
+//! bits, and complex numbers whose parts are floats of at most 16 bits.
+//! A number of less than 8 bits takes the low bits of a byte. The higher bits have no meaning.
 
 use std::fmt;
 
-/// A number format that has no arithmetic here.
+/// A number format without arithmetic in this crate.
 ///
 /// ```
 /// use cuzarr_device::{DType, SmallNumber};
@@ -47,7 +46,7 @@ pub enum SmallNumber {
 
 use SmallNumber::*;
 
-/// Each format, its name, the bits of one part, and DLPack's code of it.
+/// For each format: its name, the bits of one part, and its DLPack type code, if it has one.
 const FORMATS: [(SmallNumber, &str, u32, Option<u8>); 27] = [
     (Int2, "int2", 2, Some(0)),
     (Int4, "int4", 4, Some(0)),
@@ -79,42 +78,42 @@ const FORMATS: [(SmallNumber, &str, u32, Option<u8>); 27] = [
 ];
 
 impl SmallNumber {
-    /// Every format.
+    /// Lists every format.
     pub fn all() -> impl Iterator<Item = SmallNumber> {
         FORMATS.iter().map(|(format, ..)| *format)
     }
 
-    /// The format of this name in Zarr v3, such as `int4`.
+    /// Returns the format with this name in Zarr v3, such as `int4`.
     pub fn from_name(name: &str) -> Option<SmallNumber> {
         FORMATS.iter().find(|(_, known, ..)| *known == name).map(|(format, ..)| *format)
     }
 
-    /// The name in Zarr v3. Where `ml_dtypes` has the format, it has this name there, too.
+    /// The name in Zarr v3. `ml_dtypes` uses the same name for the formats it has.
     pub const fn name(self) -> &'static str {
         FORMATS[self as usize].1
     }
 
-    /// 2 for a complex number, otherwise 1.
+    /// Number of parts of a number: 2 for complex numbers, otherwise 1.
     pub const fn parts(self) -> usize {
         if self as usize >= ComplexFloat16 as usize { 2 } else { 1 }
     }
 
-    /// Bits of one part that have a meaning.
+    /// Number of bits of one part that have a meaning.
     pub const fn part_bits(self) -> u32 {
         FORMATS[self as usize].2
     }
 
-    /// Bytes of one part.
+    /// Size of one part in bytes.
     pub const fn part_bytes(self) -> usize {
         self.part_bits().div_ceil(8) as usize
     }
 
-    /// Whether the highest bit is the sign of an integer.
+    /// Whether the format is a signed integer.
     pub const fn is_signed_integer(self) -> bool {
         matches!(self, Int2 | Int4)
     }
 
-    /// DLPack's type code and number of bits; `None` where it has none.
+    /// DLPack's type code and number of bits; `None` if DLPack does not have the format.
     pub(crate) const fn dlpack(self) -> Option<(u8, u8)> {
         match FORMATS[self as usize].3 {
             Some(code) => Some((code, self.part_bits() as u8 * self.parts() as u8)),

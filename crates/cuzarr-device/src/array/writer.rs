@@ -1,8 +1,8 @@
-//! Reading and writing the elements of one nd-buffer in host memory by many threads at once.
+//! Lets many threads read or write the elements of one nd-buffer in host memory at once.
 //!
-//! A [`Reader`] or [`Writer`] takes one lease for the whole call. A writer lends boxes of elements, a batch at a time; it
-//! checks once that the boxes of a batch overlap neither each other nor those of other batches that live. Each thread then
-//! takes the part of its chunk, without a lock.
+//! A [`Reader`] or [`Writer`] takes one lease for the whole call. A writer lends boxes of elements, one batch at a
+//! time. It checks once that the boxes of a batch overlap neither each other nor those of batches that are still in
+//! use. Each thread then takes the part of its chunk, without a lock.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,8 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lease::{Access, Lease};
 
-/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, writing them is refused.
+/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, writing these
+/// elements is refused.
 #[derive(Clone)]
 pub struct Reader(Arc<Held>);
 
@@ -53,23 +54,23 @@ impl Reader {
 }
 
 impl NdBuffer {
-    /// The right to read the elements by many threads, when they are in host memory.
+    /// Returns the right to read the elements, for many threads. The elements must be in host memory.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` while they are being written.
+    /// `MemorySpace` when the elements are elsewhere; `InvalidArgument` while they are being written.
     pub fn reader(&self) -> Result<Reader> {
         Reader::new(self)
     }
 
-    /// The right to write the elements, in parts by many threads, when they are in host memory.
+    /// Returns the right to write the elements, in parts by many threads. The elements must be in host memory.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, in use, or overlap.
+    /// `MemorySpace` when the elements are elsewhere; `InvalidArgument` when they are read-only, in use, or overlap.
     pub fn writer(&self) -> Result<Writer> {
         Writer::new(self, None)
     }
 
-    /// Like [`NdBuffer::writer`], with boxes that count in the positions of index lists.
+    /// Like [`NdBuffer::writer`], but boxes count positions in index lists instead of indices of the nd-buffer.
     ///
     /// # Errors
     /// Those of [`NdBuffer::writer`]; `InvalidArgument` also when the lists are for another shape.
@@ -79,12 +80,12 @@ impl NdBuffer {
     }
 }
 
-/// A box of elements: where it begins and how many elements it has, per dimension.
+/// A box of elements: its start and its extent in each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementBox {
-    /// Index of the first element.
+    /// Index of the first element, for each dimension.
     pub start: Vec<usize>,
-    /// Number of elements.
+    /// Number of elements, for each dimension.
     pub extent: Vec<usize>,
 }
 
@@ -97,7 +98,7 @@ impl ElementBox {
         self.start[axis]..self.start[axis] + self.extent[axis]
     }
 
-    /// Both are boxes of one array, and neither is empty.
+    /// Whether two boxes of one array overlap. Neither may be empty.
     fn overlaps(&self, other: &ElementBox) -> bool {
         (0..self.start.len()).all(|axis| {
             let (mine, theirs) = (self.range(axis), other.range(axis));
@@ -113,8 +114,8 @@ impl ElementBox {
     }
 }
 
-/// The right to write the elements of an nd-buffer in host memory. While it and what it lends live, no other code reads or writes
-/// them.
+/// The right to write the elements of an nd-buffer in host memory. No other code reads or writes them while the writer
+/// or a part that it lent lives.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -140,14 +141,14 @@ pub struct Writer {
     lent: Vec<Weak<Parts>>,
 }
 
-/// The lease of a writer, which ends when the writer and all parts that threads have are gone. Boxes that were given back may
-/// live on, and give no parts.
+/// The lease of a writer. It ends when the writer and all parts that threads hold are gone. A [`Lent`] may outlive it,
+/// but then gives no parts.
 struct Grant {
     array: NdBuffer,
-    /// The lists in whose positions boxes count.
+    /// The index lists whose positions boxes count, if there are any.
     lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
-    /// The number of users: the writer, and the parts that threads have.
+    /// Number of users: the writer, and each part that a thread holds.
     users: AtomicUsize,
 }
 
@@ -159,7 +160,7 @@ impl Grant {
     }
 
     fn leave(&self) {
-        // The last one sees what all others wrote before it ends the lease.
+        // The last user sees all writes of the others before it ends the lease.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -172,14 +173,14 @@ impl Drop for Writer {
     }
 }
 
-/// Boxes that a [`Writer`] lent together: a list of boxes for each part. Clones are the same.
+/// Boxes that a [`Writer`] lent together: a list of boxes for each part. Clones share the same parts.
 #[derive(Clone)]
 pub struct Lent(Arc<Parts>);
 
 struct Parts {
     grant: Arc<Grant>,
     boxes: Vec<Vec<ElementBox>>,
-    /// Whether the part is lent.
+    /// For each part, whether a thread holds it.
     taken: Vec<AtomicBool>,
 }
 
@@ -195,11 +196,11 @@ impl Writer {
         Ok(Writer { grant: Arc::new(grant), lent: Vec::new() })
     }
 
-    /// Lends boxes of elements, each list of which is one part, for one thread at a time.
+    /// Lends boxes of elements. Each list of boxes is one part, which one thread at a time may hold.
     ///
     /// # Errors
-    /// `InvalidArgument` when a box leaves the array, or has an element in common with a box of another part or of parts that
-    /// were lent before and live.
+    /// `InvalidArgument` when a box leaves the array, or overlaps a box of another part, also of parts that were lent
+    /// before and still live.
     pub fn lend(&mut self, boxes: Vec<Vec<ElementBox>>) -> Result<Lent> {
         let shape = self.grant.lists.as_ref().map_or(self.grant.array.shape(), |lists| lists.positions());
         for one in boxes.iter().flatten() {
@@ -228,7 +229,8 @@ impl Writer {
     }
 }
 
-/// Two boxes of different owners with an element in common. Sweeps along the axis on which fewest boxes begin at the same place.
+/// Returns two overlapping boxes of different owners, if there are any. Sweeps along the axis with the most distinct
+/// box starts.
 fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&ElementBox, &ElementBox)> {
     let ndim = boxes.first()?.1.start.len();
     let distinct = |&axis: &usize| {
@@ -253,10 +255,10 @@ fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&Ele
 }
 
 impl Lent {
-    /// A part, for the thread that fills it.
+    /// Takes a part, for the thread that fills it.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such part, it is lent already, or the writer has ended.
+    /// `InvalidArgument` when there is no such part, another thread holds it, or the writer has ended.
     pub fn part(&self, number: usize) -> Result<Part> {
         let Some(taken) = self.0.taken.get(number) else {
             return Err(Error::invalid(format!("part {number} of {}", self.0.taken.len())));
@@ -272,7 +274,7 @@ impl Lent {
     }
 }
 
-/// Some boxes of an nd-buffer in host memory, for one thread to write.
+/// A part of a writer: boxes of an nd-buffer in host memory, for one thread to write.
 pub struct Part {
     parts: Arc<Parts>,
     number: usize,
@@ -283,17 +285,17 @@ impl Part {
         &self.parts.boxes[self.number]
     }
 
-    /// The nd-buffer whose boxes these are. Its elements are reached through the part alone.
+    /// The nd-buffer that the boxes belong to. Its elements may only be reached through the part.
     pub(crate) fn array(&self) -> &NdBuffer {
         &self.parts.grant.array
     }
 
-    /// The lists in whose positions the part's boxes count.
+    /// The index lists whose positions the part's boxes count, if there are any.
     pub(crate) fn lists(&self) -> Option<&Lists> {
         self.parts.grant.lists.as_deref()
     }
 
-    /// Refuses other lists than the writer's.
+    /// Refuses index lists that are not the writer's.
     pub(crate) fn require_lists(&self, lists: Option<&Arc<Lists>>) -> Result<()> {
         match (lists, &self.parts.grant.lists) {
             (None, None) => Ok(()),
@@ -302,7 +304,7 @@ impl Part {
         }
     }
 
-    /// The bytes of the part's only box, which are `range` of the nd-buffer's memory without gaps.
+    /// Returns the bytes of the part's only box. They must be exactly the bytes `range` of the nd-buffer's memory.
     ///
     /// # Errors
     /// `InvalidArgument` when the part has several boxes, gaps, or other bytes.
@@ -320,7 +322,7 @@ impl Part {
         Err(Error::invalid(format!("bytes {range:?} are not those of part {}", self.number)))
     }
 
-    /// Refuses a box that does not lie in one of the part's.
+    /// Refuses a box that does not lie inside one of the part's boxes.
     pub(crate) fn require(&self, start: &[usize], extent: &[usize]) -> Result<()> {
         match self.boxes().iter().any(|one| one.contains(start, extent)) {
             true => Ok(()),
@@ -350,7 +352,8 @@ impl Deref for PartBytes {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: `into_bytes` found that these are the bytes of the part, which no other code has and which keeps them alive.
+        // SAFETY: `into_bytes` checked that these are the bytes of the part. No other code has the part, and it keeps
+        // the bytes alive.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
 }
@@ -360,7 +363,7 @@ impl DerefMut for PartBytes {
         if self.len == 0 {
             return &mut [];
         }
-        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        // SAFETY: like `deref`; in addition, `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
     }
 }

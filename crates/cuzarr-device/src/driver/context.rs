@@ -1,4 +1,4 @@
-//! Devices that the process has used: the backend of each, its home stream, and what other rooms keep for it.
+//! Devices that the process has used: the backend and home stream of each, and data that other modules keep for it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -10,21 +10,21 @@ use crate::driver::simt::SimtBackend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
-/// One device that has been used. Made at first use, kept for the life of the process.
+/// A device that was used. Made at first use and kept until the process ends.
 pub(crate) struct Context {
     pub(crate) device: Device,
     pub(crate) backend: Box<dyn Backend>,
-    /// The stream that orders allocations for a device, which have no stream of their own.
+    /// The stream that orders allocations which name no stream.
     pub(crate) home_stream: RawStream,
-    /// Its place in every [`PerDevice`], below [`MOST_DEVICES`].
+    /// The device's index in every [`PerDevice`], below [`MOST_DEVICES`].
     place: usize,
 }
 
-/// Devices that one process can use: more than any machine has.
+/// Number of devices that one process can use: more than any machine has.
 const MOST_DEVICES: usize = 64;
 
-/// One value for each device that was used, made at first use and kept for the life of the process. Rooms above this one keep
-/// things of a device this way: loaded kernels, counters, pinned memory.
+/// One value for each device that was used, made at first use and kept until the process ends. Other modules keep
+/// loaded kernels, counters and pinned memory this way.
 pub(crate) struct PerDevice<T>([OnceLock<T>; MOST_DEVICES]);
 
 impl<T: Default> PerDevice<T> {
@@ -32,7 +32,7 @@ impl<T: Default> PerDevice<T> {
         PerDevice([const { OnceLock::new() }; MOST_DEVICES])
     }
 
-    /// The value of this device. Takes no lock once it is made.
+    /// The value of this device. Takes no lock once the value exists.
     pub(crate) fn of(&self, context: &Context) -> &T {
         self.0[context.place].get_or_init(T::default)
     }
@@ -41,7 +41,7 @@ impl<T: Default> PerDevice<T> {
 static CONTEXTS: OnceLock<Mutex<HashMap<Device, &'static Context>>> = OnceLock::new();
 
 impl Context {
-    /// The context of a device that has one.
+    /// Returns the context of a device, which is made at the first call.
     ///
     /// # Errors
     /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
@@ -50,7 +50,7 @@ impl Context {
         if let Some(context) = contexts.get(&device) {
             return Ok(context);
         }
-        // Made under the lock: two threads must not make two pools, and this happens once a device.
+        // Made under the lock, so that two threads do not make two pools. It happens once per device.
         let context: &'static Context = Box::leak(Box::new(Context::new(device, contexts.len())?));
         contexts.insert(device, context);
         Ok(context)

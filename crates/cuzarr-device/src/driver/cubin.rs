@@ -1,9 +1,9 @@
-//! Where machine code comes from: shipped with the package, kept on disk, or compiled now.
+//! Where machine code comes from: the package, the cache on disk, or the compiler.
 //!
-//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped cubins
-//! are named `<source>-<key>.sm_<arch>.cubin` and listed with their own hashes in `MANIFEST.sha256` (as `sha256sum` writes
-//! it), so finding them needs no compiler, and a stale or damaged one is simply not found. `scripts/compile_kernels.py`
-//! computes the same key; a test compares the two.
+//! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped
+//! cubins are named `<source>-<key>.sm_<arch>.cubin`. Their own hashes are listed in `MANIFEST.sha256`, in the format
+//! of `sha256sum`. So no compiler is needed to find a cubin, and a stale or damaged one is ignored.
+//! `scripts/compile_kernels.py` computes the same key; a test compares the two.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::driver::nvrtc::{Compiled, Job, Nvrtc};
 use crate::driver::source::{Header, KernelSource, STATUS_HEADER};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Headers that every kernel may include: those of `kernels/include`.
+/// Headers in `kernels/include`, which every kernel may include.
 const SHARED: &[Header] = &[
     Header { name: "cuzarr/checksum.cuh", text: include_str!("../../kernels/include/cuzarr/checksum.cuh") },
     Header { name: "cuzarr/elements.cuh", text: include_str!("../../kernels/include/cuzarr/elements.cuh") },
@@ -30,10 +30,10 @@ const SHARED: &[Header] = &[
     Header { name: "cuzarr/warp.cuh", text: include_str!("../../kernels/include/cuzarr/warp.cuh") },
 ];
 
-/// The header of `simt`, which `kernel.cuh` includes there alone.
+/// The header of `simt`. Only `kernel.cuh` includes it, and only when it is compiled for the CPU.
 const SIMT_HEADER: &str = "simt.h";
 
-/// The headers that a text includes, itself or by another header, in the order of their names.
+/// Returns the headers that a text includes, directly or through other headers, sorted by name.
 ///
 /// # Errors
 /// `KernelCompileFailed` for a header that is neither shared nor among `own`.
@@ -47,7 +47,7 @@ pub(crate) fn included(text: &str, own: &[&[Header]]) -> Result<Vec<Header>> {
     }
 }
 
-/// Like [`included`], with the name of a header that is not known.
+/// Like [`included`], but returns the name of an unknown header instead of an error.
 fn reached<'a>(text: &'a str, own: &[&[Header]]) -> (Vec<Header>, Option<&'a str>) {
     let (mut found, mut unknown): (BTreeMap<&str, Header>, _) = (BTreeMap::new(), None);
     let mut texts = vec![text];
@@ -66,7 +66,8 @@ fn reached<'a>(text: &'a str, own: &[&[Header]]) -> (Vec<Header>, Option<&'a str
     (found.into_values().collect(), unknown)
 }
 
-/// The compiler's flags, without the architecture. No fused multiply-add: the CPU rounds after each step, and so must the GPU.
+/// The compiler's flags, except the architecture. Fused multiply-add is off: the CPU rounds after each step, and the
+/// GPU must give the same values.
 pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
 
 const KEY_FORMAT: &str = "cuzarr-cubin-2";
@@ -74,18 +75,18 @@ const CACHE_MAGIC: &[u8; 8] = b"czcubin1";
 
 static DIRECTORY: RwLock<Option<PathBuf>> = RwLock::new(None);
 
-/// Says where the cubins that came with the package are. `CUZARR_CUBIN_DIR` goes before it.
+/// Sets the folder of the cubins that came with the package. The variable `CUZARR_CUBIN_DIR` takes precedence.
 pub fn set_cubin_directory(directory: Option<PathBuf>) {
     *DIRECTORY.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = directory;
 }
 
-/// The folder of shipped cubins, if one was named.
+/// The folder of shipped cubins, if one was set.
 pub(crate) fn shipped_directory() -> Option<PathBuf> {
     let named = std::env::var_os("CUZARR_CUBIN_DIR").filter(|path| !path.is_empty()).map(PathBuf::from);
     named.or_else(|| DIRECTORY.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone())
 }
 
-/// The folder where compiled kernels are kept: `CUZARR_CACHE_DIR`, else `kernels` in the user's cache folder for cuzarr.
+/// The folder of compiled kernels: `kernels` in `CUZARR_CACHE_DIR`, else in the user's cache folder for cuzarr.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
     let named = |variable: &str| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = named("CUZARR_CACHE_DIR")
@@ -100,7 +101,7 @@ pub(crate) struct Found {
     pub(crate) origin: String,
 }
 
-/// The hash of everything that decides the machine code of a source, except architecture and compiler.
+/// The hash of everything that determines the machine code of a source, except architecture and compiler.
 pub(crate) fn key(source: &KernelSource, headers: &[Header]) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -117,7 +118,7 @@ pub(crate) fn key(source: &KernelSource, headers: &[Header]) -> String {
     hex(&hash.finalize()[..16])
 }
 
-/// Machine code that exists already for a GPU of `capability`, best first: shipped, then kept on disk.
+/// Existing machine code for a GPU of `capability`, best first: shipped cubins, then the cache on disk.
 pub(crate) fn candidates(
     source: &KernelSource,
     headers: &[Header],
@@ -126,7 +127,7 @@ pub(crate) fn candidates(
     let key = key(source, headers);
     let name = source.name;
     let shipped = shipped_directory();
-    // Code for an older minor version of the same major runs, too.
+    // Code for an older minor version of the same major version also runs.
     let minors = (0..=capability.1).rev();
     let shipped = minors.filter_map({
         let key = key.clone();
@@ -138,7 +139,7 @@ pub(crate) fn candidates(
     shipped.chain(std::iter::once_with(move || read_cached(&cache_file(name, &key, capability)?)).flatten())
 }
 
-/// Compiles a source now, and keeps the result on disk.
+/// Compiles a source, and keeps the result on disk.
 pub(crate) fn compile(source: &KernelSource, headers: &[Header], capability: (u32, u32)) -> Result<Vec<u8>> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
     flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
@@ -146,13 +147,13 @@ pub(crate) fn compile(source: &KernelSource, headers: &[Header], capability: (u3
     let job = Job { file: &file, text: source.text, headers, flags: &flags, name_expression: None };
     let cubin = Nvrtc::get()?.compile(&job)?.cubin;
     if let Some(file) = cache_file(source.name, &key(source, headers), capability) {
-        // A cache that cannot be written costs time, not the answer.
+        // Failing to write the cache costs time, but the result is right.
         let _ = write_cached(&file, &cubin);
     }
     Ok(cubin)
 }
 
-/// A text to compile, and what it may include.
+/// A user's text to compile, and the headers that it may include.
 #[derive(Clone, Copy)]
 pub(crate) struct UserText<'a> {
     pub(crate) file: &'a str,
@@ -161,8 +162,8 @@ pub(crate) struct UserText<'a> {
     pub(crate) own: &'a [&'a [Header]],
 }
 
-/// Machine code of a text for a GPU of `capability`, kept on disk like ours. The text may include our shared headers, those of
-/// `own`, and those of the compiler's own installation, if it has any.
+/// Compiles a user's text for a GPU of `capability`, or returns the machine code that is kept on disk. The text may
+/// include our shared headers, those of `own`, and those of the compiler's own installation, if it has any.
 ///
 /// # Errors
 /// `LibraryMissing`, `KernelCompileFailed`.
@@ -177,7 +178,7 @@ pub(crate) fn compile_user(
         flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
     }
     flags.extend(nvrtc.include_folders().iter().map(|folder| format!("--include-path={}", folder.display())));
-    // The compiler finds headers of others, or reports that they are missing.
+    // Other headers are found by the compiler, or reported as missing.
     let (headers, _) = reached(text, own);
     let mut hash = Sha256::new();
     for part in [KEY_FORMAT, file, text, name_expression.unwrap_or_default()]
@@ -188,7 +189,7 @@ pub(crate) fn compile_user(
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    // A text that includes files of the user's own may mean something else tomorrow.
+    // A text that includes the user's own files may mean something else tomorrow, so it is not kept.
     let is_closed = !options.iter().any(|flag| flag.starts_with("-I") || flag.starts_with("--include-path"));
     let kept = cache_file("user", &hex(&hash.finalize()[..16]), capability).filter(|_| is_closed);
     if let Some(found) = kept.as_deref().and_then(read_cached) {
@@ -212,14 +213,14 @@ fn read_shipped(directory: &Path, file: &str) -> Option<Found> {
     (hex(&Sha256::digest(&bytes)) == expected).then(|| Found { bytes, origin: path.display().to_string() })
 }
 
-/// The cache's file for a kernel; none without a compiler, since its version is part of the name.
+/// The cache's file for a kernel; `None` without a compiler, whose version is part of the name.
 fn cache_file(name: &str, key: &str, capability: (u32, u32)) -> Option<PathBuf> {
     let (major, minor) = Nvrtc::get().and_then(Nvrtc::version).ok()?;
     let file = format!("{name}-{key}.sm_{}{}.nvrtc-{major}.{minor}", capability.0, capability.1);
     Some(cache_directory()?.join(file))
 }
 
-/// Reads a kept cubin; `None` for one that is damaged, or that another user could have put there.
+/// Reads a cubin from the cache; `None` if it is damaged, or if another user could have put it there.
 fn read_cached(path: &Path) -> Option<Found> {
     if !is_private(path.parent()?) {
         return None;
@@ -243,7 +244,7 @@ fn write_cached(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
         file.write_all(&Sha256::digest(cubin))?;
         file.write_all(cubin)
     });
-    // Readers see the whole file or none.
+    // Readers see the whole file or no file.
     let renamed = written.and_then(|()| std::fs::rename(&temporary, path));
     if renamed.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -262,7 +263,7 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
-/// Whether only this user can write the folder. Code is loaded from it, so anything else is not trusted.
+/// Whether only this user can write the folder. Code is loaded from it, so other folders are not trusted.
 #[cfg(unix)]
 fn is_private(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

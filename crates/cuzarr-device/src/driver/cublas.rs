@@ -1,8 +1,8 @@
-//! cuBLAS, NVIDIA's library of products of matrices, if it is installed.
+//! cuBLAS, NVIDIA's library for matrix products, if it is installed.
 //!
-//! It comes with CUDA's toolkit, CuPy and PyTorch, and in wheels of its own. One handle for each device is made at first use and
-//! kept for the life of the process: it has memory of the device, and making one takes longer than most products. Work is put
-//! on the legacy default stream alone, so that no two streams share the memory of the handle.
+//! It comes with the CUDA toolkit, CuPy and PyTorch, and in wheels of its own. Each device gets one handle, made at
+//! first use and kept until the process ends: a handle holds device memory, and making one takes longer than most
+//! products. All work goes to the legacy default stream, so that no two streams share the memory of a handle.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
-/// Names the library to use instead of looking for one.
+/// The environment variable that names the library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUBLAS_LIBRARY";
 /// The library's file names.
 pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
@@ -28,13 +28,13 @@ const ALLOC_FAILED: CublasStatus = 3;
 const ARCH_MISMATCH: CublasStatus = 8;
 const NOT_SUPPORTED: CublasStatus = 15;
 
-/// `cublasOperation_t`: the matrix as it lies, column by column, or transposed.
+/// `cublasOperation_t`: use the matrix unchanged (column by column), or transposed.
 const AS_IT_IS: c_int = 0;
 const TRANSPOSED: c_int = 1;
-/// `cublasGemmAlgo_t`: the library chooses.
+/// `cublasGemmAlgo_t`: the library chooses the algorithm.
 const DEFAULT_ALGORITHM: c_int = -1;
 
-/// Types that products are made of.
+/// Element types that matrix products are computed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elements {
     Float16,
@@ -62,30 +62,30 @@ impl Elements {
         matches!(self, Elements::Float64 | Elements::Complex128)
     }
 
-    /// `cublasComputeType_t`: sums of single or of double precision.
+    /// `cublasComputeType_t`: whether sums have single or double precision.
     fn compute_type(self) -> c_int {
         if self.is_double() { 70 } else { 68 }
     }
 }
 
-/// Matrices of a batch: where the first begins; elements from one row (or, transposed, column) to the next, and from one matrix
-/// to the next.
+/// The matrices of a batch: the address of the first one, the elements from one row to the next (from one column, if
+/// transposed), and the elements from one matrix to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     pub(crate) address: usize,
     pub(crate) leading: c_int,
     pub(crate) stride: c_longlong,
-    /// Whether columns are packed, and not rows.
+    /// Whether columns are packed instead of rows.
     pub(crate) is_transposed: bool,
 }
 
-/// Products of a batch of matrices, whose elements lie row by row.
+/// A batch of matrix products. The elements of a matrix lie row by row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Products {
     pub(crate) elements: Elements,
     pub(crate) rows: c_int,
     pub(crate) columns: c_int,
-    /// Columns of the first matrices and rows of the second.
+    /// Number of columns of the first matrices, and of rows of the second.
     pub(crate) inner: c_int,
     pub(crate) batch: c_int,
     pub(crate) first: Matrices,
@@ -94,7 +94,7 @@ pub(crate) struct Products {
     pub(crate) result: usize,
 }
 
-/// A real or complex number, aligned as the library wants complex ones.
+/// A real or complex number, aligned as the library requires for complex ones.
 #[repr(align(16))]
 struct Factor<T>([T; 2]);
 
@@ -135,14 +135,14 @@ pub(crate) struct Cublas {
 
 static CUBLAS: OnceLock<Result<Cublas>> = OnceLock::new();
 
-/// The handle of one device, as a number; 0 before the first use. Whoever puts work on it has the lock.
+/// The handle of one device, as a number; 0 before the first use. Code that submits work holds the lock.
 #[derive(Default)]
 struct DeviceHandle(Mutex<usize>);
 
 static HANDLES: PerDevice<DeviceHandle> = PerDevice::new();
 
 impl Cublas {
-    /// The library.
+    /// Returns the library, loaded at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none.
@@ -151,7 +151,7 @@ impl Cublas {
     }
 
     fn load() -> Result<Cublas> {
-        // A library of a newer CUDA than the driver's does not start.
+        // A library for a newer CUDA than the driver's cannot start.
         let newest = Driver::get().and_then(Driver::version).map_or(u32::MAX, |(major, _)| major);
         let names = if newest >= 13 { &LIBRARY_NAMES[..] } else { &LIBRARY_NAMES[1..] };
         let found = library::open(LIBRARY_VARIABLE, names)?;
@@ -171,14 +171,13 @@ impl Cublas {
         Ok(cublas)
     }
 
-    /// Puts products on the legacy default stream of a device.
+    /// Submits products on the legacy default stream of a device.
     ///
     /// # Errors
     /// `OutOfMemory` for the memory of the handle; `Unsupported` for a device that the library does not know; `DeviceFailed`.
     ///
-    /// # Safety
-    /// The device is one of CUDA's, the matrices and results lie in its memory as `products` says, and live until its legacy
-    /// default stream has passed. All extents are at least 1.
+    /// The device is a CUDA device. The matrices and results lie in its memory as `products` says, and live until its
+    /// legacy default stream has passed this call. All extents are at least 1.
     pub(crate) unsafe fn multiply(&self, context: &Context, products: &Products) -> Result<()> {
         let mut handle = lock(&HANDLES.of(context).0);
         let mut result = Ok(());
@@ -190,7 +189,7 @@ impl Cublas {
     }
 
     /// # Safety
-    /// Like [`Cublas::multiply`], with the device's context current on this thread.
+    /// The conditions of [`Cublas::multiply`], and the device's context is current on this thread.
     unsafe fn multiply_here(&self, handle: &mut usize, products: &Products) -> Result<()> {
         if *handle == 0 {
             let mut made: CublasHandle = std::ptr::null_mut();
@@ -209,7 +208,8 @@ impl Cublas {
         };
         let data_type = elements.data_type();
         let operation = |matrices: &Matrices| if matrices.is_transposed { TRANSPOSED } else { AS_IT_IS };
-        // The library takes matrices column by column. Ours, row by row, are transposed ones there: so the second comes first.
+        // The library takes matrices column by column. Ours are row by row, which it sees as transposed, so the second
+        // matrix comes first.
         // SAFETY: the library reads the factors, which are aligned numbers of the precision of the sums, real or complex, before it
         // returns; the caller promises the memory and the stream.
         let status = unsafe {

@@ -1,7 +1,7 @@
 //! cuFile, NVIDIA's library that reads files straight into GPU memory, if it is installed.
 //!
-//! Where storage, file system and kernel module (`nvidia-fs`) agree, bytes go from the drive to the GPU and the host sees
-//! none of them; elsewhere the library works in its compatibility mode, by way of its own pinned memory. A file is
+//! If storage, file system and kernel module (`nvidia-fs`) support it, bytes go from the drive to the GPU and bypass
+//! the host. Otherwise the library works in its compatibility mode and copies through its own pinned memory. A file is
 //! registered once and read any number of times, from any thread.
 
 use std::ffi::{c_int, c_void};
@@ -14,15 +14,15 @@ use crate::driver::backend::Backend;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names the library to use instead of looking for one.
+/// The environment variable that names the library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUFILE_LIBRARY";
-/// The library's file name.
+/// The library's possible file names.
 pub(crate) const LIBRARY_NAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
 
 const HINT: &str =
     "install cuFile (pip install nvidia-cufile-cu12, or the CUDA toolkit), or set gds to 'auto' or 'off'";
 
-/// `CUfileError_t`: the library's code and, when that says so, the driver's.
+/// `CUfileError_t`: the library's code. If it reports a driver error, `cuda` is the driver's code.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CufileStatus {
@@ -41,23 +41,23 @@ struct Description {
 #[repr(C)]
 union DescriptorOrPointer {
     descriptor: c_int,
-    /// Not used here; it makes the union as wide as the library's.
+    /// Not used here. It makes the union as wide as the library's.
     _pointer: *mut c_void,
 }
 
 const KIND_DESCRIPTOR: c_int = 1;
-/// The codes of the library begin here; smaller ones are errno's.
+/// The library's error codes begin here. Smaller numbers are `errno` values.
 const FIRST_CODE: isize = 5000;
 
-/// The beginning of `CUfileDrvProps_t`, with room for what later versions add.
+/// The beginning of `CUfileDrvProps_t`, with room for fields that later versions add.
 #[repr(C)]
 struct CufileProperties {
     major_version: u32,
     rest: [u64; 32],
 }
 
-// The layouts of cufile.h, version 1.0 and later. The library writes a `CUfileDrvProps_t`, of 56 bytes in version 1, into
-// `CufileProperties`.
+// The layouts of cufile.h, version 1.0 and later. The library writes its `CUfileDrvProps_t` (56 bytes in version 1)
+// into `CufileProperties`.
 #[cfg(target_pointer_width = "64")]
 mod layouts {
     use super::*;
@@ -86,7 +86,7 @@ pub struct CuFile {
 static CUFILE: OnceLock<Result<CuFile>> = OnceLock::new();
 
 impl CuFile {
-    /// The library, started.
+    /// Returns the library, started at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none, it does not start, or this process was forked after it had started.
@@ -122,7 +122,7 @@ impl CuFile {
                 },
             )
         };
-        // Its threads and exit handlers run code of the library until the process ends.
+        // The library's threads and exit handlers run its code until the process ends.
         std::mem::forget(found.library);
         // SAFETY: may be called any number of times.
         check("cuFileDriverOpen", unsafe { open() }).map_err(|error| {
@@ -132,18 +132,18 @@ impl CuFile {
         let mut found = CufileProperties { major_version: 0, rest: [0; 32] };
         // SAFETY: writes a structure that is smaller than ours.
         if check("cuFileDriverGetProperties", unsafe { properties(&mut found) }).is_ok() {
-            // The version of nvidia-fs: 0 where the module is not loaded.
+            // The version of nvidia-fs; 0 if the module is not loaded.
             cufile.is_direct = found.major_version > 0;
         }
         Ok(cufile)
     }
 
-    /// Whether the kernel module is there that lets drives write to GPU memory; else reads go by way of the host.
+    /// Whether the kernel module that lets drives write to GPU memory is loaded. Without it, reads go through the host.
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }
 
-    /// Where the library was found.
+    /// Path of the library.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -162,7 +162,7 @@ fn check(call: &str, status: CufileStatus) -> Result<()> {
     }
 }
 
-/// The meaning of the library's codes that users meet.
+/// Describes the error codes that users may meet.
 fn describe(code: c_int) -> String {
     let words = match code {
         5001 => "the nvidia-fs module is not loaded and compatibility mode is off",
@@ -183,7 +183,7 @@ fn describe(code: c_int) -> String {
     format!("cuFile error {code} ({words})")
 }
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the file to memory.
@@ -192,14 +192,14 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// A file that the library knows, until this is dropped.
+/// A file registered with the library. `drop` deregisters it.
 pub(crate) struct FileHandle {
     cufile: &'static CuFile,
     handle: usize,
 }
 
 impl CuFile {
-    /// Makes a file known to the library. The caller keeps it open as long as the handle.
+    /// Registers a file with the library. The caller keeps the file open as long as the handle.
     ///
     /// # Errors
     /// `DeviceFailed` when the library refuses the file.
@@ -214,7 +214,8 @@ impl CuFile {
 }
 
 impl FileHandle {
-    /// Moves `size_bytes` bytes between the file, from `offset` on, and memory of a device. Returns when they are there.
+    /// Moves `size_bytes` bytes between the file, starting at `offset`, and device memory. Returns when the bytes are
+    /// there.
     ///
     /// # Errors
     /// `DeviceFailed`, also when the file is shorter.
@@ -239,7 +240,7 @@ impl FileHandle {
             let (rest, at) = (size_bytes - done, (offset + done as u64) as i64);
             let (handle, address) = (self.handle as CufileHandle, address as *mut c_void);
             let (mut count, mut errno) = (0, 0);
-            // The library works on the context that is current.
+            // The library uses the current context.
             backend.with_current(&mut || {
                 // SAFETY: the handle is registered until `drop`; the caller promises `size_bytes` bytes of this device at
                 // `address`, of which the last `rest` begin at `done`.
@@ -272,7 +273,7 @@ impl FileHandle {
 
 impl Drop for FileHandle {
     fn drop(&mut self) {
-        // In a forked child the handle belongs to the parent's library state.
+        // In a forked child, the handle belongs to the parent's copy of the library.
         if self.cufile.process == std::process::id() {
             // SAFETY: `register` made the handle, and this value alone has it; no call on it is under way, since those borrow it.
             unsafe { (self.cufile.deregister)(self.handle as CufileHandle) };

@@ -1,4 +1,4 @@
-//! Questions to a device that its driver answers.
+//! Methods of [`Device`] that ask the driver.
 
 use crate::device::Device;
 use crate::driver::context::Context;
@@ -6,10 +6,10 @@ use crate::driver::cuda::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Device {
-    /// The GPU whose memory holds this address, as the driver says. Starts CUDA.
+    /// Returns the GPU whose memory holds `address`, according to the driver. Starts CUDA.
     ///
     /// # Errors
-    /// `DeviceUnavailable` when there is no driver, `MemorySpace` when it does not know the address.
+    /// `DeviceUnavailable` when there is no driver, `MemorySpace` when the driver does not know the address.
     pub fn of_address(address: usize) -> Result<Device> {
         Driver::get()?.device_of(address)?.map(Device::Cuda).ok_or_else(|| {
             let message = format!("address {address:#x} is not memory of a GPU in this process");
@@ -17,10 +17,10 @@ impl Device {
         })
     }
 
-    /// How much memory the device has, and how much of it is free. Starts CUDA for a GPU.
+    /// Returns the device's total and free memory. Starts CUDA for a GPU.
     ///
     /// # Errors
-    /// `DeviceUnavailable` when the device cannot be used, `Unsupported` when the host does not say.
+    /// `DeviceUnavailable` when the device cannot be used, `Unsupported` when the host cannot tell.
     pub fn memory_info(self) -> Result<MemoryInfo> {
         if self == Device::Cpu {
             return host_memory_info();
@@ -29,15 +29,16 @@ impl Device {
         Ok(MemoryInfo { free_bytes, total_bytes })
     }
 
-    /// Blocks until everything that was ever put on the device by this process is done.
+    /// Blocks until all work that this process has submitted to the device is done.
     ///
     /// # Errors
-    /// `DeviceFailed`, also for failures of earlier work. A device that was not used has nothing to wait for.
+    /// `DeviceFailed`, also for failures of earlier work. Never for a device that was not used: there is nothing to
+    /// wait for.
     pub fn synchronize(self) -> Result<()> {
         Context::existing(self).map_or(Ok(()), |context| context.backend.synchronize_device())
     }
 
-    /// Makes the device ready, so that the first real use does not pay for it (about 0.3 s on a GPU).
+    /// Initialises the device, so that its first real use is not delayed (by about 0.3 s on a GPU).
     ///
     /// # Errors
     /// `DeviceUnavailable`, with the reason, when the device cannot be used.
@@ -45,7 +46,7 @@ impl Device {
         if self == Device::Cpu { Ok(()) } else { Context::get(self).map(|_| ()) }
     }
 
-    /// How many multiprocessors a GPU has. Speeds that were measured on another GPU are scaled by it.
+    /// Number of multiprocessors of a GPU. Costs that were measured on another GPU are scaled by it.
     ///
     /// # Errors
     /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
@@ -53,7 +54,7 @@ impl Device {
         Ok(Context::get(self)?.backend.properties().multiprocessors)
     }
 
-    /// A GPU's compute capability: which instructions and how much shared memory it has. (0, 0) in `simt`.
+    /// A GPU's compute capability, which tells its instruction set and its shared memory. (0, 0) on `simt`.
     ///
     /// # Errors
     /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
@@ -62,12 +63,12 @@ impl Device {
     }
 }
 
-/// Memory of a device.
+/// The memory sizes of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Bytes that could be allocated; what pools keep unused is not counted.
+    /// Number of bytes that can be allocated. Unused memory of pools is not included.
     pub free_bytes: u64,
-    /// Bytes in all.
+    /// Total memory in bytes.
     pub total_bytes: u64,
 }
 

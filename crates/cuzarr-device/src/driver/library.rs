@@ -1,8 +1,8 @@
-//! Finding libraries at run time: the driver, NVRTC, cuFile and others that may or may not be installed.
+//! Finds optional libraries at run time: the driver, NVRTC, cuFile and others.
 //!
-//! Nothing here initialises CUDA. A library is looked for by path, in this order: the environment variable that names it,
-//! folders given by [`set_library_search_paths`] (the Python package passes `site-packages/nvidia/*/lib`), `CUDA_HOME`
-//! and `CUDA_PATH`, `/usr/local/cuda`, and last whatever the dynamic linker finds.
+//! Nothing here initialises CUDA. A library is searched for in this order: the environment variable that names it, the
+//! folders of [`set_library_search_paths`] (the Python package passes `site-packages/nvidia/*/lib`), `CUDA_HOME` and
+//! `CUDA_PATH`, `/usr/local/cuda`, and last the dynamic linker's own search.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 static SEARCH_PATHS: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Adds folders in which the libraries of CUDA are looked for, replacing those of an earlier call.
+/// Sets the folders in which CUDA's libraries are searched for. Replaces those of an earlier call.
 ///
 /// Give the folders that hold the libraries themselves (`…/nvidia/cuda_nvrtc/lib`) or `site-packages/nvidia`, whose
 /// `*/lib` are then searched.
@@ -31,7 +31,7 @@ pub fn set_library_search_paths(paths: Vec<PathBuf>) {
     *SEARCH_PATHS.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = folders;
 }
 
-/// Folders in which libraries are looked for, first the most particular.
+/// Folders in which libraries are searched for, most specific first.
 pub(crate) fn search_folders() -> Vec<PathBuf> {
     let mut folders = SEARCH_PATHS.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
     let homes = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -41,17 +41,17 @@ pub(crate) fn search_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// A library that was found, and where.
+/// A library that was found, and its path.
 pub(crate) struct Found {
     pub(crate) library: Library,
     pub(crate) path: PathBuf,
 }
 
-/// Opens the first of `names` that can be opened.
+/// Opens the first of the libraries `names` that can be opened.
 ///
 /// # Errors
-/// `LibraryMissing`, with what was tried, when none can. A set but wrong environment variable is an error too, so that
-/// what was asked for is never silently replaced.
+/// `LibraryMissing`, with the names and a cause, when none can be opened. Also when the environment variable names a
+/// wrong file: the user's choice is never silently replaced.
 pub(crate) fn open(variable: &str, names: &[&str]) -> Result<Found> {
     if let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) {
         return open_path(Path::new(&path)).map_err(|cause| {
@@ -97,7 +97,7 @@ fn open_path(path: &Path) -> std::result::Result<Found, libloading::Error> {
     Ok(Found { library, path: path.to_path_buf() })
 }
 
-/// The address of a function in `library`, as the function type `F`.
+/// Returns the address of a function in `library`, as the function type `F`.
 ///
 /// # Safety
 /// `F` is the type of that function.

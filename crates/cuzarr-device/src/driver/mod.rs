@@ -1,4 +1,4 @@
-//! The GPU's driver behind a seam, and the libraries beside it: each is looked for when it is first needed.
+//! The GPU's driver behind an interface, and optional libraries. Each is loaded at first use.
 
 pub(crate) mod backend;
 pub(crate) mod context;

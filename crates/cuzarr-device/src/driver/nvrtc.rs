@@ -1,4 +1,4 @@
-//! NVRTC, the run-time compiler, if it is installed.
+//! NVRTC, NVIDIA's run-time compiler, if it is installed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 type NvrtcCode = c_int;
 type Program = *mut c_void;
 
-/// Names the library to use instead of looking for one.
+/// The environment variable that names the library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_NVRTC_LIBRARY";
 
 const HINT: &str = "install the wheel with its cubins, or NVRTC: pip install nvidia-cuda-nvrtc-cu12 (or set CUDA_HOME)";
@@ -40,29 +40,29 @@ pub(crate) struct Nvrtc {
     path: PathBuf,
 }
 
-/// One text to be compiled.
+/// A text to compile, with its headers and flags.
 pub(crate) struct Job<'a> {
-    /// The name of the text in messages; a file name.
+    /// The file name of the text in the compiler's messages.
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
-    /// Texts that it may include, by name.
+    /// Headers that the text may include.
     pub(crate) headers: &'a [Header],
     pub(crate) flags: &'a [String],
-    /// A kernel whose name in machine code is asked for: `scale<float>`.
+    /// A kernel whose name in machine code is wanted, such as `scale<float>`.
     pub(crate) name_expression: Option<&'a str>,
 }
 
 /// The result of a compilation.
 pub(crate) struct Compiled {
     pub(crate) cubin: Vec<u8>,
-    /// The name in machine code of the kernel that was asked for.
+    /// The name in machine code of the kernel that the job names, if it names one.
     pub(crate) lowered_name: Option<String>,
 }
 
 static NVRTC: OnceLock<Result<Nvrtc>> = OnceLock::new();
 
 impl Nvrtc {
-    /// The compiler that matches the driver best.
+    /// Returns the compiler that matches the driver best, loaded at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none.
@@ -71,7 +71,7 @@ impl Nvrtc {
     }
 
     fn load() -> Result<Nvrtc> {
-        // A driver runs machine code of its own major version and older ones.
+        // A driver runs machine code of its own major version and of older ones.
         let newest = Driver::get().and_then(Driver::version).map_or(u32::MAX, |(major, _)| major);
         let names: &[&str] = if newest >= 13 {
             &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
@@ -101,12 +101,12 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// Where it was found.
+    /// Path of the library.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// Where CUDA's own headers are, beside the compiler: in a toolkit, and in the wheels of `nvidia-*`.
+    /// Folders with CUDA's own headers near the compiler, as in a toolkit or in the `nvidia-*` wheels.
     pub(crate) fn include_folders(&self) -> Vec<PathBuf> {
         let Some(lib) = self.path.parent() else { return Vec::new() };
         let candidates = [
@@ -120,7 +120,7 @@ impl Nvrtc {
         folders.filter(|folder| folder.join("cuda_fp16.h").is_file() || folder.join("cuda").is_dir()).collect()
     }
 
-    /// Its version.
+    /// The compiler's version, as (major, minor).
     pub(crate) fn version(&self) -> Result<(u32, u32)> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two ints.
@@ -128,7 +128,7 @@ impl Nvrtc {
         Ok((major as u32, minor as u32))
     }
 
-    /// Machine code for a source.
+    /// Compiles a text to machine code.
     ///
     /// # Errors
     /// `KernelCompileFailed`, with the compiler's log.

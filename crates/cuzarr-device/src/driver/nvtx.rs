@@ -1,9 +1,9 @@
-//! Names for what a program does, in the pictures of profilers: NVTX, as Nsight Systems and others read it.
+//! NVTX: names for a program's work in the timelines of profilers such as Nsight Systems.
 //!
-//! A profiler names a library of its own in `NVTX_INJECTION64_PATH` when it starts a program. NVIDIA's NVTX 3 headers load that
-//! library at the first range, offer it a table of places, and call what it puts there. This does the same without the headers
-//! (<https://github.com/NVIDIA/NVTX>, `nvtxDetail/nvtxTypes.h` has the layouts). Without the variable nothing is loaded, and
-//! a range costs one look at a pointer.
+//! When a profiler starts a program, it sets `NVTX_INJECTION64_PATH` to a library of its own. NVIDIA's NVTX 3 headers
+//! load that library at the first range. They offer it a table of slots, and call the functions that it puts there.
+//! This module does the same without the headers (<https://github.com/NVIDIA/NVTX>, `nvtxDetail/nvtxTypes.h` has the
+//! layouts). Without the variable, nothing is loaded and a range costs one look at a pointer.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -22,10 +22,10 @@ const LIBRARY_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 /// The name that profilers list the ranges under.
 const DOMAIN: &std::ffi::CStr = c"cuzarr";
 
-/// The tables in which a profiler puts its functions, one for each module of NVTX; we call five functions of one.
+/// Number of NVTX modules. Each has a table for the profiler's functions; we call five functions of one table.
 const MODULES: usize = 7;
 const DOMAINS: usize = 5;
-/// Entries of each module's table, the unused first one included.
+/// Number of entries of each module's table, including the unused first one.
 const ENTRIES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const MOST_ENTRIES: usize = 16;
 
@@ -38,7 +38,7 @@ const DOMAIN_CREATE: usize = 12;
 static SLOTS: [[AtomicPtr<c_void>; MOST_ENTRIES]; MODULES] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST_ENTRIES] }; MODULES];
 
-/// For each module the addresses of its slots, from the second on, between zeroes.
+/// For each module, the addresses of its slots from the second one on. Entries around them are null.
 struct NvtxTables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
 
 // SAFETY: the addresses are those of statics, which every thread may use.
@@ -149,7 +149,7 @@ mod layouts {
     c_layout! { VersionInfo: 24 bytes { size_bytes at 0, version at 8, reserved at 12, set_version at 16 } }
 }
 
-/// A profiler that listens.
+/// An attached profiler.
 struct Profiler {
     path: PathBuf,
     domain: usize,
@@ -162,14 +162,14 @@ struct Profiler {
 static PROFILER: OnceLock<Option<Profiler>> = OnceLock::new();
 
 fn profiler() -> Option<&'static Profiler> {
-    // A profiler that cannot be loaded is the profiler's to report: NVTX is silent, too.
+    // If a profiler cannot be loaded, it reports that itself. NVTX is silent, too.
     PROFILER.get_or_init(|| Profiler::attach().ok()).as_ref()
 }
 
-/// Where the profiler's library lies that listens to this process.
+/// Path of the library of the profiler that is attached to this process.
 ///
 /// # Errors
-/// `LibraryMissing` when none does.
+/// `LibraryMissing` when there is no profiler.
 pub(crate) fn attached() -> Result<PathBuf> {
     profiler().map(|profiler| profiler.path.clone()).ok_or_else(|| {
         let message = format!("no profiler is attached: {LIBRARY_VARIABLE} is not set");
@@ -206,7 +206,7 @@ impl Profiler {
         }
     }
 
-    /// Calls `report` with the attributes of a range of this name.
+    /// Calls `report` with the attributes of a range named `name`.
     fn describe<T>(name: &str, size_bytes: u64, report: impl FnOnce(&Attributes) -> T) -> T {
         const UNSIGNED_INT64: i32 = 1;
         const ASCII: i32 = 1;
@@ -226,15 +226,15 @@ impl Profiler {
     }
 }
 
-/// A range of one thread's work, from the call of [`range`] until this is dropped. Ranges of a thread lie inside each other.
+/// A range of one thread's work, from the call of [`range`] until it is dropped. A thread's ranges are nested.
 #[must_use]
 pub struct Range {
     profiler: Option<&'static Profiler>,
-    /// Keeps the range on its thread.
+    /// Makes the type `!Send`, so that the range stays on its thread.
     _thread: PhantomData<*const ()>,
 }
 
-/// Names the work of this thread until the range is dropped, and the number of bytes that it works on.
+/// Names the work of this thread until the range is dropped. `size_bytes` is the number of bytes that it processes.
 ///
 /// ```
 /// let _range = cuzarr_device::profile::range("decode", 4096);
@@ -257,14 +257,14 @@ impl Drop for Range {
     }
 }
 
-/// Names work that may end on another thread; [`end`] takes the number.
+/// Begins a named range that may end on another thread. Pass the returned number to [`end`].
 pub fn start(name: &str, size_bytes: u64) -> u64 {
     let Some(Profiler { start, domain, .. }) = profiler() else { return 0 };
     // SAFETY: as in `range`.
     Profiler::describe(name, size_bytes, |attributes| unsafe { start(*domain as *mut c_void, attributes) })
 }
 
-/// Ends what [`start`] began.
+/// Ends a range that [`start`] began.
 pub fn end(number: u64) {
     if let (Some(Profiler { end, domain, .. }), true) = (profiler(), number != 0) {
         // SAFETY: the profiler's own function and number.

@@ -1,8 +1,8 @@
 //! `Device::Simt`: the kernels' own `.cu` files compiled for the CPU, under address and undefined-behaviour sanitizers.
 //!
-//! For tests. The library that `CUZARR_SIMT_LIBRARY` names holds every kernel and a scheduler of fibers; memory is plain
-//! heap memory filled with a pattern, so that the sanitizer sees every access outside it. Streams run at once: code that
-//! forgets to order two streams passes here, so that is tested on a GPU.
+//! For tests. The library named by `CUZARR_SIMT_LIBRARY` contains every kernel and a scheduler of fibers. Memory is
+//! plain heap memory filled with a pattern, so the sanitizer sees every access outside it. Streams execute at once, so
+//! code that forgets to order two streams passes here; that is tested on a GPU.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
@@ -16,19 +16,20 @@ use crate::driver::backend::{Backend, FunctionInfo, Grid, Properties, RawEvent, 
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names the shared library that `scripts/build_simt.sh` makes.
+/// The environment variable that names the shared library built by `scripts/build_simt.sh`.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_SIMT_LIBRARY";
 
-/// Names the compiler's flags, such as folders of headers, for texts that are compiled when the test runs.
+/// The environment variable with the compiler's flags, such as header folders, for texts that are compiled while a test
+/// runs.
 const FLAGS_VARIABLE: &str = "CUZARR_SIMT_FLAGS";
-/// The text before the path of a compiled text.
+/// Prefix of a "cubin" that is really the path of a compiled library.
 const COMPILED: &[u8] = b"simt:";
 
-/// Fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
+/// The byte that fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
 const POISON: u8 = 0xA5;
 /// The alignment of a GPU's allocations.
 const ALIGNMENT_BYTES: usize = 256;
-/// The memory of the simulated device: it is small, so that running out of memory can be tested.
+/// The memory of the simulated device. It is small, so that running out of memory can be tested.
 const TOTAL_BYTES: usize = 1 << 30;
 
 type Find = unsafe extern "C" fn(*const c_char) -> *mut c_void;
@@ -116,13 +117,13 @@ pub(crate) fn compile(file: &str, text: &str) -> Result<Vec<u8>> {
     Ok([COMPILED, compiled?.to_string_lossy().as_bytes()].concat())
 }
 
-/// Compiles a named text to a library in `folder`.
+/// Compiles `text`, which messages call `file`, to a library in `folder`.
 fn compile_in(folder: &Path, file: &str, text: &str, flags: &str, library: &str) -> Result<PathBuf> {
     let missing = |what: &str| Error::new(ErrorKind::LibraryMissing, format!("simt has no {what}"));
     let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
     std::fs::write(&source, text).map_err(|error| missing(&format!("folder: {error}")))?;
     let mut command = std::process::Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".to_string()));
-    // The compiler needs no sanitizer of its own.
+    // Without `LD_PRELOAD`: the compiler itself must not run under the sanitizer.
     command.env_remove("LD_PRELOAD").args(flags.split_whitespace()).arg("-shared").arg("-o").arg(&object);
     let output = command.arg(&source).arg(library).output().map_err(|error| missing(&format!("compiler: {error}")))?;
     if !output.status.success() {
@@ -132,7 +133,7 @@ fn compile_in(folder: &Path, file: &str, text: &str, flags: &str, library: &str)
     Ok(object)
 }
 
-/// Removes the compiler's files. A folder that stays does no harm.
+/// Removes the compiler's files. If that fails, the folder does no harm.
 fn discard(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
@@ -319,7 +320,7 @@ impl Backend for SimtBackend {
             if let Some(folder) = Path::new(path).parent() {
                 discard(folder);
             }
-            // Its kernels name themselves to the library, and stay for the life of the process.
+            // The library registers its kernels when it is loaded, and stays until the process ends.
             std::mem::forget(opened?);
         }
         Ok(1)

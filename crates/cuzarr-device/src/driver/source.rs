@@ -1,31 +1,31 @@
-//! Texts of kernels, and of the headers that they include.
+//! Kernel sources, and the headers that they include.
 
-/// One `.cu` file. Keep it in a `static`.
+/// The text of one `.cu` file and its headers. Keep it in a `static`.
 #[derive(Debug)]
 pub struct KernelSource {
-    /// File name without `.cu`; also the name of its cubins.
+    /// File name without `.cu`. Cubins have the same name.
     pub name: &'static str,
     /// The text of the file.
     pub text: &'static str,
-    /// Headers that the text may include beside those of `kernels/include`. Only those that it does include, itself or by
-    /// another header, decide about its machine code.
+    /// Headers that the text may include, beside those of `kernels/include`. Only headers that it does include,
+    /// directly or through others, affect its machine code.
     pub headers: &'static [&'static [Header]],
 }
 
-/// A header that kernels include. [`header!`](crate::header) makes one.
+/// A header that kernels include. Made by [`header!`](crate::header).
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// The name that kernels include it by: its path from the crate's folder `src`.
+    /// The name in `#include`: the file's path below the crate's folder `src`.
     pub name: &'static str,
     /// The text of the file.
     pub text: &'static str,
 }
 
-/// The header `cuzarr/status.cuh`: what kernels report of damaged units, and in what words.
+/// The header `cuzarr/status.cuh`: the codes that kernels report for damaged units, and their messages.
 pub const STATUS_HEADER: Header =
     Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") };
 
-/// The [`Header`] in this file of the crate's folder `src`: `header!("codec/zstd/zstd.cuh")`.
+/// Makes a [`Header`] of a file below the crate's folder `src`: `header!("codec/zstd/zstd.cuh")`.
 #[macro_export]
 macro_rules! header {
     ($name:literal) => {

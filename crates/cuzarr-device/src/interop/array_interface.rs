@@ -9,7 +9,7 @@ use crate::memory::buffer::Buffer;
 use crate::memory::lease::Owner;
 use crate::memory::pool;
 
-/// The contents of the dictionaries of both interfaces. The Python crate converts between this and a dictionary.
+/// The fields of both interfaces' dictionaries. The Python crate converts between this structure and a dictionary.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack::ArrayInterface};
@@ -22,21 +22,22 @@ use crate::memory::pool;
 pub struct ArrayInterface {
     /// Byte order, kind and size: `<f4`, `|b1`, `|V12`.
     pub typestr: String,
-    /// Extents.
+    /// The extent of each dimension.
     pub shape: Vec<usize>,
     /// Byte strides; `None` for C order.
     pub strides: Option<Vec<isize>>,
-    /// Address of the first element; 0 allowed when there is none.
+    /// Address of the first element. 0 is allowed if there are no elements.
     pub address: usize,
     /// Whether the memory must not be written.
     pub read_only: bool,
-    /// CUDA only: the stream on which the producer's work is (1 legacy, 2 per thread, else a `CUstream`); `None` when the
-    /// memory may be used at once. 0 is not allowed.
+    /// CUDA only: the stream of the producer's work (1 legacy, 2 per thread, else a `CUstream`). `None` if the memory
+    /// may be used at once. 0 is not allowed.
     pub stream: Option<usize>,
 }
 
 impl ArrayInterface {
-    /// Describes an array. The description borrows nothing: the caller keeps the nd-buffer alive while others use it.
+    /// Describes an array. The description borrows nothing, so the caller keeps the nd-buffer alive while others use
+    /// it.
     ///
     /// # Errors
     /// `InvalidArgument` when `stream` is 0 (CUDA's legacy default stream is 1 here).
@@ -55,17 +56,18 @@ impl ArrayInterface {
         })
     }
 
-    /// Wraps the memory that this describes. Does not wait for `stream`: the caller orders its own behind it.
+    /// Wraps the described memory as an nd-buffer. Does not wait for `stream`: the caller must order its own stream
+    /// after it.
     ///
-    /// `device` is the CPU for `__array_interface__`; for the CUDA interface, which does not say, it is the GPU that the
-    /// driver names for the address.
+    /// `device` is the CPU for `__array_interface__`. The CUDA interface does not name its device; pass the GPU that
+    /// the driver gives for the address.
     ///
     /// # Errors
-    /// `Unsupported` for types that we do not have, and bytes of the other order; `InvalidArgument` when shape and
-    /// strides make no sense.
+    /// `Unsupported` for unknown types and for bytes in the other byte order; `InvalidArgument` when shape and strides
+    /// make no sense.
     ///
     /// # Safety
-    /// The memory is on `device`, as large as shape and strides say, and stays so until `owner` is dropped.
+    /// The memory is on `device`, is as large as shape and strides say, and stays valid until `owner` is dropped.
     pub unsafe fn import(&self, device: Device, owner: Owner) -> Result<NdBuffer> {
         let dtype = parse_typestr(&self.typestr)?;
         let strides = match &self.strides {
@@ -80,7 +82,7 @@ impl ArrayInterface {
     }
 }
 
-/// Wraps strided memory of others whose first element is at address `first`; elements may lie before it.
+/// Wraps another library's strided memory. The first element is at address `first`; other elements may lie before it.
 ///
 /// # Errors
 /// `InvalidArgument` when shape and strides make no sense, and for elements on a GPU that are not aligned.
@@ -115,7 +117,7 @@ pub unsafe fn wrap(
     let size_bytes = before.checked_add(after).filter(|&size| isize::try_from(size).is_ok()).ok_or_else(invalid)?;
     start.checked_add(size_bytes).ok_or_else(invalid)?;
     let layout = Layout::strided(shape, strides, before, size, size_bytes)?;
-    // A kernel's access to a number that is not aligned ends the process's context.
+    // If a kernel accesses an unaligned number, the process loses its context.
     let alignment = dtype.swap_unit_bytes();
     let steps = shape.iter().zip(strides).filter(|&(&extent, _)| extent > 1).map(|(_, stride)| stride.unsigned_abs());
     let is_aligned = std::iter::once(first).chain(steps).all(|bytes| bytes.is_multiple_of(alignment));
@@ -129,7 +131,7 @@ pub unsafe fn wrap(
     NdBuffer::from_parts(if read_only { buffer.into_read_only() } else { buffer }, dtype, layout)
 }
 
-/// NumPy's name of a dtype. bfloat16, which NumPy does not have, is two opaque bytes, as in ml_dtypes.
+/// NumPy's type string of a dtype. NumPy has no bfloat16, so it becomes two opaque bytes, as in ml_dtypes.
 fn typestr(dtype: DType) -> String {
     let size = dtype.size_bytes();
     let order = match (dtype.swap_unit_bytes(), cfg!(target_endian = "little")) {

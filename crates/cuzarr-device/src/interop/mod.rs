@@ -1,4 +1,4 @@
-//! Exchange with other libraries: DLPack, the array interfaces of NumPy and CUDA, and profilers' names.
+//! Exchange of arrays with other libraries: DLPack, and the array interfaces of NumPy and CUDA.
 
 pub(crate) mod array_interface;
 pub mod dlpack;

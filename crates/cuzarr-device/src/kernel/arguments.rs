@@ -1,10 +1,10 @@
-//! Arguments of a launch, and the check that they are those of the kernel.
+//! Arguments of a launch, and the check that they fit the kernel.
 
 use std::ffi::c_void;
 
 use crate::error::{Error, Result};
 
-/// Refuses arguments whose number or sizes are not those of the kernel's parameters, where the driver knows these.
+/// Refuses arguments whose number or sizes differ from the kernel's parameters, if the driver knows these.
 pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[usize]) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };
     if expected.len() != got.len() {
@@ -19,16 +19,16 @@ pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[u
     }
 }
 
-/// Arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
+/// The arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
 pub trait Arguments {
-    /// Where each value lies.
+    /// The address of each value.
     fn pointers(&mut self) -> Vec<*mut c_void>;
 
-    /// How large each value is, in bytes.
+    /// The size of each value in bytes.
     fn sizes(&self) -> Vec<usize>;
 }
 
-/// Values whose types are known only when the program runs, each as its bytes.
+/// Arguments whose types are known only at run time. Each value is given as its bytes.
 impl Arguments for Vec<Vec<u8>> {
     fn pointers(&mut self) -> Vec<*mut c_void> {
         self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()

@@ -1,24 +1,25 @@
-//! Numbers that kernels and the host share. They stand in the kernels' text alone, and are read from there when the program
-//! is compiled.
+//! Numbers that kernels and the host share. They are written only in the kernels' text, and read from there at compile
+//! time.
 
-/// The number that a kernel's text defines as `name`, so that what launches it need not repeat it:
+/// Returns the number that a kernel's text defines as `name`, so that host code need not repeat it:
 /// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.
 ///
-/// The definition may be an expression of numbers and of names that the text defines as well, with `+`, `-`, `*`, `/`, `<<`
-/// and parentheses. Write it into a constant: when the program runs it would search the text at each call.
+/// The definition may be an expression of numbers and of other names that the text defines, with `+`, `-`, `*`, `/`,
+/// `<<` and parentheses. Use it in a constant: at run time, each call would search the text.
 ///
 /// # Panics
-/// When the text does not define the name, or as something else: in a constant, the program does not compile.
+/// When the text does not define the name, or defines it as something else. In a constant, the program does not
+/// compile.
 pub const fn defined(text: &str, name: &str) -> u32 {
     let value = value_of(text.as_bytes(), name.as_bytes());
     assert!(value <= u32::MAX as u64, "more than 32 bits");
     value as u32
 }
 
-/// The size that a kernel's text states of a structure, in a line `static_assert(sizeof(Unit) == 48, "…")`.
+/// Returns the size of a structure that a kernel's text states in a line `static_assert(sizeof(Unit) == 48, "…")`.
 ///
 /// # Panics
-/// When the text states no size of this structure: in a constant, the program does not compile.
+/// When the text does not state the size of this structure. In a constant, the program does not compile.
 pub const fn stated_size(text: &str, structure: &str) -> usize {
     let (text, structure) = (text.as_bytes(), structure.as_bytes());
     let mut at = 0;
@@ -49,7 +50,7 @@ const fn value_of(text: &[u8], name: &[u8]) -> u64 {
     panic!("no such definition");
 }
 
-/// An expression whose operators bind no less than `least`, and where it ends.
+/// Parses an expression whose operators bind at least as strongly as `least`. Returns its value and where it ends.
 const fn expression(text: &[u8], at: usize, least: u8) -> (u64, usize) {
     let (mut value, mut at) = term(text, behind_spaces(text, at));
     loop {
@@ -99,7 +100,7 @@ const fn term(text: &[u8], at: usize) -> (u64, usize) {
     (value_of(text, text.split_at(end).0.split_at(at).1), end)
 }
 
-/// The decimal or hexadecimal number that begins at a place, with the letters behind it that say its type, and where it ends.
+/// Parses the decimal or hexadecimal number at `at`, including its type suffix. Returns its value and where it ends.
 const fn number(text: &[u8], at: usize) -> (u64, usize) {
     let (radix, begin) = if starts_with(text, at, b"0x") { (16, at + 2) } else { (10, at) };
     let (mut value, mut end) = (0, begin);

@@ -1,14 +1,14 @@
 //! Kernels: from a `.cu` file to a launch.
 //!
-//! A [`KernelSource`] is the text of a file, embedded with `include_str!`. Machine code for it is looked for under a key
-//! made of everything that decides it, in this order:
+//! A [`KernelSource`] is the text of a file, embedded with `include_str!`. Its machine code has a key made of
+//! everything that affects it, and is searched for in this order:
 //!
 //! 1. cubins shipped with the package ([`set_cubin_directory`] or `CUZARR_CUBIN_DIR`), made by `scripts/compile_kernels.py`;
 //! 2. the cache on disk;
-//! 3. NVRTC, whose answer goes to the cache.
+//! 3. NVRTC, whose result goes into the cache.
 //!
-//! So a machine with the wheel needs neither compiler nor toolkit, and `cargo build` needs no CUDA. On `simt` the kernel is
-//! a function of the test library, under the same name.
+//! So a machine with the wheel needs neither compiler nor toolkit, and `cargo build` needs no CUDA. On `simt`, the
+//! kernel is a function of the same name in the test library.
 
 mod arguments;
 mod defined;
@@ -33,10 +33,10 @@ pub use crate::driver::cubin::set_cubin_directory;
 pub use arguments::Arguments;
 pub use defined::{defined, stated_size};
 
-/// Threads in a warp.
+/// Number of threads in a warp.
 pub const WARP: u32 = defined(include_str!("../../kernels/include/cuzarr/kernel.cuh"), "CUZARR_WARP");
 
-/// Kernels that were loaded on each device.
+/// Loaded kernels of each device.
 static KERNELS: PerDevice<Kernels> = PerDevice::new();
 
 #[derive(Default)]
@@ -48,11 +48,11 @@ struct Loaded {
     entries: HashMap<(&'static str, String), &'static KernelEntry>,
 }
 
-/// One kernel of a file, kept for the life of the process as its module is.
+/// One kernel of a file. It and its module are kept until the process ends.
 struct KernelEntry {
     name: String,
     function: RawFunction,
-    /// Size of each parameter, where the driver says.
+    /// Size of each parameter, if the driver can tell.
     parameter_bytes: Option<Vec<usize>>,
 }
 
@@ -65,7 +65,7 @@ pub struct Kernel {
 }
 
 impl KernelSource {
-    /// The kernel `entry` of this file for `device`; loaded, and if need be compiled, at the first call.
+    /// Returns the kernel `entry` of this file for `device`. Loads it at the first call, and compiles it if needed.
     ///
     /// # Errors
     /// `Unsupported` on `cpu`; `LibraryMissing` when it has to be compiled and there is no NVRTC; `KernelCompileFailed`;
@@ -80,7 +80,7 @@ impl KernelSource {
         let module = match loaded.modules.get(self.name) {
             Some(&module) => module,
             None => {
-                // Under the lock: threads that want the same file should wait for it, not compile it again.
+                // Under the lock: other threads that want the same file wait, instead of compiling it again.
                 let module = self.load(context)?;
                 loaded.modules.insert(self.name, module);
                 module
@@ -96,17 +96,19 @@ impl KernelSource {
         Ok(Kernel { context, entry, shared_bytes: 0 })
     }
 
-    /// The hash of everything that decides its machine code except architecture and compiler: part of the name of its cubins.
+    /// The hash of everything that affects the machine code, except architecture and compiler. Part of the names of its
+    /// cubins.
     ///
     /// # Errors
-    /// `KernelCompileFailed` when it includes a header that it does not carry.
+    /// `KernelCompileFailed` when the source includes a header that it does not carry.
     pub fn key(&self) -> Result<String> {
         Ok(cubin::key(self, &cubin::included(self.text, self.headers)?))
     }
 
     fn load(&self, context: &'static Context) -> Result<usize> {
         if context.device == Device::Simt {
-            // The library was built from the tree. This finds headers that only a GPU would miss.
+            // The library was built from the source tree. This check finds missing headers that only a GPU build would
+            // notice.
             cubin::included(self.text, self.headers)?;
             return context.backend.load_module(&[]);
         }
@@ -129,16 +131,16 @@ impl KernelSource {
 }
 
 impl Kernel {
-    /// How many multiprocessors its device has: grids of persistent kernels are sized by it.
+    /// Number of multiprocessors of the kernel's device. Grids of persistent kernels are sized by it.
     pub fn multiprocessors(&self) -> u32 {
         self.context.backend.properties().multiprocessors
     }
 
-    /// The kernel, launched with `size_bytes` of shared memory for the array that it declares with `CUZARR_SHARED_ASKED`. In
-    /// `simt`, where such an array is like any other, nothing is asked for.
+    /// Gives launches `size_bytes` of shared memory for the array that the kernel declares with `CUZARR_SHARED_ASKED`.
+    /// Does nothing on `simt`, where such an array is a plain one.
     ///
     /// # Errors
-    /// `DeviceFailed` when the device has less.
+    /// `DeviceFailed` when the device does not have that much.
     pub fn with_shared(mut self, size_bytes: u32) -> Result<Kernel> {
         if self.context.device != Device::Simt {
             // SAFETY: the backend gave the function, whose module is never unloaded.
@@ -148,7 +150,7 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Puts a launch on `stream`. `buffers` are all device memory that the arguments point into.
+    /// Submits a launch on `stream`. `buffers` is all device memory that the arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, and for arguments whose number or sizes are not those of the parameters;

@@ -1,4 +1,4 @@
-//! Kernels that the user writes: CUDA C++ that is compiled when the program runs, for the device it runs on.
+//! The user's own kernels: CUDA C++ that is compiled at run time, for the device it runs on.
 //!
 //! ```no_run
 //! use cuzarr_device::{Buffer, Device, LaunchShape, Module, Stream};
@@ -32,10 +32,10 @@ use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
-/// Dynamic shared memory that every kernel may ask for; more has to be allowed first.
+/// Bytes of dynamic shared memory that every kernel may use. More has to be allowed first.
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
-/// Machine code on one device; given back with the last clone and the last function of it.
+/// Machine code on one device. Unloaded when the last module and function that use it are dropped.
 struct LoadedModule {
     context: &'static Context,
     handle: usize,
@@ -49,7 +49,7 @@ impl LoadedModule {
 
 impl Drop for LoadedModule {
     fn drop(&mut self) {
-        // A kernel of it may still run. Failing means that the device is lost, and its memory with it.
+        // One of its kernels may still run. If waiting fails, the device is lost, and its memory with it.
         if self.context.backend.synchronize_device().is_ok() {
             // SAFETY: ours, and nothing of it runs any more.
             let _ = unsafe { self.context.backend.unload_module(self.handle) };
@@ -57,7 +57,7 @@ impl Drop for LoadedModule {
     }
 }
 
-/// A text of CUDA C++, compiled for one device. Clones are the same module; any thread may use it.
+/// A text of CUDA C++, compiled for one device. Clones share the same module; any thread may use it.
 #[derive(Clone)]
 pub struct Module(Arc<ModuleInner>);
 
@@ -68,7 +68,7 @@ struct ModuleInner {
     options: Vec<String>,
     headers: &'static [Header],
     plain: Arc<LoadedModule>,
-    /// Kernels whose names only the compiler knows, each from a compilation of its own.
+    /// Kernels whose names in machine code only the compiler knows, each from its own compilation.
     expressions: Mutex<HashMap<String, Function>>,
 }
 
@@ -81,29 +81,29 @@ pub struct Function {
     info: FunctionInfo,
 }
 
-/// How many blocks, of how many threads, with how much dynamic shared memory.
+/// The size of a launch: blocks, threads per block, and dynamic shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchShape {
-    /// Blocks by x, y and z.
+    /// Number of blocks by x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block by x, y and z.
+    /// Number of threads per block, by x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block, in bytes.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl LaunchShape {
-    /// A grid of `blocks` blocks of `threads` threads, by x alone.
+    /// A one-dimensional grid of `blocks` blocks with `threads` threads each.
     pub fn line(blocks: u32, threads: u32) -> LaunchShape {
         LaunchShape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 }
 
 impl Module {
-    /// Compiles `text` for `device` with NVRTC, or takes the machine code that an earlier run kept on disk. `file` is what
-    /// the compiler's messages call it; `options` are NVRTC's (`-DN=4`, `--use_fast_math`, `-I…`).
+    /// Compiles `text` for `device` with NVRTC, or takes the machine code that an earlier run kept on disk. `file` is
+    /// its name in the compiler's messages; `options` are those of NVRTC (`-DN=4`, `--use_fast_math`, `-I…`).
     ///
-    /// CUDA's own headers are found where NVRTC is part of a toolkit or stands beside the wheel `nvidia-cuda-runtime`.
+    /// CUDA's own headers are found if NVRTC is part of a toolkit or lies beside the wheel `nvidia-cuda-runtime`.
     ///
     /// # Errors
     /// `KernelCompileFailed`, with the compiler's messages and the lines they are about; `LibraryMissing` when there is
@@ -112,7 +112,7 @@ impl Module {
         Module::compile_with(device, file, text, options, &[])
     }
 
-    /// Like [`Module::compile`], for a text that includes headers of its crate.
+    /// Like [`Module::compile`], for a text that includes headers from the crate it belongs to.
     ///
     /// # Errors
     /// The errors of [`Module::compile`].
@@ -151,7 +151,7 @@ impl Module {
             .with_hint("compile it for a GPU: device \"cuda:0\""))
     }
 
-    /// Whether a text compiles for GPUs of compute capability `(major, minor)`; needs NVRTC and no GPU.
+    /// Checks that a text compiles for GPUs of compute capability `(major, minor)`. Needs NVRTC but no GPU.
     ///
     /// # Errors
     /// `KernelCompileFailed`, `LibraryMissing`.
@@ -159,7 +159,7 @@ impl Module {
         Module::check_with(file, text, options, &[], capability)
     }
 
-    /// Like [`Module::check`], for a text that includes headers of its crate.
+    /// Like [`Module::check`], for a text that includes headers from the crate it belongs to.
     ///
     /// # Errors
     /// The errors of [`Module::check`].
@@ -173,13 +173,13 @@ impl Module {
         cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability).map(|_| ())
     }
 
-    /// The device that it runs on.
+    /// The device of the module.
     pub fn device(&self) -> Device {
         self.0.context.device
     }
 
-    /// The kernel `name`: one that is `extern "C"`, any other by its C++ name, or an instance of a template
-    /// (`scale<float>`). The compiler has to be asked for the latter two, which costs a compilation each.
+    /// Returns the kernel `name`: the name of an `extern "C"` kernel, the C++ name of another, or an instance of a
+    /// template (`scale<float>`). In the last two cases the compiler must be asked, which costs a compilation each.
     ///
     /// # Errors
     /// `InvalidArgument` when the text has no such kernel.
@@ -192,7 +192,7 @@ impl Module {
         if self.device() == Device::Simt {
             return Err(Error::invalid(format!("{} has no kernel '{name}'", inner.file)));
         }
-        // Under the lock: who asks for the same kernel should wait, not compile it again.
+        // Under the lock: other threads that want the same kernel wait, instead of compiling it again.
         let mut expressions = lock(&inner.expressions);
         if let Some(function) = expressions.get(name) {
             return Ok(function.clone());
@@ -223,32 +223,32 @@ impl Function {
         Ok(Function { loaded, raw, name: name.to_string(), info })
     }
 
-    /// The name that the kernel was asked for by.
+    /// The name under which the kernel was requested.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The device that it runs on.
+    /// The device of the kernel.
     pub fn device(&self) -> Device {
         self.loaded.context.device
     }
 
-    /// Most threads of a block, with the registers that it takes.
+    /// Largest block, in threads, that the kernel's registers allow.
     pub fn max_threads(&self) -> u32 {
         self.info.max_threads
     }
 
-    /// Registers of a thread.
+    /// Number of registers per thread.
     pub fn registers(&self) -> u32 {
         self.info.registers
     }
 
-    /// Local memory of a thread, in bytes: variables that did not fit into registers.
+    /// Local memory per thread, in bytes: variables that did not fit into registers.
     pub fn local_bytes(&self) -> u32 {
         self.info.local_bytes
     }
 
-    /// Shared memory that the source declares, in bytes a block.
+    /// Shared memory per block that the source declares, in bytes.
     pub fn static_shared_bytes(&self) -> u32 {
         self.info.static_shared_bytes
     }
@@ -258,15 +258,16 @@ impl Function {
         self.info.parameter_bytes.as_deref()
     }
 
-    /// Puts a launch on `stream`. `buffers` are all device memory of this crate that the arguments point into.
+    /// Submits a launch on `stream`. `buffers` is all device memory of this crate that the arguments point into.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty grid, a block of too many threads, arguments whose number or sizes are not those of
-    /// the parameters; `MemorySpace` for a stream of another device; `DeviceFailed`. A fault of the kernel shows up in a
-    /// later call, at the latest when the stream is synchronised.
+    /// `InvalidArgument` for an empty grid, for a block of too many threads, and for arguments whose number or sizes
+    /// differ from the parameters; `MemorySpace` for a stream of another device; `DeviceFailed`. A fault of the kernel
+    /// is reported by a later call, at the latest when the stream is synchronised.
     ///
     /// # Safety
-    /// The arguments mean what the kernel's parameters mean, and it stays inside the memory that it was given.
+    /// The arguments have the meaning of the kernel's parameters, and the kernel stays inside the memory that it was
+    /// given.
     pub unsafe fn launch<A: Arguments>(
         &self,
         stream: &Stream,

@@ -1,4 +1,4 @@
-//! New memory, and the pool that results come from: ours, or that of another library.
+//! New memory, and the pool that results come from: ours or another library's.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,10 +10,10 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Buffer {
-    /// Memory whose contents are unspecified; host memory is all zero, and aligned to 64 bytes.
+    /// New memory with unspecified contents. Host memory is zeroed and aligned to 64 bytes.
     ///
     /// # Errors
-    /// `OutOfMemory`; `DeviceUnavailable` when the device is not there.
+    /// `OutOfMemory`; `DeviceUnavailable` when the device cannot be used.
     pub fn empty(device: Device, size_bytes: usize) -> Result<Buffer> {
         match device {
             Device::Cpu => Buffer::zeroed_on_host(size_bytes),
@@ -21,7 +21,7 @@ impl Buffer {
         }
     }
 
-    /// Memory that is all zero.
+    /// New memory of zeros.
     ///
     /// # Errors
     /// Those of [`Buffer::empty`].
@@ -38,7 +38,7 @@ impl Buffer {
         }
     }
 
-    /// A copy of host bytes on `device`.
+    /// Copies host bytes to new memory on `device`.
     ///
     /// # Errors
     /// Those of [`Buffer::empty`].
@@ -48,7 +48,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Copies the bytes to `device`; shares them when they are there already.
+    /// Copies the bytes to `device`. Shares them if they are already there.
     ///
     /// # Errors
     /// Those of [`Buffer::empty`] and [`Buffer::copy_from`].
@@ -61,10 +61,10 @@ impl Buffer {
         Ok(copied)
     }
 
-    /// Whether both hold the same bytes, wherever they are.
+    /// Whether both buffers hold the same bytes, on any device.
     ///
     /// # Errors
-    /// Those of [`Buffer::to_vec`]: bytes on a device are compared on the host.
+    /// Those of [`Buffer::to_vec`]: bytes of a device are compared on the host.
     pub fn equals(&self, other: &Buffer) -> Result<bool> {
         if self.size_bytes() != other.size_bytes() {
             return Ok(false);
@@ -74,12 +74,12 @@ impl Buffer {
     }
 }
 
-/// Gives memory for results: our pool, CuPy's, PyTorch's, RMM's.
+/// An allocator of memory for results: our pool, or that of CuPy, PyTorch or RMM.
 pub trait DeviceAllocator: Send + Sync {
-    /// Uninitialised memory on `device`, which every stream may use at once.
+    /// Allocates uninitialised memory on `device`, which every stream may use at once.
     ///
     /// # Errors
-    /// `OutOfMemory` when the device has none left, after giving back what was cached.
+    /// `OutOfMemory` when the device has no memory left, even after cached memory was given back.
     fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer>;
 }
 
@@ -93,19 +93,20 @@ impl DeviceAllocator for Pool {
     }
 }
 
-/// The allocator of memory for results; `None` is our own pool.
+/// The allocator of memory for results. `None` means our own pool.
 static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
 
-/// Takes memory for results from another library's pool from now on, so that two pools do not fight over one GPU. `None`
-/// chooses our own. Scratch memory of kernels always comes from ours.
+/// Sets the pool that memory for results comes from, so that two libraries' pools do not compete for one GPU. `None`
+/// selects our own. Scratch memory of kernels always comes from our pool.
 pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
     *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }
 
-/// Memory on `device` that every stream may use at once, from the pool that results come from ([`set_allocator`]).
+/// Allocates memory for a result on `device`, from the pool that [`set_allocator`] chose. Every stream may use it at
+/// once.
 ///
 /// # Errors
-/// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and asked once more.
+/// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and tried again.
 pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     if device == Device::Cpu {
         return Buffer::zeroed_on_host(size_bytes);
@@ -115,7 +116,7 @@ pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     check_given(chosen.allocate(device, size_bytes)?, device, size_bytes)
 }
 
-/// The memory that an allocator gave, if it is as it was asked for.
+/// Returns the memory that an allocator gave, if it fits the request.
 fn check_given(given: Buffer, device: Device, size_bytes: usize) -> Result<Buffer> {
     if given.device() != device || given.size_bytes() < size_bytes || given.is_read_only() {
         let what = if given.is_read_only() { "read-only bytes" } else { "bytes" };

@@ -12,12 +12,12 @@ use crate::memory::host_block::HostMemory;
 use crate::memory::host_bytes::{HostBytes, HostBytesMut};
 use crate::memory::lease::{Access, Allocation, Lease, Owner};
 
-/// Flat, untyped bytes on a device. Cloning and slicing share the memory; copying is always a word of its own.
+/// Flat, untyped bytes on a device. Clones and slices share the memory and never copy it.
 ///
-/// Writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references, as with NumPy's arrays. Each access
-/// to host memory leases the bytes that it touches for as long as it takes: many may read them, one may write them, and what
-/// does not go together is refused. Memory that code outside of this crate reaches (wrapped by [`Buffer::from_raw`], or handed
-/// to another library) is known to no lease there: those who share it agree on who writes when.
+/// Writing (`copy_from`, an nd-buffer's `fill`, a transfer) goes through shared references, as with NumPy arrays. Each
+/// access to host memory leases the bytes that it touches while it runs: many may read a byte, or one may write it. A
+/// conflicting access is refused. Leases do not cover code outside this crate that uses the same memory (wrapped by
+/// [`Buffer::from_raw`], or handed to another library): its users must agree on who writes when.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Allocation>,
@@ -27,15 +27,16 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeros in host memory, aligned to 64 bytes.
+    /// New host memory of zeros, aligned to 64 bytes.
     pub(crate) fn zeroed_on_host(size_bytes: usize) -> Result<Buffer> {
         let memory = HostMemory::zeroed(size_bytes)?;
         let address = memory.address();
-        // SAFETY: `memory` owns these bytes, all initialised, moves into the owner, and gives its address to this buffer alone.
+        // SAFETY: `memory` owns these bytes, all initialised. It moves into the owner, and only this buffer gets its
+        // address.
         Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(memory)) })
     }
 
-    /// Takes a host vector without copying.
+    /// Makes a buffer of a host vector, without copying.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let (address, size_bytes) = (bytes.as_ptr() as usize, bytes.len());
         // SAFETY: the vector owns these bytes, is moved into the owner, and is never touched again.
@@ -53,7 +54,7 @@ impl Buffer {
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
-    /// Wraps memory of another library, which may be wrapped by several buffers. They lease its bytes together.
+    /// Wraps another library's memory, which several buffers may wrap. They share one table of leases.
     ///
     /// # Safety
     /// The conditions of [`Buffer::from_raw`], except that other buffers made by this function may share the bytes.
@@ -67,35 +68,35 @@ impl Buffer {
         self.allocation.device
     }
 
-    /// The number of bytes.
+    /// Size in bytes.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// The device address of the first byte. Reading through it is the caller's responsibility.
+    /// The device address of the first byte. The caller is responsible for accesses through it.
     pub fn address(&self) -> usize {
         self.allocation.address + self.offset_bytes
     }
 
-    /// The bytes that this buffer views, in its block.
+    /// The bytes that this buffer views, as offsets in its block.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         Footprint::range(self.offset_bytes..self.offset_bytes + self.size_bytes)
     }
 
-    /// Where this buffer begins in its block.
+    /// Byte offset of this buffer in its block.
     pub(crate) fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
 
-    /// A lease of all bytes.
+    /// Leases all bytes.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.lease_of(self.footprint(), access)
     }
 
-    /// A lease of some bytes of the block that this buffer is a view of.
+    /// Leases bytes of the block that this buffer is a view of.
     ///
     /// # Errors
-    /// `InvalidArgument` when others use the bytes in a way that does not go together, or to write read-only memory.
+    /// `InvalidArgument` when another use of the bytes conflicts, and for writing read-only memory.
     pub(crate) fn lease_of(&self, footprints: impl IntoIterator<Item = Footprint>, access: Access) -> Result<Lease> {
         if access == Access::Write {
             self.require_writable()?;
@@ -103,7 +104,7 @@ impl Buffer {
         Lease::take(&self.allocation, footprints, access)
     }
 
-    /// Leases for one copy of the bytes `from` of `src` to the bytes `to` of `dst`, which may overlap.
+    /// Leases the bytes for one copy from `from` in `src` to `to` in `dst`. The two may overlap.
     ///
     /// # Errors
     /// Those of [`Buffer::lease_of`].
@@ -117,29 +118,30 @@ impl Buffer {
         Lease::for_copy(&src.allocation, from, &dst.allocation, to)
     }
 
-    /// Whether the block is neither read nor written now.
+    /// Whether nothing reads or writes the block at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.allocation.is_free()
     }
 
-    /// A view of as many bytes of the block from this one's first; `None` when the block ends before.
+    /// A view of `size_bytes` bytes of the block, with the same first byte; `None` if the block is too short.
     pub(crate) fn extended_to(&self, size_bytes: usize) -> Option<Buffer> {
         let fits = self.offset_bytes.checked_add(size_bytes).is_some_and(|end| end <= self.allocation.size_bytes);
         fits.then(|| Buffer { size_bytes, ..self.clone() })
     }
 
-    /// Keeps the memory alive, whatever it is.
+    /// Returns a value that keeps the memory alive.
     pub(crate) fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
         self.allocation.clone()
     }
 
-    /// The owner, which gives the memory back at the end.
+    /// The owner of the block. Dropping it gives the memory back.
     pub(crate) fn owner(&self) -> &(dyn Any + Send + Sync) {
         &*self.allocation.owner
     }
 
-    /// The owner of the block, for its last user; this buffer when the block has other users, or an owner of another type.
+    /// Returns the owner of the block, if this buffer is its last user and the owner has type `T`. Otherwise gives the
+    /// buffer back as the error.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Buffer> {
         if !self.owner().is::<T>() {
             return Err(self);
@@ -152,18 +154,18 @@ impl Buffer {
         }
     }
 
-    /// Size of the whole block that this buffer is a view of.
+    /// Size of the whole block that this buffer is a view of, in bytes.
     pub fn allocation_bytes(&self) -> usize {
         self.allocation.size_bytes
     }
 
-    /// A view of this memory that refuses every write, as views of it do.
+    /// A view of this memory that refuses every write. Views of it do the same.
     #[must_use]
     pub fn into_read_only(self) -> Buffer {
         Buffer { read_only: true, ..self }
     }
 
-    /// Whether writing through this view is refused.
+    /// Whether this view refuses writes.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -180,7 +182,7 @@ impl Buffer {
         Arc::ptr_eq(&self.allocation, &other.allocation)
     }
 
-    /// A view of part of the bytes.
+    /// A view of a range of the bytes.
     ///
     /// # Errors
     /// `InvalidArgument` when the range is not inside the buffer.
@@ -206,10 +208,10 @@ impl Buffer {
         }
     }
 
-    /// The bytes, when they are in host memory. While the result lives, writing them is refused.
+    /// Returns the bytes in place. They must be in host memory. While the result lives, writing them is refused.
     ///
     /// # Errors
-    /// `MemorySpace` when they are not; `InvalidArgument` while they are being written.
+    /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` while they are being written.
     pub fn host_bytes(&self) -> Result<HostBytes<'_>> {
         self.require_host()?;
         let lease = self.lease(Access::Read)?;
@@ -222,10 +224,11 @@ impl Buffer {
         Ok(HostBytes::new(bytes, lease))
     }
 
-    /// The bytes, for writing, when they are in host memory. While the result lives, every other use of them is refused.
+    /// Returns the bytes in place for writing. They must be in host memory. While the result lives, all other uses are
+    /// refused.
     ///
     /// # Errors
-    /// `MemorySpace` when they are elsewhere; `InvalidArgument` when they are read-only, or in use.
+    /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` when they are read-only or in use.
     pub fn host_bytes_mut(&self) -> Result<HostBytesMut> {
         self.require_host()?;
         let lease = Arc::new(self.lease(Access::Write)?);

@@ -1,4 +1,4 @@
-//! Copies of flat bytes, in stream order and at once: the one place that looks at where two memories are.
+//! Copies of flat bytes, in stream order or at once. Only this module compares the places of two memories.
 
 use crate::device::Device;
 use crate::driver::context::Context;
@@ -9,7 +9,7 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Stream {
-    /// Copies host bytes into a buffer; returns when they are there.
+    /// Copies host bytes into a buffer. Returns when the bytes are there.
     ///
     /// # Errors
     /// `InvalidArgument` when sizes differ, `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
@@ -20,7 +20,7 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies a buffer into host memory; returns when it is there.
+    /// Copies a buffer into host memory. Returns when the bytes are there.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -31,8 +31,8 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies one buffer to another, in stream order. Between two GPUs the driver chooses the fastest connection. Memory that
-    /// it cannot reach directly goes by way of the host, and is there when this returns.
+    /// Copies one buffer to another, in stream order. Between two GPUs, the driver chooses the fastest connection. If
+    /// it cannot copy directly, the bytes go through the host; then this waits until the copy is done.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -84,13 +84,14 @@ impl Stream {
             if copied.is_ok() {
                 return self.end_use(&[src, dst]);
             }
-            // Memory of another library's pool is refused unless it was opened to this GPU. A lost device says so again below.
+            // The driver refuses memory of another library's pool that was not opened to this GPU; such memory is
+            // copied through the host below. If the device is lost, the calls below report it again.
         }
         self.synchronize()?;
         copy_by_host(src, dst)
     }
 
-    /// Sets every byte of a buffer, in stream order.
+    /// Sets every byte of a buffer to `byte`, in stream order.
     ///
     /// # Errors
     /// `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
@@ -113,13 +114,13 @@ impl Stream {
         self.end_use(&[dst])
     }
 
-    /// Copies `dst.size_bytes()` host bytes in stream order. On `cpu`, at once.
+    /// Copies `dst.size_bytes()` host bytes to the buffer in stream order. On `cpu`, copies at once.
     ///
     /// # Errors
-    /// Those of [`Stream::h2d`]. A copy that was begun is waited for.
+    /// Those of [`Stream::h2d`]. Even on an error, the copy no longer runs when this returns.
     ///
     /// # Safety
-    /// `src` names that many readable bytes, unchanged until the stream has passed.
+    /// `src` points to `dst.size_bytes()` readable bytes, which stay unchanged until the stream has passed the copy.
     pub unsafe fn h2d_async(&self, src: *const u8, dst: &Buffer) -> Result<()> {
         require_device(self, dst)?;
         dst.require_writable()?;
@@ -140,13 +141,14 @@ impl Stream {
         noted.and_then(|()| self.end_use(&[dst])).or_else(|error| self.synchronize().and(Err(error)))
     }
 
-    /// Copies a buffer to host memory in stream order. On `cpu`, at once.
+    /// Copies a buffer to host memory in stream order. On `cpu`, copies at once.
     ///
     /// # Errors
-    /// Those of [`Stream::h2d`]. A copy that was begun is waited for.
+    /// Those of [`Stream::h2d`]. Even on an error, the copy no longer runs when this returns.
     ///
     /// # Safety
-    /// `dst` names `src.size_bytes()` writable bytes that no other code touches until the stream has passed.
+    /// `dst` points to `src.size_bytes()` writable bytes, which no other code touches until the stream has passed the
+    /// copy.
     pub unsafe fn d2h_async(&self, src: &Buffer, dst: *mut u8) -> Result<()> {
         require_device(self, src)?;
         let size_bytes = src.size_bytes();
@@ -179,7 +181,7 @@ impl Buffer {
         buffer_to_buffer(source, self)
     }
 
-    /// Copies the bytes to the host.
+    /// Copies the bytes to a host vector.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.
@@ -217,14 +219,14 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
             let size_bytes = source.size_bytes();
             let stream = Stream::legacy(device)?;
             if device == other && from < to + size_bytes && to < from + size_bytes && from != to {
-                // Device copies do not allow overlap. The memory between them is as large as a result, so it comes from where
-                // results come from.
+                // Device copies must not overlap, so the bytes go through another buffer. It is as large as a result,
+                // so it comes from the results' pool.
                 let apart = Buffer::empty(device, size_bytes)?;
                 stream.d2d(source, &apart)?;
                 stream.d2d(&apart, target)?;
             } else if (device, from) != (other, to) {
                 if device != other {
-                    // The order that a copy on the target's own legacy stream would have.
+                    // Orders the copy like one on the target's own legacy stream.
                     stream.wait(&Stream::legacy(other)?.record()?)?;
                 }
                 stream.d2d(source, target)?;
@@ -234,7 +236,7 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
     }
 }
 
-/// A vector of zeros, or an error instead of an abort when there is no memory.
+/// Returns a vector of zeros, or an error (instead of an abort) if there is no memory.
 pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -244,10 +246,10 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Host memory that a copy by way of the host takes.
+/// Bytes of host memory that a copy through the host uses.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// Copies between two devices, a piece at a time; both have the same size.
+/// Copies between two devices through the host, piece by piece. Both buffers must have the same size.
 fn copy_by_host(src: &Buffer, dst: &Buffer) -> Result<()> {
     let (down, up) = (Stream::legacy(src.device())?, Stream::legacy(dst.device())?);
     let mut piece = vec![0; src.size_bytes().min(PIECE_BYTES)];

@@ -1,4 +1,4 @@
-//! Files whose bytes cuFile moves between storage and GPU memory.
+//! Files that cuFile reads and writes directly between storage and GPU memory.
 
 use std::fs::File;
 
@@ -8,10 +8,10 @@ use crate::driver::cufile::{CuFile, Direction, FileHandle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 
-/// A file that is registered with cuFile. Reading and writing through shared references is what files do.
+/// A file that is registered with cuFile. Like [`File`], it is read and written through shared references.
 pub struct DirectFile {
     handle: FileHandle,
-    // Closed after the handle is gone.
+    // Declared after the handle, so that it is closed after it.
     _file: File,
 }
 
@@ -19,23 +19,23 @@ impl DirectFile {
     /// Registers an open file.
     ///
     /// # Errors
-    /// `LibraryMissing` where cuFile is not there; `DeviceFailed` when it refuses the file.
+    /// `LibraryMissing` when cuFile is missing; `DeviceFailed` when it refuses the file.
     pub fn new(file: File) -> Result<DirectFile> {
         let handle = CuFile::get()?.register(&file)?;
         Ok(DirectFile { handle, _file: file })
     }
 
-    /// Fills `target` with the bytes from `offset` on. Returns when they are there, for every stream; work that other
-    /// streams still have on that memory must be done.
+    /// Fills `target` with the bytes starting at `offset`. When it returns, the bytes are there for every stream. No
+    /// stream may still work on that memory when it is called.
     ///
     /// # Errors
-    /// `MemorySpace` for host memory; `DeviceFailed`, also when the file ends before the memory is full.
+    /// `MemorySpace` for host memory; `DeviceFailed`, also when the file ends before `target` is full.
     pub fn read_exact_at(&self, target: &Buffer, offset: u64) -> Result<()> {
         target.require_writable()?;
         self.transfer(Direction::Read, target, offset)
     }
 
-    /// Writes all bytes of `source`, which are ready, to the file from `offset` on.
+    /// Writes all bytes of `source` to the file, starting at `offset`. All work that fills `source` must be done.
     ///
     /// # Errors
     /// Those of [`DirectFile::read_exact_at`].

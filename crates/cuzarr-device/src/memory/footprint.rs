@@ -1,8 +1,8 @@
-//! Which bytes of a block of memory an access touches, and whether two accesses meet.
+//! Footprints: which bytes of a memory block an access touches, and whether two accesses overlap.
 
 use std::ops::Range;
 
-/// Which bytes of a block elements touch: `width` bytes at `start`, again and again by the strides of the axes.
+/// The bytes of a block that an access touches: `width` bytes at `start`, repeated along the strides of the axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Footprint {
     start: usize,
@@ -16,18 +16,18 @@ struct FootprintAxis {
     extent: usize,
 }
 
-/// How many steps [`Footprint::overlaps`] takes before it gives up and answers yes.
+/// Number of steps after which [`Footprint::overlaps`] gives up and answers yes.
 const MOST_STEPS: usize = 4096;
 
 impl Footprint {
-    /// A range of bytes; `None` when it is empty.
+    /// The footprint of a range of bytes; `None` if the range is empty.
     pub(crate) fn range(range: Range<usize>) -> Option<Footprint> {
         (!range.is_empty()).then(|| Footprint { start: range.start, width: range.len(), axes: Vec::new() })
     }
 
-    /// The bytes of an array's elements, which have `element_bytes` each; `start` is where the first one begins in
-    /// the block. `None` when there are no elements.
-    /// All of them lie in the block, as the constructors of layouts checked.
+    /// The footprint of an array's elements, of `element_bytes` bytes each. `start` is where element (0, …, 0) begins
+    /// in the block. `None` if there are no elements. All elements lie in the block, as the constructors of layouts
+    /// checked.
     pub(crate) fn strided(
         shape: &[usize],
         strides: &[isize],
@@ -49,7 +49,7 @@ impl Footprint {
         axes.sort_unstable_by_key(|axis| axis.stride);
         let (mut width, mut apart) = (element_bytes, Vec::new());
         for axis in axes {
-            // Neighbours that touch or overlap make one piece.
+            // Elements that touch or overlap are joined to one run.
             match apart.is_empty() && axis.stride <= width {
                 true => width += axis.stride * (axis.extent - 1),
                 false => apart.push(axis),
@@ -62,22 +62,24 @@ impl Footprint {
         self.start + self.width + self.axes.iter().map(|axis| axis.stride * (axis.extent - 1)).sum::<usize>()
     }
 
-    /// These bytes, counted from a place that lies `bytes` earlier.
+    /// Moves the footprint up by `bytes`.
     pub(crate) fn moved_by(self, bytes: usize) -> Footprint {
         Footprint { start: self.start + bytes, ..self }
     }
 
-    /// The first byte and the one behind the last, counted from `base`. Bytes before `base` are negative.
+    /// The first byte and the byte behind the last, counted from `base`, for messages. Bytes before `base` are
+    /// negative.
     pub(crate) fn text(&self, base: usize) -> String {
         format!("{}..{}", self.start as i128 - base as i128, self.end() as i128 - base as i128)
     }
 
-    /// Whether two footprints have a byte in common. Exact but for layouts so odd that finding out would take long, where the
-    /// answer is yes.
+    /// Whether two footprints have a byte in common. Also `true` for unusual layouts for which the exact answer would
+    /// take long.
     ///
-    /// A common byte is a solution of `Σ dᵢ·strideᵢ + e = distance`, where each `dᵢ` and `e` lies in an interval. Strides go
-    /// from the largest to the smallest; what the smaller ones can reach bounds each `dᵢ`. NumPy's `shares_memory` solves the
-    /// same problem (<https://numpy.org/doc/stable/reference/generated/numpy.shares_memory.html>).
+    /// A common byte is a solution of `Σ dᵢ·strideᵢ + e = distance`, where each `dᵢ` and `e` lies in an interval.
+    /// Strides are tried from the largest to the smallest; the reach of the smaller ones bounds each `dᵢ`. NumPy's
+    /// `shares_memory` solves the same problem
+    /// (<https://numpy.org/doc/stable/reference/generated/numpy.shares_memory.html>).
     pub(crate) fn overlaps(&self, other: &Footprint) -> bool {
         if self.end() <= other.start || other.end() <= self.start {
             return false;
@@ -101,7 +103,7 @@ impl Footprint {
     }
 }
 
-/// `stride` times a whole number of `low..=high`.
+/// A term of the sum: `stride` times a whole number in `low..=high`.
 struct Term {
     stride: i128,
     low: i128,

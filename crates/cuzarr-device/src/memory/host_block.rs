@@ -1,7 +1,7 @@
 //! Host memory that this crate allocates.
 //!
-//! Large memory comes from the system directly, in huge pages where it grants them: a result of a gigabyte costs a
-//! quarter of a million page faults otherwise, which take longer than decoding into it.
+//! Large memory comes directly from the system, in huge pages if it grants them. With small pages, a result of 1 GiB
+//! would cost a quarter of a million page faults, which take longer than decoding into it.
 
 use std::alloc;
 use std::ptr::NonNull;
@@ -11,18 +11,18 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Memory begins at a multiple of this: a cache line, and the widest vector registers.
+/// Alignment of the memory: a cache line, and the widest vector registers.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// From this size on, memory is mapped.
+/// Size from which memory is mapped instead of allocated.
 #[cfg(target_os = "linux")]
 const MAPPED_BYTES: usize = 4 << 20;
 
-/// Huge pages of x86-64, and of aarch64 with 4 KiB pages.
+/// Size of huge pages on x86-64, and on aarch64 with 4 KiB pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Owns host memory.
+/// The owner of a block of host memory.
 pub(crate) struct HostMemory {
     pointer: NonNull<u8>,
     source: Source,
@@ -42,7 +42,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory that is all zero: safe code may read it before anything was written.
+    /// New memory of zeros, which safe code may read before anything was written.
     ///
     /// # Errors
     /// `OutOfMemory`
@@ -58,20 +58,20 @@ impl HostMemory {
         Ok(HostMemory { pointer, source: Source::Allocator(layout) })
     }
 
-    /// Zero pages from the system, aligned to huge pages.
+    /// Maps zero pages from the system, aligned to huge pages.
     #[cfg(target_os = "linux")]
     fn map(size_bytes: usize) -> Option<HostMemory> {
         let size_bytes = size_bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
         let wide = size_bytes.checked_add(HUGE_PAGE_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the mapping is new and known to this function alone; what is unmapped are its ends, outside of what is
-        // returned.
+        // SAFETY: the mapping is new and only this function knows it. Only its ends are unmapped, outside the returned
+        // memory.
         unsafe {
             let base = mm::mmap_anonymous(std::ptr::null_mut(), wide, access, MapFlags::PRIVATE).ok()?;
             let address = base as usize;
             let start = address.next_multiple_of(HUGE_PAGE_BYTES);
             let (before, after) = (start - address, address + wide - (start + size_bytes));
-            // Failing to unmap would only waste addresses, and failing to advise only huge pages.
+            // A failed `munmap` only wastes addresses, and a failed advice only costs huge pages.
             if before > 0 {
                 let _ = mm::munmap(base, before);
             }
@@ -89,7 +89,7 @@ impl HostMemory {
     }
 }
 
-/// Asks the system to back large memory by huge pages, as far as whole ones lie in it. It is a hint, which may fail.
+/// Asks the system to back large memory with huge pages. This is a hint, and may fail.
 pub(crate) fn advise_huge_pages(address: usize, size_bytes: usize) {
     #[cfg(target_os = "linux")]
     if size_bytes >= MAPPED_BYTES {

@@ -1,4 +1,4 @@
-//! Host memory that is read or written in place, each under a lease.
+//! Host memory that is read or written in place, under a lease.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::memory::lease::Lease;
 
-/// Bytes of host memory to read. While it lives, writing them is refused.
+/// Bytes of host memory for reading. While the value lives, writing the bytes is refused.
 pub struct HostBytes<'a> {
     bytes: &'a [u8],
     _lease: Lease,
@@ -50,7 +50,7 @@ impl fmt::Debug for HostBytes<'_> {
     }
 }
 
-/// Elements of host memory to read. While it lives, writing them is refused.
+/// Elements of host memory for reading. While the value lives, writing the elements is refused.
 pub struct HostSlice<'a, T> {
     elements: &'a [T],
     _lease: Lease,
@@ -88,7 +88,7 @@ impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
     }
 }
 
-/// Host memory for one user to write, until it is dropped. It keeps the memory alive.
+/// Bytes of host memory for writing, exclusively until the value is dropped. It keeps the memory alive.
 ///
 /// ```
 /// use cuzarr_device::Buffer;
@@ -107,19 +107,20 @@ impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
 pub struct HostBytesMut {
     address: usize,
     len: usize,
-    /// The lease of all parts into which the memory was split.
+    /// The lease, which all parts of the split memory share.
     _lease: Arc<Lease>,
 }
 
 impl HostBytesMut {
     /// # Safety
-    /// `len` initialised bytes of host memory are at `address`, and `lease` is one to write them that keeps them alive. Nothing
-    /// else is made of the lease for these bytes.
+    /// `address` points to `len` initialised bytes of host memory. `lease` allows writing them and keeps them alive,
+    /// and no other value is made of it for these bytes.
     pub(crate) unsafe fn new(address: usize, len: usize, lease: Arc<Lease>) -> HostBytesMut {
         HostBytesMut { address, len, _lease: lease }
     }
 
-    /// Keeps the first `at` bytes and gives the others, for another thread. An `at` beyond the end keeps all. Takes no lock.
+    /// Keeps the first `at` bytes and returns the others, for another thread. If `at` is beyond the end, keeps all.
+    /// Takes no lock.
     #[must_use]
     pub fn split_off(&mut self, at: usize) -> HostBytesMut {
         let at = at.min(self.len);
@@ -136,7 +137,8 @@ impl Deref for HostBytesMut {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: `new` was promised these bytes, alive and leased as long as `self`; parts of them were split off apart.
+        // SAFETY: `new` was promised these bytes, alive and leased as long as `self`. Parts that were split off do not
+        // overlap.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
 }
@@ -146,7 +148,7 @@ impl DerefMut for HostBytesMut {
         if self.len == 0 {
             return &mut [];
         }
-        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        // SAFETY: like `deref`; in addition, `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) }
     }
 }

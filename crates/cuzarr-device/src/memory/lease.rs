@@ -1,12 +1,12 @@
-//! Leases: who reads and who writes which bytes of host memory.
+//! Leases: records of which bytes of host memory are being read or written.
 //!
-//! Buffers share memory, and methods write through shared references, as those of NumPy's arrays do. So that safe code never
-//! reads bytes while another thread writes them, every access to host memory holds a lease of the bytes that it touches: many
-//! may read the same bytes, but only one may write them. A lease that would break this rule is refused at once. Nothing
-//! waits, so no two threads can wait for each other.
+//! Buffers share memory, and methods write through shared references, as with NumPy arrays. Still, safe code must never
+//! read bytes while another thread writes them. So every access to host memory holds a lease of the bytes that it
+//! touches: many may read a byte, or one may write it. A conflicting lease is refused at once. Nothing waits, so there
+//! are no deadlocks.
 //!
-//! Memory that other libraries allocated may be imported several times, whole or in overlapping views. So all leases of such
-//! memory lie in one table of the process, by their addresses.
+//! Another library's memory may be imported several times, whole or in overlapping views. So all leases of such memory
+//! are in one table of the process, by address.
 //!
 //! Memory of a GPU needs no leases: the host cannot reach it, and streams order its use.
 
@@ -20,10 +20,10 @@ use crate::lock::lock;
 use crate::memory::footprint::Footprint;
 use crate::process::PerProcess;
 
-/// Keeps memory alive: dropping it gives the memory back to the allocator or library that it came from.
+/// A value that keeps memory alive. Dropping it gives the memory back to its allocator or library.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
-/// A block of memory on one device, and who uses which of its bytes. Every buffer that views it shares it; it ends with the last.
+/// A block of memory on one device, with its leases. All buffers that view the block share it; the last one drops it.
 pub(crate) struct Allocation {
     pub(crate) device: Device,
     pub(crate) address: usize,
@@ -33,17 +33,17 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// Memory that has this block alone.
+    /// A block that shares no byte with other blocks.
     pub(crate) fn new(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfBlock(Mutex::default()) }
     }
 
-    /// Memory of another library, which may have other blocks as well.
+    /// A block of another library's memory. Other blocks may share its bytes.
     pub(crate) fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfProcess }
     }
 
-    /// The leases of the block's bytes.
+    /// The table with the leases of the block's bytes.
     fn table(&self) -> MutexGuard<'_, Table> {
         match &self.leases {
             Leases::OfBlock(table) => lock(table),
@@ -51,7 +51,7 @@ impl Allocation {
         }
     }
 
-    /// Where the table's footprints begin to count, in this block.
+    /// Position of this block's first byte in the footprints of the table.
     fn base(&self) -> usize {
         match &self.leases {
             Leases::OfBlock(_) => 0,
@@ -59,13 +59,13 @@ impl Allocation {
         }
     }
 
-    /// Whether two blocks may have bytes in common.
+    /// Whether two blocks may share bytes.
     fn shares_table_with(&self, other: &Allocation) -> bool {
         let is_foreign = |block: &Allocation| matches!(block.leases, Leases::OfProcess);
         std::ptr::eq(self, other) || (is_foreign(self) && is_foreign(other))
     }
 
-    /// Whether the memory is neither read nor written now.
+    /// Whether nothing reads or writes the memory at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.table().live.is_empty()
@@ -79,18 +79,19 @@ pub(crate) enum Access {
     Write,
 }
 
-/// The table that holds the leases of a block.
+/// Which table holds the leases of a block.
 enum Leases {
-    /// A table of its own. Footprints count from its first byte.
+    /// The block's own table. Footprints are offsets in the block.
     OfBlock(Mutex<Table>),
-    /// The table of the process, [`FOREIGN`]. Footprints are addresses.
+    /// The process's table, [`FOREIGN`]. Footprints are addresses.
     OfProcess,
 }
 
-/// The leases of memory that other libraries allocated. A forked child begins with none: its parent's threads do not exist there.
+/// The leases of other libraries' memory. A forked child begins with an empty table: its parent's threads do not exist
+/// there.
 static FOREIGN: PerProcess<Mutex<Table>> = PerProcess::new();
 
-/// The number of the next lease. No two leases of a process have one number, nor does one that a child inherited.
+/// The number of the next lease. Unique in a process; a forked child continues its parent's numbers.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
@@ -105,7 +106,7 @@ struct LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// Whether this use allows another one beside it, when one of the two writes.
+    /// Refuses a new access that overlaps this lease. Called if one of the two writes.
     fn check(&self, footprints: &[Footprint], access: Access, base: usize) -> Result<()> {
         for footprint in footprints {
             if let Some(own) = self.footprints.iter().find(|own| own.overlaps(footprint)) {
@@ -122,7 +123,7 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease. Errors name bytes from `base` on.
+    /// Adds a lease. Error messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {
@@ -141,17 +142,18 @@ impl Table {
     }
 }
 
-/// The right to read or write some bytes of a block, until it is dropped.
+/// The right to read or write bytes of a block, until it is dropped.
 pub(crate) struct Lease {
-    /// Keeps the block alive. `None` where no lease is needed: no bytes, or memory of a GPU.
+    /// The block, which is kept alive, and the number of the lease. `None` if no lease is needed: for no bytes, and for
+    /// GPU memory.
     held: Option<(Arc<Allocation>, u64)>,
 }
 
 impl Lease {
-    /// A lease of the bytes at `footprints` of a block. Footprints of one lease may overlap: they are one user's.
+    /// Leases the bytes `footprints` of a block. Footprints of one lease may overlap, since they have one user.
     ///
     /// # Errors
-    /// `InvalidArgument` when others use the bytes in a way that does not go together.
+    /// `InvalidArgument` when another use of the bytes conflicts.
     pub(crate) fn take(
         block: &Arc<Allocation>,
         footprints: impl IntoIterator<Item = Footprint>,
@@ -169,7 +171,7 @@ impl Lease {
         Ok(Lease { held: Some((Arc::clone(block), number)) })
     }
 
-    /// Leases for one copy, whose source and target may overlap: it reads and writes through pointers, one at a time.
+    /// Leases the bytes for one copy. Source and target may overlap, since the copy reads and writes through pointers.
     ///
     /// # Errors
     /// Those of [`Lease::take`].
@@ -189,7 +191,7 @@ impl Lease {
         let Some((from, (_, own))) = from.zip(written.held.as_ref()) else {
             return Ok((Lease { held: None }, written));
         };
-        // The source may overlap the lease that was just taken, and no other that writes.
+        // The source may overlap the lease that was just taken, but no other lease for writing.
         let mut table = src.table();
         let at = table.live.iter().position(|entry| entry.number == *own);
         let mine = at.map(|at| table.live.swap_remove(at));

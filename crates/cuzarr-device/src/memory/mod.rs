@@ -1,4 +1,4 @@
-//! Memory on every device: buffers, the leases that guard host bytes, and the pools and pinned slabs it comes from.
+//! Memory on every device: buffers, the leases that guard host bytes, memory pools and pinned slabs.
 
 pub(crate) mod allocator;
 pub(crate) mod buffer;

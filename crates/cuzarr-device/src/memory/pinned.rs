@@ -1,4 +1,4 @@
-//! Pinned host memory, kept for the next use.
+//! A cache of pinned host memory.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,21 +7,21 @@ use crate::driver::context::{Context, PerDevice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
-/// A block of host memory: pinned, or heap for `cpu`.
+/// A block of host memory: pinned, or heap memory for `cpu`.
 pub(crate) struct Block {
     pub(crate) address: usize,
     pub(crate) size_bytes: usize,
     heap: Option<Vec<u8>>,
 }
 
-/// Pinned bytes that tables of kernels may have beside those that work is allowed.
+/// Bytes of pinned memory for tables of kernels, in addition to the limit for work.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
-/// Blocks that are not in use, kept for the next use.
+/// A cache of unused blocks of one device.
 #[derive(Default)]
 pub(crate) struct PinnedCache {
     cached: Mutex<Cached>,
-    /// Most bytes that work in flight may have pinned; 0 before there was a limit.
+    /// Most bytes that work in flight may pin; 0 before a limit was set.
     limit_bytes: AtomicU64,
 }
 
@@ -29,36 +29,36 @@ pub(crate) struct PinnedCache {
 struct Cached {
     free: Vec<Block>,
     held_bytes: usize,
-    /// The largest limit of a ring so far. All rings share the blocks, so a small ring must not send away what a large
-    /// one left: giving pinned memory back to the system takes milliseconds.
+    /// The largest limit of any ring so far. All rings share the blocks, so a small ring must not free what a large one
+    /// left: giving pinned memory back to the system takes milliseconds.
     keep_bytes: usize,
 }
 
-/// Blocks of `cpu`.
+/// The blocks of `cpu`.
 static HOST: PinnedCache = PinnedCache {
     cached: Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }),
     limit_bytes: AtomicU64::new(0),
 };
-/// Blocks of the other devices.
+/// The blocks of other devices.
 static PINNED: PerDevice<PinnedCache> = PerDevice::new();
 
 impl PinnedCache {
-    /// The blocks of a device; those of `cpu` without a context.
+    /// The cache of a device; without a context, that of `cpu`.
     pub(crate) fn of(context: Option<&'static Context>) -> &'static PinnedCache {
         context.map_or(&HOST, |context| PINNED.of(context))
     }
 
-    /// Sets how many pinned bytes work in flight may have from now on.
+    /// Sets how many bytes work in flight may pin from now on.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// Gives unused blocks back to the system until no more than the limit is held, or none is left.
+    /// Frees unused blocks until no more than the limit is held, or none is left.
     pub(crate) fn shrink(&self, context: &'static Context) -> Result<()> {
         self.shrink_to(context, self.allowed_bytes())
     }
 
-    /// Most bytes that may be held: those of the limit, and what tables of kernels have of their own.
+    /// Most bytes that may be held: the limit, and [`TABLES_BYTES`].
     fn allowed_bytes(&self) -> u64 {
         match self.limit_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,
@@ -66,8 +66,8 @@ impl PinnedCache {
         }
     }
 
-    /// A block of at least `size_bytes`: a kept one of at most twice that, the last used first because it may still be in the
-    /// host's cache, or a new one.
+    /// Returns a block of at least `size_bytes`. Takes the smallest cached block that fits and is at most twice as
+    /// large; among equal ones the last used, since it may still be in the CPU's cache. Otherwise makes a new block.
     pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
             let mut cached = lock(&self.cached);
@@ -93,7 +93,7 @@ impl PinnedCache {
                 let room = self.allowed_bytes().saturating_sub(size_bytes as u64);
                 self.shrink_to(context, room)?;
                 let address = context.backend.allocate_host(size_bytes).or_else(|_| {
-                    // Other sizes may hold all the memory that may be pinned: give those back and ask once more.
+                    // Blocks of other sizes may hold all the memory that can be pinned. Free those and try again.
                     self.clear(context)?;
                     context.backend.allocate_host(size_bytes)
                 })?;
@@ -104,8 +104,8 @@ impl PinnedCache {
         Ok(block)
     }
 
-    /// Keeps a block for later, unless more would be held unused than the largest ring may have out; `keep_bytes` is the
-    /// limit of this block's ring.
+    /// Keeps a block for later. Frees it instead if the unused blocks would exceed the largest ring's limit.
+    /// `keep_bytes` is the limit of this block's ring.
     pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.cached);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
@@ -127,12 +127,12 @@ impl PinnedCache {
         lock(&self.cached).held_bytes as u64
     }
 
-    /// Gives every unused block back to the system.
+    /// Frees every unused block.
     pub(crate) fn clear(&self, context: &'static Context) -> Result<()> {
         self.shrink_to(context, 0)
     }
 
-    /// Gives unused blocks back to the system, oldest first, until at most `most_bytes` are held, or none is left.
+    /// Frees unused blocks, oldest first, until at most `most_bytes` are held, or none is left.
     fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
         loop {
             let mut cached = lock(&self.cached);
@@ -142,7 +142,7 @@ impl PinnedCache {
             let block = cached.free.remove(0);
             cached.held_bytes -= block.size_bytes;
             drop(cached);
-            // SAFETY: as in `put`: the cache alone has the block, which came back after its last copy.
+            // SAFETY: like `put`; only the cache has the block, which came back after its last copy.
             unsafe { context.backend.free_host(block.address, block.size_bytes) }?;
         }
     }

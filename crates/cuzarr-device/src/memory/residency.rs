@@ -1,4 +1,4 @@
-//! Which bytes of a file the system has in memory.
+//! How much of a file is in the page cache.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     use std::ffi::{c_long, c_uint};
     use std::os::fd::AsRawFd;
 
-    /// `cachestat`, of all architectures.
+    /// Number of the system call `cachestat`, the same on all architectures.
     const NUMBER: c_long = 451;
 
     #[repr(C)]
@@ -20,7 +20,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         size_bytes: u64,
     }
 
-    /// Counts of pages.
+    /// Numbers of pages, as `cachestat` reports them.
     #[repr(C)]
     #[derive(Default)]
     struct Counts {
@@ -43,7 +43,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
 
     let span = ResidentSpan { offset: range.start, size_bytes: range.end.saturating_sub(range.start) };
     if span.size_bytes == 0 {
-        return Some(0); // for the system it would mean all that follows
+        return Some(0); // the system call takes 0 as "up to the end of the file"
     }
     let (mut counts, file, flags) = (Counts::default(), file.as_raw_fd() as c_uint, 0 as c_uint);
     // SAFETY: `file` is open; both structures have the layout of the call, as was checked above, and live through it; the
@@ -52,7 +52,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }
 
-/// Always `None`: only Linux 6.5 and later tell.
+/// Always `None`: only Linux 6.5 and later can tell.
 #[cfg(not(target_os = "linux"))]
 pub fn resident_bytes(_file: &File, _range: Range<u64>) -> Option<u64> {
     None

@@ -1,16 +1,18 @@
-//! Conversions between element types, bit for bit as NumPy's `astype` (and ml_dtypes', for bfloat16) on x86-64.
+//! Conversions between element types, with the bits of NumPy's `astype` on x86-64 (for bfloat16: of ml_dtypes).
 //!
-//! Where C leaves a result undefined, that processor's result counts, found by experiment with NumPy 2.5 (golden values in
-//! `tests/data`):
+//! C leaves some results undefined. There, we give the result of that processor, found by experiment with NumPy 2.5
+//! (golden values in `tests/data`):
 //!
-//! - Float to an integer of up to 32 bits, except uint32: truncated to int32, where NaN and everything outside becomes
-//!   -2³¹; then cut to the width. Float to uint32: truncated to int64 in the same way, then cut. (NumPy's loops for
-//!   float32/float64 → uint32 disagree with each other out of range; this is what its scalar and strided loops give.)
-//! - Float to int64: truncated, NaN and everything outside becomes -2⁶³. To uint64: as int64 below 2⁶³, above it
-//!   truncated after subtracting 2⁶³, with the top bit flipped.
+//! - Float to an integer of up to 32 bits, except uint32: truncated to int32, with NaN and values out of range as -2³¹,
+//!   then cut to the width. Float to uint32: truncated to int64 in the same way, then cut. (NumPy's loops for
+//!   float32/float64 → uint32 disagree with each other out of range; this is the result of its scalar and strided
+//!   loops.)
+//! - Float to int64: truncated; NaN and values out of range become -2⁶³. Float to uint64: below 2⁶³ as to int64; from
+//!   there on, truncated after subtracting 2⁶³, with the top bit flipped.
 //! - 2-byte floats convert by way of float32, except from float64 to float16, which is rounded once.
-//! - NaN keeps the upper bits of its payload and its sign, quiet or not, between float16 and the others; between float32
-//!   and float64 the processor makes it quiet; to bfloat16, and from it to float16, only the sign is kept.
+//! - NaN between float16 and the other types keeps its sign and the upper bits of its payload, quiet or not. Between
+//!   float32 and float64, the processor makes it quiet. To bfloat16, and from bfloat16 to float16, only the sign is
+//!   kept.
 //! - Complex to real drops the imaginary part; anything to bool is "not zero", so NaN is true.
 
 use crate::array::dtype::DType;
@@ -23,7 +25,7 @@ pub fn is_supported(from: DType, to: DType) -> bool {
     known(from) && known(to)
 }
 
-/// Converts packed elements; `source` and `target` hold the same number of them, in native byte order.
+/// Converts packed elements in native byte order. `source` and `target` must hold the same number of elements.
 ///
 /// # Errors
 /// `Unsupported` when there is no conversion (opaque bytes); `InvalidArgument` when the lengths do not match.

@@ -1,14 +1,14 @@
 //! Transposition of small byte matrices in 16-byte vectors.
 //!
 //! Interleaving the two halves of a block of elements rotates the bits of every element's index left by one: the bit
-//! that says which half becomes the lowest. So a matrix of 2ʳ rows and 2ᶜ columns is transposed by `r` such rounds,
-//! whatever its shape. One instruction interleaves half a vector with another (Alman and others call it a perfect
-//! shuffle; Blosc's SSE2 shuffle is a case of it).
+//! that selects the half becomes the lowest bit. So a matrix of 2ʳ rows and 2ᶜ columns is transposed by `r` such
+//! rounds, whatever its shape. One instruction interleaves half a vector with another (Alman and others call it a
+//! perfect shuffle; Blosc's SSE2 shuffle is a case of it).
 
-/// 16 bytes, which the compiler keeps in a register.
+/// A vector of 16 bytes, which the compiler keeps in a register.
 pub(crate) type Vector = [u8; 16];
 
-/// The first 16 bytes of a slice that has as many.
+/// Loads the first 16 bytes of a slice.
 #[inline(always)]
 pub(crate) fn load(bytes: &[u8]) -> Vector {
     let mut vector = [0; 16];
@@ -16,7 +16,7 @@ pub(crate) fn load(bytes: &[u8]) -> Vector {
     vector
 }
 
-/// Interleaves elements of `WIDTH` bytes of two vectors: `a0 b0 a1 b1 …`, in two vectors.
+/// Interleaves the elements of two vectors, of `WIDTH` bytes each: `a0 b0 a1 b1 …`. The result is two vectors.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn zip<const WIDTH: usize>(a: Vector, b: Vector) -> [Vector; 2] {
@@ -46,7 +46,7 @@ fn zip<const WIDTH: usize>(a: Vector, b: Vector) -> [Vector; 2] {
     [std::array::from_fn(byte), std::array::from_fn(|at| byte(at + 16))]
 }
 
-/// One round: interleaves the first half of the vectors with the second.
+/// Does one round: interleaves the first half of the vectors with the second.
 #[inline(always)]
 pub(crate) fn rotate<const WIDTH: usize, const N: usize>(vectors: [Vector; N]) -> [Vector; N] {
     let mut rotated = vectors;
@@ -69,7 +69,7 @@ pub(crate) fn planes_to_units<const N: usize>(planes: [Vector; N]) -> [Vector; N
     (0..N.trailing_zeros()).fold(planes, |vectors, _| rotate::<1, N>(vectors))
 }
 
-/// Transposes a square of elements of `WIDTH` bytes, whose side `N` is `16 / WIDTH`.
+/// Transposes a square of elements of `WIDTH` bytes. Its side `N` is `16 / WIDTH`.
 #[inline(always)]
 pub(crate) fn transpose_square<const WIDTH: usize, const N: usize>(rows: [Vector; N]) -> [Vector; N] {
     (0..N.trailing_zeros()).fold(rows, |vectors, _| rotate::<WIDTH, N>(vectors))

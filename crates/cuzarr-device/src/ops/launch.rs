@@ -1,4 +1,4 @@
-//! Helpers of every launch over regions: the table on the device, and a grid that fits it.
+//! Helpers for kernel launches: tables in device memory, and grids that fit the device.
 
 use std::sync::OnceLock;
 
@@ -18,23 +18,23 @@ use crate::stream::Stream;
 
 static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
 
-/// The rings of pinned memory for tables, from which a kernel fetches them. A copy from pageable memory would wait for the
-/// stream, and a copy by a copy engine would wait for the slabs that are queued there.
+/// Slab size of the pinned rings for tables. A kernel fetches the tables from there: a copy from pageable memory would
+/// wait for the stream, and a copy engine would first copy the slabs that are queued.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-/// Bytes of a table that a block of threads fetches, and the most such blocks, which are enough to fill the bus.
+/// Bytes of a table that a block of threads fetches, and the most such blocks. They are enough to fill the bus.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
-/// Regions of the first launch, and the most regions of a launch, whose table fits a slab. Each has twice as many as the one
-/// before, so that the device begins early, and works while the next table is made.
+/// Regions of the first launch, and the most regions of any launch, whose table fits a slab. Each launch has twice as
+/// many as the one before, so that the device begins early and works while the next table is made.
 const FIRST_TABLE_REGIONS: usize = 512;
 const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
-/// Blocks that are resident on a multiprocessor at a time: 2048 threads of 256.
+/// Blocks that run on a multiprocessor at once: 2048 threads in blocks of 256.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// The rings that carry tables to the devices.
+/// The rings that carry tables to each device.
 static TABLES: PerDevice<Tables> = PerDevice::new();
 
-/// The ring of one device; made at first use.
+/// The ring of one device, made at first use.
 #[derive(Default)]
 struct Tables(OnceLock<SlabRing>);
 
@@ -42,14 +42,14 @@ impl Tables {
     fn ring(&self, device: Device) -> Result<&SlabRing> {
         if self.0.get().is_none() {
             let ring = SlabRing::new(device, TABLE_SLAB_BYTES, TABLES_BYTES)?;
-            // When two threads come here at once, the first one's ring stays.
+            // If two threads get here at once, the first one's ring is kept.
             let _ = self.0.set(ring);
         }
         self.0.get().ok_or_else(|| Error::new(ErrorKind::DeviceFailed, "no ring for the tables of kernels"))
     }
 }
 
-/// Refuses statuses that kernels cannot write: one word of 8 bytes for each unit.
+/// Refuses buffers that kernels cannot write statuses to. A status is a word of 8 bytes for each unit.
 pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
     statuses.require_writable()?;
     match statuses.address().is_multiple_of(size_of::<u64>()) {
@@ -58,29 +58,30 @@ pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
     }
 }
 
-/// Threads of a block. Few in `simt`, where a thread is a fiber.
+/// Number of threads in a block. Few on `simt`, where a thread is a fiber.
 pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }
 }
 
-/// The number of blocks for this many tiles: at most as many as the device holds at once.
+/// Number of blocks for `tiles` tiles: at most as many as the device runs at once.
 pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }
 
-/// The context of a stream that is not the host's.
+/// The context of a stream; an error for streams of the host.
 pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
     stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))
 }
 
-/// Puts plain values into device memory, in stream order.
+/// Copies plain values to device memory, in stream order.
 pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
     // SAFETY: `Plain` types have no padding, so all these bytes are initialised; they are borrowed as long as the slice.
     let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
     upload_table(bytes, stream)
 }
 
-/// Puts a table of `bytes` into device memory, in stream order, by way of pinned memory: it does not wait for the stream.
+/// Copies a table of `bytes` to device memory, in stream order. It goes through pinned memory, so it does not wait for
+/// the stream.
 ///
 /// # Errors
 /// `MemorySpace` for a stream of cpu, `OutOfMemory`, `DeviceFailed`.
@@ -88,8 +89,8 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
     write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
 }
 
-/// Like [`upload_table`], but `write` makes the table in the pinned memory where its way begins. A large table then needs no
-/// memory of its own, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
+/// Like [`upload_table`], but `write` makes the table directly in pinned memory. A large table then needs no memory of
+/// its own, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
 ///
 /// # Errors
 /// Those of [`upload_table`].
@@ -107,7 +108,8 @@ pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [
     Ok(table)
 }
 
-/// Lowers boxes and calls `launch` with the table's address, as often as the table has to be split.
+/// Lowers boxes to tables of regions, and calls `launch` with each table. There are several if one launch cannot take
+/// all boxes.
 pub(crate) fn for_each_table(
     mut boxes: RegionBoxes,
     stream: &Stream,
@@ -128,7 +130,7 @@ pub(crate) fn for_each_table(
     Ok(())
 }
 
-/// The kernel `<name>_<bytes>` of a file.
+/// Returns the kernel `<name>_<bytes>` of a source.
 pub(crate) fn sized_kernel(source: &'static KernelSource, device: Device, name: &str, bytes: usize) -> Result<Kernel> {
     source.kernel(device, &format!("{name}_{bytes}"))
 }

@@ -3,15 +3,16 @@
 use crate::c_layout::c_layout;
 use crate::error::{Error, Result};
 
-/// A packed array as three dimensions: those before an axis, the axis, and those behind it. `Lines` in lines.cuh.
+/// A packed array as three dimensions: those before an axis, the axis itself, and those behind it. `Lines` in
+/// lines.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {
-    /// Elements of the dimensions before the axis.
+    /// Number of elements of the dimensions before the axis.
     pub outer: u64,
-    /// Elements of a line.
+    /// Number of elements of a line.
     pub extent: u64,
-    /// Elements of the dimensions behind the axis: how far the elements of a line are apart.
+    /// Number of elements of the dimensions behind the axis: the distance between elements of a line.
     pub inner: u64,
 }
 
@@ -19,7 +20,7 @@ pub(crate) struct Lines {
 c_layout! { Lines: 24 bytes { outer at 0, extent at 8, inner at 16 } }
 
 impl Lines {
-    /// The lines of an array of this shape along a dimension.
+    /// Divides an array of this shape into lines along dimension `axis`.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such dimension.
@@ -31,7 +32,7 @@ impl Lines {
         Ok(Lines { outer: product(&shape[..axis]), extent: extent as u64, inner: product(&shape[axis + 1..]) })
     }
 
-    /// All elements.
+    /// Number of elements of the array.
     pub(crate) fn len(self) -> u64 {
         self.outer * self.extent * self.inner
     }

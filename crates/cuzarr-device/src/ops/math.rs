@@ -1,4 +1,4 @@
-//! Functions of the C library. Rust computes some of them by formulas of its own, which lose digits near their zeros.
+//! Functions of the C library. Rust has its own formulas for some of them, which lose digits near their zeros.
 
 unsafe extern "C" {
     #[link_name = "asinh"]
@@ -14,12 +14,12 @@ pub fn asinh(x: f64) -> f64 {
     c_asinh(x)
 }
 
-/// The inverse hyperbolic cosine; NaN below 1.
+/// The inverse hyperbolic cosine. NaN below 1.
 pub fn acosh(x: f64) -> f64 {
     c_acosh(x)
 }
 
-/// The inverse hyperbolic tangent; NaN outside of -1 to 1.
+/// The inverse hyperbolic tangent. NaN outside -1 to 1.
 pub fn atanh(x: f64) -> f64 {
     c_atanh(x)
 }

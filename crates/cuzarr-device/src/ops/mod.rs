@@ -1,5 +1,5 @@
-//! Operations on memory: one folder each, with `mod.rs` as its face, `cpu.rs` and `cuda.rs` behind it, and its kernels beside
-//! them.
+//! Operations on memory, one folder each: `mod.rs` has the public functions, `cpu.rs` and `cuda.rs` implement them, and
+//! the kernels lie beside them.
 
 pub mod bits;
 pub mod cast;

@@ -1,15 +1,15 @@
 //! The canonical NaN: positive, quiet, without a payload. It is the fill value `"NaN"` of Zarr.
 //!
-//! Processors give the NaNs that they compute different signs and payloads: on x86-64 the sign of 0/0 is set, GPUs have one NaN of
-//! their own. cuzarr replaces NaNs that it computes by the canonical one. So results have the same bits everywhere, and
-//! chunks of nothing but NaN are empty where the fill value is `"NaN"`. Elements that are only moved keep their bits.
-//! `kernels/include/cuzarr/nan.cuh` is the twin for kernels.
+//! Computed NaNs have different signs and payloads on different processors: x86-64 sets the sign of 0/0, and GPUs have
+//! one NaN of their own. cuzarr replaces the NaNs that it computes with the canonical one. So results have the same
+//! bits everywhere, and chunks that contain only NaN are empty if the fill value is `"NaN"`. Elements that are only
+//! moved keep their bits. `kernels/include/cuzarr/nan.cuh` does the same in kernels.
 
 use crate::array::dtype::{DType, DTypeKind};
 
-/// A float whose NaNs can be replaced.
+/// A float type whose NaNs can be replaced.
 pub trait Canonical: Copy {
-    /// The number, or the canonical NaN in the place of any NaN.
+    /// Returns the number; the canonical NaN for any NaN.
     fn canonical(self) -> Self;
 }
 
@@ -27,8 +27,8 @@ impl Canonical for f64 {
     }
 }
 
-/// Replaces every NaN among packed elements in native byte order, of complex numbers in each part. Elements that are no floats
-/// stay.
+/// Replaces every NaN among packed elements in native byte order with the canonical one. Each part of a complex number
+/// is replaced separately. Elements that are not floats are unchanged.
 ///
 /// ```
 /// use cuzarr_device::DType;

@@ -1,6 +1,7 @@
-//! Threads that are kept: to start one takes longer than much of the work it would do.
+//! A pool of threads, since starting a thread takes longer than much of the work that it would do.
 //!
-//! Jobs have turns, and jobs of earlier turns come first. A job that borrows from its caller belongs to a scope.
+//! Each job has a turn, and jobs with earlier turns run first. A job that borrows from its caller belongs to a
+//! [`Scope`].
 
 mod scope;
 
@@ -15,13 +16,13 @@ pub use scope::Scope;
 
 use crate::process::PerProcess;
 
-/// Work for some thread.
+/// A job to run on some thread.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// The turn of a job. Earlier turns are smaller.
+/// The turn of a job. Earlier turns have smaller numbers.
 pub type Turn = u64;
 
-/// Threads that share a queue of jobs. They start with the first job and live as long as the process.
+/// Threads that share a queue of jobs. They are started when jobs need them, and live until the process ends.
 ///
 /// ```
 /// use cuzarr_device::internal::Threads;
@@ -33,7 +34,7 @@ pub struct Threads(Arc<Shared>);
 
 struct Shared {
     most: AtomicUsize,
-    /// Whether the threads are workers, which never wait for others.
+    /// Whether the threads are workers, whose jobs never wait for other jobs.
     are_workers: bool,
     turns: AtomicU64,
     state: Mutex<State>,
@@ -42,14 +43,14 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The waiting jobs by turn. No queue is empty.
+    /// The waiting jobs, by turn. No queue in the map is empty.
     jobs: BTreeMap<Turn, VecDeque<Job>>,
     waiting: usize,
     started: usize,
     idle: usize,
 }
 
-/// The threads that all calls of a process share.
+/// The threads that all calls in a process share.
 #[derive(Default)]
 struct Process {
     workers: OnceLock<Threads>,
@@ -62,7 +63,7 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -81,12 +82,12 @@ pub fn is_worker() -> bool {
 }
 
 fn run(job: Job) {
-    // A job that panics must not end its thread. The values that it drops report the work that is left undone.
+    // A panic in a job must not end its thread. Values that the job drops report its unfinished work.
     let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
 impl Threads {
-    /// At most `most` threads, which are workers: their jobs never wait for other ones.
+    /// Makes a pool of at most `most` workers: threads whose jobs never wait for other jobs.
     pub fn new(most: usize) -> Threads {
         Threads::of(most, true)
     }
@@ -101,50 +102,50 @@ impl Threads {
         }))
     }
 
-    /// The process's workers. Any number of calls share them.
+    /// Returns the process's workers, which all calls share.
     pub fn workers() -> Threads {
         PROCESS.get().workers.get_or_init(|| Threads::new(cores())).clone()
     }
 
-    /// The process's threads for whole calls that run beside their callers, and wait like these: as many as are needed.
+    /// Returns the process's pool for whole calls that run beside their callers. Its jobs may wait, so it has no limit.
     pub fn callers() -> Threads {
         PROCESS.get().callers.get_or_init(|| Threads::of(usize::MAX, false)).clone()
     }
 
-    /// Most threads.
+    /// Largest number of threads.
     pub fn most(&self) -> usize {
         self.0.most.load(Ordering::Relaxed)
     }
 
-    /// Raises the limit to at least `most` threads.
+    /// Raises the largest number of threads to `most`, if it is less.
     pub fn grow(&self, most: usize) {
         self.0.most.fetch_max(most, Ordering::Relaxed);
     }
 
-    /// Draws a turn behind all earlier turns.
+    /// Returns a turn behind all turns so far.
     pub fn next_turn(&self) -> Turn {
         self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `job` soon, behind all waiting jobs.
+    /// Runs `job` soon, after all waiting jobs.
     pub fn submit(&self, job: Job) {
         self.submit_at(self.next_turn(), job);
     }
 
-    /// Runs `job` when its turn comes. When no thread can be started at all, it runs at once.
+    /// Runs `job` when its turn comes. If there is no thread and none can be started, runs it at once.
     pub fn submit_at(&self, turn: Turn, job: Job) {
         if self.queue(turn, job).is_err() {
             self.run_here_if_alone();
         }
     }
 
-    /// Whether jobs wait for a thread.
+    /// Whether jobs are waiting for a thread.
     pub fn is_wanted(&self) -> bool {
         self.0.lock().waiting > 0
     }
 
-    /// Does each piece of work on some thread, at most `threads` at a time, the caller's among them. Results are in the order of the
-    /// work. When all threads have other work, the caller does it alone.
+    /// Applies `run` to each piece of work, on at most `threads` threads including the caller's. Results are in the
+    /// order of the work. If all threads are busy, the caller does the work alone.
     pub fn map<I: Send, O: Send>(
         &self,
         threads: usize,
@@ -166,7 +167,7 @@ impl Threads {
         };
         self.scope(|scope| {
             for _ in 1..threads {
-                // A thread that the system refuses leaves its work to the others.
+                // If the system refuses a thread, the others do its work.
                 let _ = scope.spawn(each);
             }
             each();
@@ -176,10 +177,10 @@ impl Threads {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Queues a job, and starts a thread for it where all have work and there may be more.
+    /// Queues a job. Starts a thread for it if no thread is idle and the limit allows one more.
     ///
     /// # Errors
-    /// When the system refuses the thread. The job waits for another one then.
+    /// When the system refuses the thread. The job then waits for another thread.
     fn queue(&self, turn: Turn, job: Job) -> io::Result<()> {
         let mut state = self.0.lock();
         state.jobs.entry(turn).or_default().push_back(job);
@@ -200,7 +201,7 @@ impl Threads {
         begun
     }
 
-    /// Does the work on the caller's thread when the system refused a thread and there is no other one.
+    /// Runs the waiting jobs on the caller's thread, if the system refused a thread and there is no other one.
     fn run_here_if_alone(&self) {
         loop {
             let mut state = self.0.lock();
@@ -215,7 +216,7 @@ impl Threads {
 }
 
 impl State {
-    /// The job whose turn it is.
+    /// Takes the job with the earliest turn.
     fn next(&mut self) -> Option<Job> {
         let mut first = self.jobs.first_entry()?;
         let job = first.get_mut().pop_front();

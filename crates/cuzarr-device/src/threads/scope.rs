@@ -1,4 +1,4 @@
-//! Jobs that borrow from their caller, like those of [`std::thread::scope`], on threads that are kept.
+//! Jobs that borrow from their caller, like those of [`std::thread::scope`], but on pooled threads.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Job, Threads};
 
-/// Jobs that borrow what lives longer than the scope.
+/// A scope for jobs that borrow values which live longer than the scope.
 pub struct Scope<'scope, 'env: 'scope> {
     threads: Threads,
     jobs: Arc<ScopeJobs>,
-    // Invariant in both lifetimes, as the scopes of the standard library are.
+    // Invariant in both lifetimes, like the scopes of the standard library.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// The jobs of a scope, which kept threads reach through an `Arc`: after the scope's end they find none.
+/// The jobs of a scope. Pooled threads hold it in an `Arc`; after the scope has ended, they find no job there.
 #[derive(Default)]
 struct ScopeJobs {
     state: Mutex<ScopeState>,
@@ -34,8 +34,8 @@ struct ScopeState {
 }
 
 impl Threads {
-    /// Runs `work` with a scope for jobs beside it. All that have begun have ended when this returns. Those that have not begun when
-    /// `work` ends never run.
+    /// Runs `work` with a scope, in which it can spawn jobs. When this returns, all jobs that began have ended. Jobs
+    /// that did not begin before `work` ended never run.
     ///
     /// # Panics
     /// When `work` or a job panics.
@@ -51,10 +51,10 @@ impl Threads {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Runs `job` on a kept thread soon.
+    /// Runs `job` on a pooled thread soon.
     ///
     /// # Errors
-    /// When the system refuses a thread. The job then runs where another thread becomes free before the scope ends.
+    /// When the system refuses a thread. The job then runs only if another thread becomes free before the scope ends.
     pub fn spawn(&'scope self, job: impl FnOnce() + Send + 'scope) -> io::Result<()> {
         let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(job);
         // SAFETY: only the lifetime changes. `ScopeJobs::end`, which runs before 'scope ends, drops the jobs that wait and waits for
@@ -71,7 +71,7 @@ impl ScopeJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one job, if any still waits.
+    /// Runs one job, if any is still waiting.
     fn run_next(&self) {
         let mut state = self.lock();
         let Some(job) = state.waiting.pop_front() else { return };
@@ -89,7 +89,7 @@ impl ScopeJobs {
         let mut state = self.lock();
         let unbegun = mem::take(&mut state.waiting);
         drop(state);
-        // Whatever they do when they are dropped, those that run are waited for.
+        // Even if dropping them panics, the running jobs are waited for.
         let panic = catch_unwind(AssertUnwindSafe(|| drop(unbegun))).err();
         state = self.lock();
         while state.running > 0 {

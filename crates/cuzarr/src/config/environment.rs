@@ -1,12 +1,12 @@
-//! What the process runs in: its cores, and the text of its variables.
+//! The environment of the process: its number of cores, and environment variables.
 
 use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Threads that this process can run at once. The system is asked once, because on Linux it reads files for the answer,
-/// which takes longer than reading a small chunk.
+/// Number of threads that this process can run at once. The system is asked only once: on Linux the answer comes from
+/// files, and takes longer than reading a small chunk.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -17,11 +17,11 @@ pub fn environment_variable(name: &str) -> String {
     format!("CUZARR_{}", name.replace('.', "__").to_ascii_uppercase())
 }
 
-/// A number of bytes as people write it: `1048576`, `1 MiB`, `0.5GB`, `64k`. `K` to `T` with `i` are powers of 1024,
-/// without it of 1000.
+/// Parses a number of bytes as people write it: `1048576`, `1 MiB`, `0.5GB`, `64k`. With an `i`, the letters `K` to `T`
+/// are powers of 1024, else of 1000.
 ///
 /// # Errors
-/// `ConfigInvalid` when the text is no size, or not a whole number of bytes below 2⁶⁴.
+/// `ConfigInvalid` when the text is not a size, or not a whole number of bytes below 2⁶⁴.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     size(text).ok_or_else(|| {
         Error::new(ErrorKind::ConfigInvalid, format!("got '{text}', expected a number of bytes, as in '8 GiB'"))
@@ -50,6 +50,6 @@ pub(super) fn size(text: &str) -> Option<u64> {
         return whole.checked_mul(factor);
     }
     let bytes = f64::from_str(&number).ok()? * factor as f64;
-    // 2⁵³: up to here every whole number is an f64.
+    // Up to 2⁵³, every whole number is exact as an f64.
     (bytes.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&bytes)).then_some(bytes as u64)
 }

@@ -1,4 +1,4 @@
-//! A picture of a call over time: one band per stage, one bar per piece of work, and the best possible time of each stage.
+//! A timeline of a call: one band per stage, one bar per piece of work, and the best possible time of each stage.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ const RIGHT: f64 = 20.0;
 const LANE_HEIGHT: f64 = 7.0;
 const GAP: f64 = 12.0;
 const TOP: f64 = 44.0;
-/// Most lanes of a band. More threads than this share lanes.
+/// Maximum number of lanes in a band. If there are more threads, they share lanes.
 const MOST_LANES: usize = 24;
-/// Most bars of a picture. Of more, only every n-th is drawn.
+/// Maximum number of bars in a picture. If there are more, only every n-th is drawn.
 const MOST_BARS: usize = 20_000;
-/// Height of the line above a stage's bars that shows what the machine could do at best.
+/// Height of the line above a stage's bars that shows the best time that the machine allows.
 const CEILING_HEIGHT: f64 = 3.0;
 const CEILING_COLOUR: [u8; 3] = [0x22, 0x22, 0x22];
 
-/// A shape in the picture. Places and sizes are in pixels from the upper left corner.
+/// A shape in the picture. Positions and sizes are in pixels from the upper left corner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
     /// A filled box with a tooltip.
@@ -48,7 +48,7 @@ pub enum Mark {
     },
 }
 
-/// A picture of a call over time.
+/// A timeline of a call, as a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
     /// Width in pixels.
@@ -70,8 +70,8 @@ fn colour(stage: Stage) -> [u8; 3] {
 }
 
 impl Gantt {
-    /// Draws the report of a traced call. `notes` appear under the title. `ceilings` is the roofline of the call: the seconds
-    /// that each stage would take at best, alone.
+    /// Draws the report of a traced call. `notes` appear under the title. `ceilings` is the roofline of the call: for
+    /// each stage, the seconds that it would take at best, without other stages.
     pub fn new(report: &Report, title: &str, notes: &[String], ceilings: &[(Stage, f64)]) -> Gantt {
         let spans_ns = report.spans.iter().map(|span| span.end_ns as f64);
         let total_ns = spans_ns.chain(ceilings.iter().map(|(_, seconds)| seconds * 1e9)).fold(1.0, f64::max);
@@ -110,7 +110,7 @@ impl Gantt {
             }
             top += height.max(34.0) + GAP;
         }
-        // Lines go behind the bars.
+        // Lines are moved behind the bars.
         let bars = picture.marks.split_off(axis_at);
         picture.axis(top, total_ns, scale);
         picture.marks.extend(bars);
@@ -144,7 +144,7 @@ impl Gantt {
         svg + "</svg>\n"
     }
 
-    /// Draws the time axis, with marks at round times.
+    /// Draws the time axis, with labels at round times.
     fn axis(&mut self, top: f64, total_ns: f64, scale: f64) {
         let mut step = 10f64.powf((total_ns / 8.0).log10().floor());
         while total_ns / step > 12.0 {
@@ -168,7 +168,7 @@ fn escaped(content: &str) -> String {
     content.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// The lane of each span: the first one that is free when the span starts.
+/// The lane of each span: the first lane that is free when the span starts.
 fn lanes(spans: &[Span]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by_key(|&at| (spans[at].start_ns, spans[at].end_ns));

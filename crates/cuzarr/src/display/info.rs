@@ -1,4 +1,4 @@
-//! A description of one array or group, with the rows of zarr-python's `info`.
+//! A description of one array or group, with the rows that zarr-python's `info` has.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::meta::{ChunkGrid, CodecsMetadata, Extension, IMAGE_LABELS, Multiscale
 use crate::node::{Array, Group, Node};
 use crate::store::Store;
 
-/// Most characters of a value that are shown, because a fill value may have megabytes.
+/// Maximum number of characters of a value that are shown. A fill value may have megabytes.
 const LONGEST_VALUE: usize = 200;
 
-/// Most attributes and members that are shown to people.
+/// Maximum number of attributes and members that are shown to people.
 const MOST_LISTED: usize = 12;
 
-/// Describes an array; `complete` also looks at every stored chunk.
+/// Describes an array. `complete` also examines every stored chunk.
 ///
 /// # Errors
 /// `Unsupported` for codecs that are missing; what the store reports.
@@ -55,7 +55,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     add_store(&mut info, &**array.store());
     add_codecs(&mut info, array)?;
     let shards = shards.is_some();
-    // Elements of variable length have no size before they are read.
+    // The size of variable-length elements is not known before they are read.
     let element_bytes = metadata.data_type().size_bytes().map(|size| size as u64);
     let size_bytes = element_bytes.and_then(|element| metadata.elems().ok()?.checked_mul(element));
     match size_bytes {
@@ -79,7 +79,7 @@ pub fn array_info(array: &Array, complete: bool) -> Result<Description> {
     Ok(info)
 }
 
-/// Describes a group; `complete` also counts its direct and indirect members.
+/// Describes a group. `complete` also counts its direct and indirect members.
 ///
 /// # Errors
 /// What the store reports.
@@ -116,7 +116,7 @@ pub fn group_info(group: &Group, complete: bool) -> Result<Description> {
     Ok(info)
 }
 
-/// Adds a row for the attributes: their names and values to people, the object to programs.
+/// Adds a row for the attributes: names and values for people, the object for programs.
 fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
     let mut attributes = attributes.clone();
     attributes.shift_remove(UNFINISHED);
@@ -129,7 +129,7 @@ fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
     info.add("attributes", "Attributes", attributes, text);
 }
 
-/// Adds a row for unfinished work whose result the node is.
+/// Adds a row for the unfinished work whose result the node is.
 fn add_work(info: &mut Description, work: Option<&str>) {
     if let Some(work) = work {
         info.add("unfinished", "Unfinished", work, format!("{work}; repeat the call that began it with resume"));
@@ -157,7 +157,7 @@ fn add_members(info: &mut Description, group: &Group) -> Result<()> {
         Ok(())
     });
     match walked {
-        // Web servers list nothing.
+        // Web servers cannot list.
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             info.add("direct_members", "Members", Value::Null, "unknown: the store cannot list them");
             return Ok(());
@@ -170,15 +170,15 @@ fn add_members(info: &mut Description, group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// The texts, and how many of `count` they leave out.
+/// Joins texts, and says how many of `count` are left out.
 fn listed(texts: Vec<String>, count: usize) -> String {
     let more = count - texts.len();
     let text = texts.join(", ");
     if more > 0 { format!("{text}, and {more} more") } else { text }
 }
 
-/// Adds rows for a group that is an image of several scales. Attributes that do not fit their convention are named, not refused:
-/// the group is one all the same.
+/// Adds rows for a group that is an image with several scales. Attributes that do not fit their convention are
+/// mentioned, but are not an error: the group can still be described.
 fn add_image(info: &mut Description, group: &Group) {
     let image = match Multiscales::of(group.metadata().attributes()) {
         Ok(Some(image)) => image,
@@ -225,7 +225,8 @@ fn add_shape(info: &mut Description, key: &'static str, label: &'static str, sha
     info.add(key, label, shape.to_vec(), shape_text(shape));
 }
 
-/// Adds the shape of stored chunks; of a rectilinear grid the lengths along each dimension, as metadata writes them.
+/// Adds the shape of stored chunks. For a rectilinear grid, adds the lengths along each dimension, as metadata writes
+/// them.
 fn add_stored_shape(info: &mut Description, key: &'static str, label: &'static str, shape: &[u64], grid: &ChunkGrid) {
     match grid.rectilinear() {
         None => add_shape(info, key, label, shape),
@@ -251,7 +252,7 @@ fn add_codecs(info: &mut Description, array: &Array) -> Result<()> {
             let mut json: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
             info.add_hidden("codecs", json.clone());
             while let Some(sharding) = chain.sharding() {
-                // The chain reads inner chunks only where sharding is its only codec.
+                // The chain can only be read for inner chunks if sharding is its only codec.
                 let inner = json.first().and_then(|codec| codec.pointer("/configuration/codecs")?.as_array());
                 (chain, json) = (sharding.inner(), inner.cloned().unwrap_or_default());
             }
@@ -275,7 +276,7 @@ fn add_codec_row(info: &mut Description, key: &'static str, label: &'static str,
     info.add(key, label, codecs.to_vec(), if text.is_empty() { "none".to_string() } else { text.join(", ") });
 }
 
-/// A codec as text, from either format's JSON: `zstd(level=3, checksum=false)`.
+/// Writes a codec as text, from the JSON of either format: `zstd(level=3, checksum=false)`.
 fn codec_text(codec: &Value) -> String {
     let name = codec.as_str().or_else(|| codec["name"].as_str()).or_else(|| codec["id"].as_str()).unwrap_or("?");
     let own = codec.as_object().filter(|members| members.contains_key("id"));
@@ -285,7 +286,7 @@ fn codec_text(codec: &Value) -> String {
     if text.is_empty() { name.to_string() } else { format!("{name}({})", text.join(", ")) }
 }
 
-/// A JSON value as text: strings without quotes, long values cut off.
+/// Writes a JSON value as text: strings without quotes, and long values shortened.
 fn plain(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
     match text.char_indices().nth(LONGEST_VALUE) {
@@ -294,7 +295,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A byte count in zarr-python's form: `33554432 (32.0M)`.
+/// Writes a number of bytes in zarr-python's form: `33554432 (32.0M)`.
 fn readable(bytes: u64) -> String {
     let units = [(1u64 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     match units.into_iter().find(|(size, _)| bytes >= *size) {

@@ -12,12 +12,12 @@ pub use gantt::{Gantt, Mark};
 pub use info::{array_info, group_info};
 pub use tree::{Tree, tree};
 
-/// What is shown behind the name of a node whose work is unfinished.
+/// The text after the name of a node with unfinished work.
 fn unfinished_text(work: Option<&str>) -> String {
     work.map_or_else(String::new, |work| format!(" (unfinished {work})"))
 }
 
-/// A node's description for programs, with the work that is unfinished.
+/// Adds the unfinished work to a node's description for programs.
 fn with_work(mut node: Value, work: Option<&str>) -> Value {
     if let Some(work) = work {
         node["unfinished"] = json!(work);
@@ -25,7 +25,7 @@ fn with_work(mut node: Value, work: Option<&str>) -> Value {
     node
 }
 
-/// A table of names and values, in order.
+/// An ordered table of names and values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     rows: Vec<Row>,
@@ -51,7 +51,7 @@ impl Description {
         self.rows.push(Row { key, label, value: value.into(), text: text.into() });
     }
 
-    /// Adds a value that only programs are interested in.
+    /// Adds a value that is only for programs.
     pub(crate) fn add_hidden(&mut self, key: &'static str, value: impl Into<Value>) {
         self.add(key, "", value, "");
     }
@@ -68,15 +68,15 @@ impl Description {
     }
 }
 
-/// A thing that can be shown to people and given to programs.
+/// Something that can be shown to people and passed to programs.
 pub trait Display {
-    /// Plain text, without a newline at the end.
+    /// Plain text, without a final newline.
     fn to_text(&self) -> String;
 
-    /// An HTML fragment. Everything that comes from data is escaped.
+    /// An HTML fragment. All data in it are escaped.
     fn to_html(&self) -> String;
 
-    /// JSON.
+    /// The value as JSON.
     fn to_json(&self) -> Value;
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Result, printable};
 use crate::meta::{GroupMetadata, NodeMetadata};
 use crate::node::Group;
 
-/// A node of a hierarchy: a group with everything below it, or an array.
+/// A node in a hierarchy: a group with everything below it, or an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     name: String,
@@ -20,20 +20,20 @@ pub struct Tree {
 #[derive(Clone, Debug, PartialEq)]
 enum TreeKind {
     Group {
-        /// The unfinished work whose root the group is, such as `copy`.
+        /// The name of the unfinished work whose root the group is, such as `copy`.
         unfinished: Option<String>,
     },
     Array {
         shape: Vec<u64>,
         data_type: String,
-        /// The unfinished work whose result the array is, such as `store`.
+        /// The name of the unfinished work whose result the array is, such as `store`.
         unfinished: Option<String>,
     },
     /// The node's metadata cannot be read, for this reason.
     Unreadable(String),
 }
 
-/// Reads the hierarchy below `group`, down to `max_depth` levels. A node whose metadata cannot be read is shown as such.
+/// Reads the hierarchy below `group`, down to `max_depth` levels. Nodes whose metadata cannot be read are included.
 ///
 /// # Errors
 /// What the store reports when it lists the keys.

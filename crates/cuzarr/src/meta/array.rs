@@ -1,4 +1,4 @@
-//! Metadata of one array, of either format. [`v2`](super::v2) and [`v3`](super::v3) parse and build the documents.
+//! Metadata of one array, of format 2 or 3. [`v2`](super::v2) and [`v3`](super::v3) parse and build the documents.
 
 use serde_json::{Map, Value, json};
 
@@ -21,40 +21,41 @@ pub enum Order {
     F,
 }
 
-/// The codecs of the array, in the words of its format.
+/// The codecs of the array, in the form of its format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CodecsMetadata {
     /// The chain of a v3 array, in order of encoding.
     V3(Vec<Extension>),
     /// The filters, compressor, order and byte order of a v2 array.
     V2 {
-        /// Filters in order of encoding; each has an `id`.
+        /// Filters in order of encoding. Each has an `id`.
         filters: Vec<Map<String, Value>>,
-        /// Applied last; has an `id`.
+        /// The compressor, which is applied last. It has an `id`.
         compressor: Option<Map<String, Value>>,
         /// Order of the elements.
         order: Order,
-        /// Byte order of a plain data type. Fields of structures say their own.
+        /// Byte order of a plain data type. The fields of a structure have their own.
         endian: Endian,
     },
 }
 
-/// The members of a new array's metadata; see [`ArrayMetadata::new`].
+/// The settings of a new array's metadata; see [`ArrayMetadata::new`].
 #[derive(Clone, Debug)]
 pub struct NewArray {
-    /// Elements along each dimension.
+    /// Extents of the array.
     pub shape: Vec<u64>,
     /// Type of the elements.
     pub data_type: DataType,
-    /// The words for the data type in a v3 document; `None` for ours. They must mean the same type.
+    /// The JSON of the data type in a v3 document, if its spelling differs from ours. It must mean the same type.
     pub data_type_words: Option<Value>,
-    /// Elements of a chunk along each dimension.
+    /// Extents of a chunk.
     pub chunk_shape: Vec<u64>,
-    /// Value of missing elements.
+    /// Value of elements that were never written.
     pub fill_value: FillValue,
-    /// Encoding; also decides the format.
+    /// The codecs. They also decide the format.
     pub codecs: CodecsMetadata,
-    /// `None`: `c/0/0` in v3, `0.0` in v2. A v2 array can only have [`ChunkKeyEncoding::V2`].
+    /// The encoding of chunk keys. `None` means `c/0/0` in v3, and `0.0` in v2. A v2 array can only have
+    /// [`ChunkKeyEncoding::V2`].
     pub chunk_key_encoding: Option<ChunkKeyEncoding>,
     /// The user's attributes.
     pub attributes: Map<String, Value>,
@@ -63,7 +64,7 @@ pub struct NewArray {
 }
 
 impl NewArray {
-    /// An array with the default fill value and chunk keys, no attributes and no names of dimensions.
+    /// Makes settings with the default fill value and chunk keys, no attributes, and no names of dimensions.
     pub fn plain(shape: &[u64], data_type: DataType, chunk_shape: &[u64], codecs: CodecsMetadata) -> NewArray {
         NewArray {
             shape: shape.to_vec(),
@@ -79,7 +80,7 @@ impl NewArray {
     }
 }
 
-/// Checked metadata of one array, with the document it came from.
+/// Checked metadata of one array, with the documents from which it was read.
 #[derive(Clone, Debug)]
 pub struct ArrayMetadata {
     pub(super) format: ZarrFormat,
@@ -103,7 +104,7 @@ impl ArrayMetadata {
         self.format
     }
 
-    /// Elements along each dimension.
+    /// Extents of the array.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
@@ -113,7 +114,7 @@ impl ArrayMetadata {
         self.shape.len()
     }
 
-    /// Number of elements; an error beyond `u64`.
+    /// Number of elements; an error if it does not fit `u64`.
     pub fn elems(&self) -> Result<u64> {
         let message = || format!("member 'shape': got more elements than can be counted, {:?}", self.shape);
         product(&self.shape).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, message()))
@@ -129,38 +130,38 @@ impl ArrayMetadata {
         &self.chunk_grid
     }
 
-    /// How chunk keys are made.
+    /// The encoding of chunk keys.
     pub fn chunk_key_encoding(&self) -> &ChunkKeyEncoding {
         &self.chunk_key_encoding
     }
 
-    /// Value of missing elements.
+    /// Value of elements that were never written.
     pub fn fill_value(&self) -> &FillValue {
         &self.fill_value
     }
 
-    /// The codecs of the array, in the words of its format.
+    /// The codecs of the array, in the form of its format.
     pub fn codecs(&self) -> &CodecsMetadata {
         &self.codecs
     }
 
-    /// The user's attributes. Numbers that are not finite, which Python writes as `NaN` and `Infinity`, are strings here;
-    /// [`attributes_json`](Self::attributes_json) has them as they are.
+    /// The user's attributes. Python writes numbers that are not finite as `NaN` and `Infinity`; they are strings here.
+    /// [`attributes_json`](Self::attributes_json) returns them as they were written.
     pub fn attributes(&self) -> &Map<String, Value> {
         &self.attributes
     }
 
-    /// The unfinished work whose result this array is, such as `store`.
+    /// The name of the unfinished work whose result this array is, such as `store`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }
 
-    /// The user's attributes as text, every number as it was written.
+    /// The user's attributes as text. Numbers are spelled as they were written.
     pub fn attributes_json(&self) -> String {
         self.attribute_members().map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The user's attributes as they were written.
+    /// The user's attributes as they were written, if there are any.
     pub(super) fn attribute_members(&self) -> Option<&Object> {
         match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -168,12 +169,13 @@ impl ArrayMetadata {
         }
     }
 
-    /// Names of the dimensions, one for each; v2 has none.
+    /// Names of the dimensions, one for each. v2 has none.
     pub fn dimension_names(&self) -> Option<&[Option<String>]> {
         self.dimension_names.as_deref()
     }
 
-    /// Changes the shape, keeping the number of dimensions. A rectilinear grid that ends before the shape gets one more chunk.
+    /// Changes the shape, but not the number of dimensions. If a rectilinear grid ends before the new shape, it gets
+    /// one more chunk.
     pub fn set_shape(&mut self, shape: Vec<u64>) -> Result<()> {
         if shape.len() != self.ndim() {
             return Err(Error::new(
@@ -204,11 +206,11 @@ impl ArrayMetadata {
         Ok(())
     }
 
-    /// Replaces the chunk grid of a v3 array by a rectilinear one.
+    /// Replaces the chunk grid of a v3 array with a rectilinear one.
     ///
     /// # Errors
-    /// `InvalidArgument` for a v2 array; `MetadataInvalid` when the grid does not cover the shape, or its chunks are no multiples of
-    /// the chunks inside shards.
+    /// `InvalidArgument` for a v2 array; `MetadataInvalid` when the grid does not cover the shape, or its chunks are
+    /// not multiples of the chunks inside shards.
     pub fn set_rectilinear_grid(&mut self, grid: RectilinearGrid) -> Result<()> {
         let CodecsMetadata::V3(codecs) = &self.codecs else {
             return Err(Error::new(ErrorKind::InvalidArgument, "Zarr v2 arrays have no rectilinear chunk grid"));
@@ -235,7 +237,7 @@ impl ArrayMetadata {
         Ok(())
     }
 
-    /// Replaces the attributes by the JSON object in `text`, whose numbers are kept as they are written, `NaN` too.
+    /// Replaces the attributes with the JSON object in `text`. Numbers keep their spelling, including `NaN`.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?);
         Ok(())
@@ -249,7 +251,7 @@ impl ArrayMetadata {
         }
     }
 
-    /// The bytes of `zarr.json` or `.zarray`, laid out as zarr-python does.
+    /// The bytes of `zarr.json` or `.zarray`, with the layout of zarr-python.
     pub fn to_json(&self) -> Vec<u8> {
         to_bytes(&self.document)
     }
@@ -263,7 +265,7 @@ impl ArrayMetadata {
     }
 }
 
-/// Spaces of a level in documents that are written by themselves.
+/// Number of spaces per level in a document.
 pub(super) const INDENT: Option<usize> = Some(2);
 
 /// The bytes of a document.
@@ -279,8 +281,9 @@ pub(super) fn attributes_member(document: &Object) -> Option<&Object> {
     }
 }
 
-/// The chunk shape to use for a stored one, and whether it differs. Older writers stored 0 for empty dimensions; like
-/// zarr-python that is read as 1, or as the size of an inner chunk, since no chunk can have been stored.
+/// The chunk grid for a stored chunk shape, and whether its shape differs from the stored one. Older writers stored 0
+/// for empty dimensions. As in zarr-python, it is read as 1, or as the size of an inner chunk, because no chunk can
+/// have been stored.
 pub(super) fn check_chunk_shape(
     stored: &[u64],
     shape: &[u64],
@@ -300,7 +303,7 @@ pub(super) fn check_chunk_shape(
     Ok((ChunkGrid::Regular(RegularGrid::new(sizes)?), changed))
 }
 
-/// A rectilinear grid that fits the shape, and the chunks inside its shards.
+/// Checks that a rectilinear grid fits the shape, and the inner chunks of its shards.
 pub(super) fn check_rectilinear(grid: RectilinearGrid, shape: &[u64], inner: Option<&[u64]>) -> Result<ChunkGrid> {
     let member = "chunk_grid.configuration.chunk_shapes";
     grid.check_covers(shape, member)?;

@@ -1,4 +1,5 @@
-//! The numbers that stored elements stand for, by the attributes of the CF conventions, as xarray reads them from Zarr.
+//! Decoding of stored elements to numbers, by the attributes of the CF conventions, in the way that xarray reads them
+//! from Zarr.
 //!
 //! | attributes | decoded elements |
 //! |---|---|
@@ -7,12 +8,13 @@
 //! | `_Unsigned` | integers of the other sign, before all else |
 //! | `dtype` that says `bool` | truths, after all else |
 //!
-//! A mark of missing elements is compared with the stored element, after `_Unsigned`. Of `_FillValue`, xarray reads the sign as the
-//! elements' own; of `missing_value` it does not. Floats that are scaled keep their type where NaN is their only mark. Two things
-//! differ from xarray: an integer `scale_factor` makes float64, too, and marks of 8-byte integers are compared without rounding.
+//! A missing-value mark is compared with the stored element, after `_Unsigned` is applied. xarray reads the sign of
+//! `_FillValue` like that of the elements, but not the sign of `missing_value`. Scaled floats keep their type if NaN is
+//! their only mark. There are two differences from xarray: an integer `scale_factor` also results in float64, and marks
+//! of 8-byte integers are compared without rounding.
 //!
-//! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#packed-data>; for what xarray
-//! makes of it `CFMaskCoder` and `CFScaleOffsetCoder` in `xarray/coding/variables.py`.
+//! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#packed-data>.
+//! xarray's implementation: `CFMaskCoder` and `CFScaleOffsetCoder` in `xarray/coding/variables.py`.
 
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Number, Value};
@@ -22,20 +24,20 @@ use super::times::TimeScale;
 use super::{ArrayMetadata, DataType, ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result};
 
-/// How stored elements become the numbers that they stand for.
+/// How stored elements are decoded to numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoding {
-    /// The type that stored integers are read as, where the attribute `_Unsigned` gives them another sign.
+    /// The type as which stored integers are read, if the attribute `_Unsigned` changes their signedness.
     pub read_as: Option<DType>,
-    /// Whether attributes mark elements as missing, also by a number that no element can be.
+    /// Whether attributes mark elements as missing. True even if no element can equal the mark.
     pub is_masked: bool,
-    /// The marks that elements can equal, after `read_as`.
+    /// The marks that an element can equal, after `read_as`.
     pub missing: Vec<Mark>,
     /// The attribute `scale_factor`.
     pub scale: Option<f64>,
     /// The attribute `add_offset`.
     pub offset: Option<f64>,
-    /// The type of decoded elements, unless it is the stored one.
+    /// The type of decoded elements, if it differs from the stored type.
     pub dtype: Option<DType>,
     /// The attribute `units`.
     pub units: Option<String>,
@@ -43,7 +45,7 @@ pub struct Decoding {
     pub calendar: Option<String>,
 }
 
-/// An element that marks missing ones.
+/// A value that marks elements as missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
     /// An integer.
@@ -55,10 +57,11 @@ pub enum Mark {
 }
 
 impl ArrayMetadata {
-    /// Reads the attributes that say what numbers stored elements stand for. Elements that are no numbers stay as they are.
+    /// Reads the attributes for decoding elements. Elements that are not numbers are not decoded.
     ///
     /// # Errors
-    /// `MetadataInvalid` for a `scale_factor` or an `add_offset` that is no number; `Unsupported` for complex numbers that are scaled.
+    /// `MetadataInvalid` for a `scale_factor` or an `add_offset` that is not a number; `Unsupported` for complex
+    /// numbers that are scaled.
     pub fn decoding(&self) -> Result<Decoding> {
         let text = |name: &str| self.attributes().get(name).and_then(Value::as_str).map(str::to_owned);
         let mut decoding = Decoding { units: text("units"), calendar: text("calendar"), ..Decoding::default() };
@@ -84,8 +87,8 @@ impl ArrayMetadata {
         Ok(decoding)
     }
 
-    /// The first number that attributes mark as missing, as text. NaN is left out, because arithmetic minds it itself, and so is a
-    /// fill value of 0 in format 2: images have it, whose zeros are zeros.
+    /// The first number that attributes mark as missing, as text. NaN is skipped, because arithmetic handles it. A fill
+    /// value of 0 in format 2 is skipped too: images have it, and their zeros are real.
     pub fn missing_number(&self) -> Option<String> {
         let fill_is_mark = self.zarr_format() == ZarrFormat::V2 && *self.fill_value() != FillValue::Undefined;
         let mut marks = self.noted_missing().into_iter().filter_map(|(is_fill, value)| {
@@ -97,7 +100,7 @@ impl ArrayMetadata {
 
     fn decoding_number(&self, name: &str) -> Result<Option<f64>> {
         let Some(value) = self.attributes().get(name) else { return Ok(None) };
-        // xarray takes a list of one number, too, which is how netCDF's tools write attributes.
+        // xarray also accepts a list of one number, because netCDF tools write attributes as lists.
         let number = match value {
             Value::Null => return Ok(None),
             Value::Array(list) if list.len() == 1 => float(&list[0]),
@@ -131,26 +134,26 @@ impl Decoding {
         }))
     }
 
-    /// Whether stored elements are the numbers that they stand for.
+    /// Whether stored elements need no decoding.
     pub fn is_plain(&self) -> bool {
         !self.is_masked && !self.is_scaled() && self.read_as.is_none() && self.dtype.is_none()
     }
 
-    /// Whether elements are multiplied or moved.
+    /// Whether elements are multiplied, or get an offset.
     pub fn is_scaled(&self) -> bool {
         self.scale.is_some() || self.offset.is_some()
     }
 
-    /// The scale of time that the elements count in; `None` where `units` names none.
+    /// The time scale of the elements; `None` if `units` has no reference date.
     ///
     /// # Errors
-    /// `Unsupported` for a calendar or a unit that is not known, and for a reference date that cannot be read.
+    /// `Unsupported` for an unknown calendar or unit, and for a reference date that cannot be parsed.
     pub fn time_scale(&self) -> Result<Option<TimeScale>> {
         let units = self.units.as_deref().filter(|units| units.contains("since"));
         units.map(|units| TimeScale::of(units, self.calendar.as_deref())).transpose()
     }
 
-    /// What is done to stored elements, for people; `None` where nothing is.
+    /// Describes the decoding for people; `None` if elements are not decoded.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(dtype) = self.read_as {
@@ -169,18 +172,18 @@ impl Decoding {
     }
 }
 
-/// What an attribute notes as missing.
+/// The content of an attribute that marks missing elements.
 enum Noted {
     Number(Mark),
     Nan,
-    /// A value that no element can be, such as text.
+    /// A value that no element can equal, such as text.
     Other,
 }
 
 impl Noted {
-    /// Reads a value of an attribute: a JSON number, or a float in the form that xarray writes in format 3.
+    /// Parses a value of an attribute: a JSON number, or a float in the form that xarray writes in format 3.
     fn of(value: &Value, data_type: &DataType) -> Noted {
-        // Texts mark no integers.
+        // Text in that form never marks integers.
         let is_float =
             data_type.device_dtype().is_some_and(|dtype| !matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt));
         let parts = super::xarray::doubles(value).filter(|_| is_float);
@@ -207,7 +210,8 @@ impl Noted {
 }
 
 impl Mark {
-    /// The mark as the element of a type that equals it; `None` where none does. `own` is the type that elements are read as.
+    /// Converts the mark to the element that equals it; `None` if there is none. `own` is the type as which elements
+    /// are read.
     fn as_element(self, data_type: &DataType, own: DType, is_fill: bool) -> Option<Mark> {
         let (least, most) = match own.kind() {
             DTypeKind::Int | DTypeKind::UInt => bounds(own),
@@ -219,7 +223,7 @@ impl Mark {
             Mark::Float(value) => (value.fract() == 0.0 && value.abs() < 1e20).then_some(value as i128),
             Mark::Complex(..) => None,
         }?;
-        // The attribute `_FillValue` has the stored type, whose bits are read with the other sign.
+        // `_FillValue` has the stored type. Its bits are read with the other signedness, like those of the elements.
         let turns = is_fill && data_type.device_dtype() != Some(own);
         let span = 1i128 << (8 * own.size_bytes());
         let whole = match own.kind() {
@@ -244,7 +248,7 @@ impl Mark {
         }
     }
 
-    /// Whether an element of the type is this number, without rounding.
+    /// Whether an element of the type can equal this number, without rounding.
     fn is_exact(self, data_type: &DataType) -> bool {
         let parts = match self {
             Mark::Complex(re, im) => vec![re, im],
@@ -263,13 +267,14 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// Whether elements are numbers that can be computed with.
+/// Whether elements are numbers for arithmetic.
 fn is_number(data_type: &DataType) -> bool {
     let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
     !is_time && data_type.device_dtype().is_some_and(|dtype| dtype.kind() != DTypeKind::Opaque)
 }
 
-/// The integers of the other sign that stored ones are read as. xarray knows the texts, and no truths.
+/// The integer type of the other signedness as which elements are read, if any. As in xarray, `_Unsigned` must be a
+/// text, not a JSON boolean.
 fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
     match (unsigned?, stored) {
         ("true", DType::INT8) => Some(DType::UINT8),
@@ -284,7 +289,7 @@ fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
     }
 }
 
-/// The least and the greatest integer of a type.
+/// The smallest and the largest integer of a type.
 fn bounds(dtype: DType) -> (i128, i128) {
     let bits = 8 * dtype.size_bytes();
     match dtype.kind() {
@@ -297,7 +302,7 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// A number, also one that JSON has no form for.
+/// Parses a number, including those that JSON cannot represent.
 fn float(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => Some(f64::NAN),
@@ -344,7 +349,7 @@ mod tests {
         let marks = |dtype: &str, attributes: &str| decoding(dtype, attributes).missing;
         let both = marks("float64", r#"{"_FillValue": 1e20, "missing_value": [1e20, -9]}"#);
         assert_eq!(both, [Mark::Float(1e20), Mark::Float(-9.0)]);
-        // No binary32 is 1e20: xarray finds none, and makes NaN of none.
+        // No float32 equals 1e20. So xarray finds no such element, and turns none into NaN.
         let none = decoding("float32", r#"{"missing_value": 1e20}"#);
         assert!(none.missing.is_empty() && none.is_masked);
         assert_eq!(marks("int8", r#"{"missing_value": [-9999, 2.0, 2.5, "x", true]}"#), [Mark::Int(2), Mark::Int(1)]);

@@ -1,4 +1,4 @@
-//! How a chunk's place in the grid becomes its key below the array's path, and back.
+//! The encoding of chunk keys: how a chunk's place in the grid becomes a key below the array's path, and back.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::extension::Extension;
 use super::invalid;
 use crate::{Error, ErrorKind, Result};
 
-/// The character between the numbers of a key.
+/// The character between the numbers in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Separator {
     /// `.`
@@ -50,12 +50,12 @@ impl Separator {
 pub enum ChunkKeyEncoding {
     /// `c/0/1`
     Default {
-        /// `/` unless said otherwise.
+        /// `/` by default.
         separator: Separator,
     },
     /// `0.1`
     V2 {
-        /// `.` unless said otherwise.
+        /// `.` by default.
         separator: Separator,
     },
 }
@@ -77,7 +77,8 @@ impl ChunkKeyEncoding {
         key
     }
 
-    /// The chunk whose key this is in an array of `ndim` dimensions; `None` if it is no chunk's key.
+    /// Parses a key of an array with `ndim` dimensions. Returns the chunk's place in the grid; `None` if this is not a
+    /// chunk key.
     pub fn parse_key(&self, key: &str, ndim: usize) -> Option<Vec<u64>> {
         let (numbers, separator) = match self {
             ChunkKeyEncoding::Default { separator } => {
@@ -98,7 +99,7 @@ impl ChunkKeyEncoding {
     pub fn from_json(value: &Value) -> Result<Self> {
         const MEMBER: &str = "chunk_key_encoding";
         let mut extension = match value {
-            // The draft specification put the separator beside the name.
+            // The draft specification had the separator beside the name.
             Value::Object(members) if members.contains_key("separator") && !members.contains_key("configuration") => {
                 let mut members = members.clone();
                 let separator = members.shift_remove("separator");
@@ -142,7 +143,7 @@ impl ChunkKeyEncoding {
     }
 }
 
-/// A number as [`ChunkKeyEncoding::key`] writes it: no sign, no leading zeros.
+/// Parses a number as [`ChunkKeyEncoding::key`] writes it: without a sign, and without leading zeros.
 fn parse_number(text: &str) -> Option<u64> {
     let canonical = text == "0" || text.as_bytes().first().is_some_and(|byte| (b'1'..=b'9').contains(byte));
     if canonical { text.parse().ok() } else { None }

@@ -1,39 +1,39 @@
-//! The chunks and shards of new arrays, from what the user says about them.
+//! The chunks and shards of new arrays, from the user's arguments.
 
 use super::grid::{ChunkGrid, RegularGrid};
 use super::rectilinear::{Edges, RectilinearGrid};
 use crate::{Error, ErrorKind, Result};
 
-/// Lengths of chunks along one dimension, as a user gives them.
+/// Lengths of chunks along one dimension, as the user gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// One length for all chunks; -1 is the whole dimension.
+    /// One length for all chunks; -1 means the whole dimension.
     Each(i64),
     /// The length of every chunk.
     Listed(Vec<i64>),
 }
 
-/// Chunks or shards, as a user gives them.
+/// Chunks or shards, as the user gave them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunks {
-    /// The choice is left to us.
+    /// The library chooses.
     Auto,
-    /// One length for every dimension; -1 is the whole dimension.
+    /// One length for all dimensions; -1 means the whole dimension.
     Same(i64),
     /// Lengths for each dimension.
     Along(Vec<Lengths>),
-    /// A grid that another array has.
+    /// The grid of another array.
     Grid(ChunkGrid),
 }
 
 impl Chunks {
-    /// Chunks of one shape.
+    /// Returns chunks of one shape.
     pub fn of_shape(shape: &[u64]) -> Chunks {
         let length = |&length: &u64| Lengths::Each(i64::try_from(length).unwrap_or(i64::MAX));
         Chunks::Along(shape.iter().map(length).collect())
     }
 
-    /// Whether lengths are listed along some dimension.
+    /// Whether any dimension has a list of lengths.
     fn is_listed(&self) -> bool {
         match self {
             Chunks::Grid(_) => true,
@@ -43,31 +43,31 @@ impl Chunks {
     }
 }
 
-/// The shards of a new array, as a user gives them.
+/// The shards of a new array, as the user gave them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shards {
-    /// Their shape, or lengths.
+    /// The shape or the lengths of the shards.
     pub chunks: Chunks,
-    /// Bytes that a shard of our choice has at most.
+    /// Maximum size of a shard, if the library chooses its shape.
     pub target_bytes: Option<u64>,
 }
 
-/// The chunks of a new array.
+/// The chunks of a new array, and its shards if it has them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunking {
-    /// The shape of a chunk; in a rectilinear grid without shards, of the largest one.
+    /// The shape of a chunk. In a rectilinear grid without shards, the shape of the largest chunk.
     pub inner: Vec<u64>,
-    /// The stored objects: chunks, or shards.
+    /// The grid of stored objects, which are chunks or shards.
     pub stored: ChunkGrid,
     /// Whether the stored objects are shards.
     pub is_sharded: bool,
 }
 
-/// The chunks of an array of `shape` whose elements have `element_bytes`, from what the user says.
+/// Determines the chunks and shards of an array, from the user's arguments.
 ///
 /// # Errors
-/// `InvalidArgument` for lengths below 1, lists that do not add up to the shape, shards that are not multiples of chunks, and another
-/// number of dimensions.
+/// `InvalidArgument` for lengths below 1, lists that do not add up to the shape, shards that are not multiples of
+/// chunks, and a wrong number of dimensions.
 pub fn chunking(shape: &[u64], element_bytes: usize, chunks: &Chunks, shards: Option<&Shards>) -> Result<Chunking> {
     if shards.is_none() && chunks.is_listed() {
         let stored = listed(chunks, shape, None)?;
@@ -97,7 +97,8 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// The lengths of one chunk, where each dimension has one for all chunks. A chunk of a whole dimension is a multiple of `unit`.
+/// The shape of chunks that have one length per dimension. A length of -1 becomes a multiple of `unit` that covers the
+/// dimension.
 fn lengths(chunks: &Chunks, shape: &[u64], unit: Option<&[u64]>) -> Result<Vec<u64>> {
     let same;
     let axes = match chunks {
@@ -138,7 +139,7 @@ fn each(length: i64, extent: u64, unit: u64) -> Result<u64> {
     }
 }
 
-/// The grid of chunks whose lengths are listed along some dimension.
+/// The grid of chunks that have a list of lengths along some dimension.
 fn listed(chunks: &Chunks, shape: &[u64], unit: Option<&[u64]>) -> Result<ChunkGrid> {
     let axes = match chunks {
         Chunks::Grid(grid) => return Ok(grid.clone()),
@@ -160,7 +161,7 @@ fn edges(given: &[i64], extent: u64) -> Result<Edges> {
         return Err(wrong(format!("chunk sizes are {given:?}, expected at least one, and positive numbers")));
     };
     let sum = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
-    // Chunks of an axis without elements are those that it grows into.
+    // For a dimension without elements, the chunks are those into which it will grow.
     if extent > 0 && sum != extent {
         return Err(wrong(format!("chunk sizes {given:?} add up to {sum}, expected {extent} as in the shape")));
     }
@@ -190,7 +191,7 @@ fn check_multiples(shards: &ChunkGrid, chunks: &[u64]) -> Result<()> {
     Err(wrong(message).with_hint("set shards to multiples of the chunks"))
 }
 
-/// A shape as Python writes it, `(4, 6)`.
+/// A shape in Python's form, such as `(4, 6)`.
 fn tuple(shape: &[u64]) -> String {
     match shape {
         [one] => format!("({one},)"),
@@ -198,7 +199,8 @@ fn tuple(shape: &[u64]) -> String {
     }
 }
 
-/// Shards for which the user left the choice to us: as many chunks as `target_bytes` hold, or two along each long dimension.
+/// Chooses the shape of shards: as many chunks as `target_bytes` hold; without it, two chunks along each long
+/// dimension.
 fn guess_shards(shape: &[u64], chunks: &[u64], element_bytes: usize, target_bytes: Option<u64>) -> Vec<u64> {
     let Some(target) = target_bytes else {
         let doubled = |(&extent, &chunk): (&u64, &u64)| if extent / chunk > 8 { chunk * 2 } else { chunk };
@@ -219,13 +221,13 @@ fn guess_shards(shape: &[u64], chunks: &[u64], element_bytes: usize, target_byte
     chunks.iter().map(|&chunk| chunk * factor).collect()
 }
 
-/// Bytes of the largest chunk that is chosen, and of the largest in a shard.
+/// Maximum size of a chosen chunk: as a stored object, and inside a shard.
 const LARGEST_CHUNK: [f64; 2] = [64.0 * 1024.0 * 1024.0, 1024.0 * 1024.0];
 
-/// Chunks of an array for which none were chosen; zarr-python chooses the same.
+/// Chooses the shape of chunks. zarr-python chooses the same.
 ///
-/// Their bytes grow with the logarithm of the array's size, from 128 KiB to 64 MiB (1 MiB in shards). Dimensions are halved in
-/// turn, the first one first, until a chunk is near enough.
+/// The size of a chunk grows with the logarithm of the array's size, from 128 KiB to 64 MiB (1 MiB in shards).
+/// Dimensions are halved in turn, beginning with the first, until a chunk is near enough to that size.
 pub fn guess_chunks(shape: &[u64], element_bytes: usize, sharded: bool) -> Vec<u64> {
     const MIB: f64 = 1024.0 * 1024.0;
     let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
@@ -258,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The choice of `cuzarr.create_array`, and of zarr-python 3.4, in Python.
+    /// Choices that `cuzarr.create_array` and zarr-python 3.4 make in Python.
     const CHOSEN: &[(&[u64], usize, bool, &[u64])] = &[
         (&[], 4, false, &[]),
         (&[0], 8, false, &[1]),

@@ -1,4 +1,4 @@
-//! The documents of one node: which ones they are, and what they say together.
+//! The documents of one node, and what they describe together.
 
 pub(super) mod consolidated;
 
@@ -24,7 +24,7 @@ pub struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Puts a document in its place; other names are ignored.
+    /// Sets the document with this name. Other names are ignored.
     pub fn set(&mut self, name: &str, bytes: &'a [u8]) {
         match name {
             ZARR_JSON => self.zarr_json = Some(bytes),
@@ -37,8 +37,8 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The documents of one node as JSON, each an object and nothing else checked. So a node that this library cannot use is still
-/// listed and consolidated as its author wrote it; [`NodeDocuments::check`] makes metadata of them.
+/// The documents of one node as JSON objects, without further checks. So a node that this library cannot use is still
+/// listed, and consolidated as its author wrote it. [`NodeDocuments::check`] turns the documents into metadata.
 ///
 /// ```
 /// use cuzarr::meta::{Documents, NodeDocuments};
@@ -51,19 +51,21 @@ impl<'a> Documents<'a> {
 pub struct NodeDocuments {
     pub(super) format: ZarrFormat,
     pub(super) is_array: bool,
-    /// `zarr.json`, `.zarray` or `.zgroup`. Where the document of a v3 group has a copy, `null` is in its place.
+    /// `zarr.json`, `.zarray` or `.zgroup`. If a v3 group has a consolidated copy, the document has `null` in its
+    /// place.
     pub(super) document: Object,
     /// `.zattrs`, if there is one; unused in v3.
     pub(super) zattrs: Option<Object>,
-    /// What is consolidated below a group.
+    /// The consolidated metadata of a group.
     pub(super) copy: Option<StoredCopy>,
 }
 
 impl NodeDocuments {
-    /// Takes documents apart; `None` if they describe nothing. v3 goes before v2 and arrays before groups, as in zarr-python.
+    /// Parses documents; `None` if they describe no node. v3 takes precedence over v2, and arrays over groups, as in
+    /// zarr-python.
     ///
     /// # Errors
-    /// `MetadataInvalid` when a document is no JSON object.
+    /// `MetadataInvalid` when a document is not a JSON object.
     pub fn parse(documents: &Documents<'_>) -> Result<Option<NodeDocuments>> {
         if let Some(bytes) = documents.zarr_json {
             return NodeDocuments::parse_v3(bytes).map(Some).at(|| ZARR_JSON);
@@ -83,11 +85,11 @@ impl NodeDocuments {
         }))
     }
 
-    /// Takes a `zarr.json` apart.
+    /// Parses a `zarr.json`.
     pub(super) fn parse_v3(bytes: &[u8]) -> Result<NodeDocuments> {
         let (document, copy) = parse_object_apart(bytes, CONSOLIDATED)?;
         let mut node = NodeDocuments::v3(document, copy.map(StoredCopy::Text));
-        // Only groups have a copy.
+        // In the document of an array, the member has no meaning, so it stays where it is.
         if let (true, Some(StoredCopy::Text(text))) = (node.is_array, &node.copy) {
             node.document.insert(CONSOLIDATED.into(), text.parse()?);
             node.copy = None;
@@ -95,7 +97,7 @@ impl NodeDocuments {
         Ok(node)
     }
 
-    /// Puts together documents that were taken apart already, given by their names; `None` if they describe nothing.
+    /// Combines documents that are already parsed, given by their names; `None` if they describe no node.
     pub fn from_members(members: impl IntoIterator<Item = (String, Object)>) -> Option<NodeDocuments> {
         let mut members: std::collections::BTreeMap<String, Object> = members.into_iter().collect();
         if let Some(document) = members.remove(ZARR_JSON) {
@@ -136,12 +138,12 @@ impl NodeDocuments {
         self.format
     }
 
-    /// Whether they say that they are an array's.
+    /// Whether the documents say that they describe an array.
     pub fn is_array(&self) -> bool {
         self.is_array
     }
 
-    /// Whether they say that they are a group's. A v3 document may say that it is something else.
+    /// Whether the documents say that they describe a group. A v3 document may also say something else.
     pub fn is_group(&self) -> bool {
         match self.format {
             ZarrFormat::V2 => !self.is_array,
@@ -149,14 +151,14 @@ impl NodeDocuments {
         }
     }
 
-    /// Each document's name and members, without what is consolidated below a group.
+    /// The name and the members of each document, without the consolidated metadata of a group.
     pub fn members(&self) -> Vec<(&'static str, &Object)> {
         let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
         [(self.name(), &self.document)].into_iter().chain(zattrs).collect()
     }
 
-    /// Every document to store: its name below the node's path, and its bytes, with `indent` spaces a level or on one line. The
-    /// first one makes the node. What is consolidated keeps the layout that it was read in.
+    /// Every document to store: its name below the node's path, and its bytes, with `indent` spaces per level or on one
+    /// line. The first one makes the node. Consolidated metadata keeps the layout in which it was read.
     pub fn documents(&self, indent: Option<usize>) -> Vec<(&'static str, Vec<u8>)> {
         let (document, copy) = (&self.document, self.copy.as_ref());
         if self.format == ZarrFormat::V3 {
@@ -171,7 +173,7 @@ impl NodeDocuments {
         documents.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()
     }
 
-    /// The documents without the attributes.
+    /// Returns the documents without the attributes.
     #[must_use]
     pub fn without_attributes(&self) -> NodeDocuments {
         let members = self.document.iter().filter(|(name, _)| self.format == ZarrFormat::V2 || *name != "attributes");
@@ -179,7 +181,7 @@ impl NodeDocuments {
         NodeDocuments { format: self.format, is_array: self.is_array, document, zattrs: None, copy: self.copy.clone() }
     }
 
-    /// The documents without what is consolidated below a group.
+    /// Returns the documents without the consolidated metadata of a group.
     #[must_use]
     pub fn alone(mut self) -> NodeDocuments {
         if !self.is_array {
@@ -198,7 +200,7 @@ impl NodeDocuments {
     }
 }
 
-/// The text of a v3 document, with its copy in the place that `null` holds.
+/// The text of a v3 document. The copy replaces the `null` in its place.
 pub(super) fn v3_to_text(document: &Object, copy: Option<&str>, indent: Option<usize>) -> String {
     let parts = document.iter().map(|(name, member)| match copy {
         Some(copy) if name == CONSOLIDATED => (CONSOLIDATED, Part::Text(copy)),
@@ -207,7 +209,7 @@ pub(super) fn v3_to_text(document: &Object, copy: Option<&str>, indent: Option<u
     members_to_text(parts, indent)
 }
 
-/// Which node a document describes, by its member `node_type`.
+/// The type of node that a document describes, from its member `node_type`.
 pub(super) fn node_type(member: Option<&Json>) -> Result<&str> {
     match member {
         Some(Json::String(name)) if name == "array" || name == "group" => Ok(name),

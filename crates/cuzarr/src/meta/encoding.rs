@@ -1,21 +1,22 @@
-//! The codecs of new arrays, where the user says little or nothing about them.
+//! The codecs of new arrays, for which the user gave only a short name or nothing.
 
 use serde_json::{Map, Value, json};
 
 use super::{DataType, Extension};
 use crate::{Error, ErrorKind, Result};
 
-/// The compressor of arrays for which none was chosen; zarr-python has the same.
+/// The compressor if the user chose none. It is the same as in zarr-python.
 pub fn default_compressor() -> Extension {
     let members = [("level".to_string(), json!(0)), ("checksum".to_string(), json!(false))];
     Extension::new("zstd", Map::from_iter(members))
 }
 
-/// Blosc's compressors, as its metadata names them.
+/// Blosc's compressors, by their names in metadata.
 const BLOSC_COMPRESSORS: [&str; 6] = ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"];
 
-/// The compressors that a short name means, with a level behind a colon where it has one (`none`, `zstd`, `zstd:5`, `gzip:1`,
-/// `lz4`, `blosc`), for Blosc with its compressor (`blosc:lz4`, `blosc:zstd:3`), or a codec's JSON.
+/// Parses a short name of a compressor, which may have a level after a colon (`none`, `zstd`, `zstd:5`, `gzip:1`,
+/// `lz4`, `blosc`). For Blosc, it may also have an inner compressor (`blosc:lz4`, `blosc:zstd:3`). The JSON of a codec
+/// is accepted too.
 ///
 /// # Errors
 /// `InvalidArgument` for other names.
@@ -55,7 +56,7 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
     Ok(vec![Extension::from_json(&codec, "compressors")?])
 }
 
-/// The codec from elements to bytes, where none was chosen.
+/// The codec from elements to bytes, if the user chose none.
 pub fn serializer(data_type: &DataType) -> Extension {
     match data_type {
         DataType::VariableString => Extension::new("vlen-utf8", Map::new()),
@@ -65,12 +66,12 @@ pub fn serializer(data_type: &DataType) -> Extension {
     }
 }
 
-/// The codecs of an array for which none were chosen.
+/// The codecs of an array, if the user chose none.
 pub fn default_codecs(data_type: &DataType) -> Vec<Extension> {
     vec![serializer(data_type), default_compressor()]
 }
 
-/// The filters of a v2 array for which none were chosen: what makes bytes of elements of variable length.
+/// The filters of a v2 array, if the user chose none: elements of variable length need one to become bytes.
 pub fn object_filters(data_type: &DataType) -> Vec<Map<String, Value>> {
     let id = match data_type {
         DataType::VariableString => "vlen-utf8",
@@ -80,16 +81,17 @@ pub fn object_filters(data_type: &DataType) -> Vec<Map<String, Value>> {
     vec![Map::from_iter([("id".to_string(), Value::from(id))])]
 }
 
-/// Where in a shard its index is.
+/// Where a shard has its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
     /// Before the chunks.
     Start,
-    /// Behind the chunks.
+    /// After the chunks.
     End,
 }
 
-/// The codec with what follows from the elements, where it was not said: their byte order, and for Blosc their size.
+/// Completes a codec with settings that follow from the elements: their byte order, and for Blosc their size. Existing
+/// settings stay.
 pub fn completed(codec: &Extension, data_type: &DataType) -> Extension {
     let mut codec = codec.clone();
     if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {
@@ -103,12 +105,12 @@ pub fn completed(codec: &Extension, data_type: &DataType) -> Extension {
     codec
 }
 
-/// A compressor of v3 as v2 names it; the default one where v2 has none of that name.
+/// Converts a v3 compressor to its v2 form. If v2 has no such compressor, returns the default one.
 pub fn to_v2(codec: &Extension) -> Map<String, Value> {
     let mut members = Map::from_iter([("id".to_string(), json!(codec.name))]);
     members.extend(codec.configuration.clone());
     match codec.name.as_str() {
-        // The default says nothing, and tensorstore knows no such member.
+        // `false` is the default, and tensorstore does not support this member.
         "zstd" if members.get("checksum") == Some(&json!(false)) => drop(members.shift_remove("checksum")),
         "zstd" | "gzip" => {}
         "blosc" => {
@@ -118,7 +120,7 @@ pub fn to_v2(codec: &Extension) -> Map<String, Value> {
                 _ => 1,
             };
             members.insert("shuffle".into(), json!(shuffle));
-            // numcodecs takes it from the elements.
+            // numcodecs takes the size from the elements.
             drop(members.shift_remove("typesize"));
         }
         name => match name.strip_prefix("numcodecs.") {
@@ -129,7 +131,7 @@ pub fn to_v2(codec: &Extension) -> Map<String, Value> {
     members
 }
 
-/// The codec of shards that hold chunks of `chunk_shape`, which `codecs` encode.
+/// Makes the sharding codec, with inner chunks of `chunk_shape` that are encoded with `codecs`.
 ///
 /// # Errors
 /// `MetadataInvalid`.

@@ -10,20 +10,20 @@ use crate::Result;
 pub struct Extension {
     /// The registered name.
     pub name: String,
-    /// Its configuration; empty if there was none.
+    /// The configuration; empty if there was none.
     pub configuration: Map<String, Value>,
-    /// `false` if a reader may ignore what it does not know. Codecs can never be ignored.
+    /// `false` if a reader that does not know the extension may ignore it. A codec can never be ignored.
     pub must_understand: bool,
 }
 
 impl Extension {
-    /// An extension that must be understood.
+    /// Makes an extension that must be understood.
     pub fn new(name: impl Into<String>, configuration: Map<String, Value>) -> Self {
         Extension { name: name.into(), configuration, must_understand: true }
     }
 
-    /// Reads an extension from JSON: an object with `name`, `configuration` and `must_understand`, or only the name as
-    /// a string. `member` is the place for errors.
+    /// Parses an extension from JSON: an object with `name`, `configuration` and `must_understand`, or only the name as
+    /// a string. `member` is the place that errors name.
     pub fn from_json(value: &Value, member: &str) -> Result<Self> {
         let expected = "a name, or an object with name, configuration and must_understand";
         let members = match value {
@@ -47,9 +47,9 @@ impl Extension {
         if named { Ok(extension) } else { Err(invalid(member, value, expected)) }
     }
 
-    /// The extension as JSON: `name`, `configuration` unless it is empty, `must_understand` if it is `false`. Codecs of
-    /// numcodecs keep an empty configuration, because zarr-python does not read them without one; it writes one for elements of
-    /// variable length, too.
+    /// The extension as JSON: `name`, `configuration` unless it is empty, and `must_understand` if it is `false`.
+    /// Codecs of numcodecs keep an empty configuration, because zarr-python requires it. The `vlen-` codecs keep it
+    /// too, as in zarr-python.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         members.insert("name".into(), self.name.clone().into());
@@ -63,13 +63,13 @@ impl Extension {
         Value::Object(members)
     }
 
-    /// The shape of the chunks inside a shard, if these codecs have shards.
+    /// The shape of the chunks inside a shard, if these codecs make shards.
     pub(crate) fn inner_chunk_shape(codecs: &[Extension]) -> Option<Vec<u64>> {
         let sharding = codecs.iter().find(|codec| codec.name == "sharding_indexed")?;
         super::parse_shape(sharding.configuration.get("chunk_shape")?, "chunk_shape").ok()
     }
 
-    /// Refuses members of the configuration other than `allowed`.
+    /// Refuses members of the configuration that are not in `allowed`.
     pub(crate) fn check_members(&self, member: &str, allowed: &[&str]) -> Result<()> {
         for (key, value) in &self.configuration {
             if !allowed.contains(&key.as_str()) {
@@ -95,7 +95,7 @@ mod tests {
         assert!(!extension.must_understand);
         assert_eq!(extension.configuration["level"], 3);
         assert_eq!(extension.to_json(), full);
-        // Without it, zarr-python does not read the document.
+        // zarr-python requires the configuration, even if it is empty.
         let empty = json!({"name": "numcodecs.adler32", "configuration": {}});
         assert_eq!(parse(empty.clone()).unwrap().to_json(), empty);
         assert_eq!(parse(json!({"name": "crc32c", "configuration": {}})).unwrap().to_json(), json!({"name": "crc32c"}));

@@ -1,4 +1,5 @@
-//! Documents that zarr-python wrote, and what it and NumPy say they mean. `tests/data/*/make.py` made them.
+//! Tests with documents that zarr-python wrote, and their meaning according to zarr-python and NumPy.
+//! `tests/data/*/make.py` made them.
 
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ fn is_array(case: &Value) -> bool {
     case.get("shape").is_some()
 }
 
-/// Every array of both versions with its case.
+/// Every array of both versions, with its case.
 fn arrays() -> Vec<(String, Value, ArrayMetadata)> {
     let all = [cases(ZARR_3), cases(ZARR_2)].concat();
     let read_array = |case: Value| match read(&case, "") {
@@ -133,7 +134,7 @@ fn new_arrays_are_written_as_zarr_python_writes_them() {
         new.set_attributes_json(case["attributes"].as_str().unwrap()).unwrap();
         for (file, bytes) in new.documents() {
             let text = case["documents"][file].as_str().unwrap();
-            // zarr-python writes the empty configuration of some codecs, and not that of others.
+            // zarr-python writes an empty configuration for some codecs, and not for others.
             let text_of =
                 |bytes: &[u8]| Json::parse(bytes).unwrap().to_value().to_string().replace(r#","configuration":{}"#, "");
             assert_eq!(text_of(&bytes), text_of(text.as_bytes()), "{name}");

@@ -1,5 +1,5 @@
-//! Chunk grids: which chunk holds an element, and which region of the array a chunk covers. Counts and products are checked;
-//! nothing here wraps or panics, whatever the document says.
+//! Chunk grids: which chunk holds an element, and which region of the array a chunk covers. Counts and products are
+//! checked, so nothing here overflows or panics, whatever a document says.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::rectilinear::{Edges, RectilinearGrid};
 use super::{invalid, parse_shape};
 use crate::{Error, ErrorKind, Result};
 
-/// The `chunk_grid` member of a v3 document. The sizes of a regular grid are as stored, zeros too.
+/// The `chunk_grid` member of a v3 document. A regular grid has the stored sizes, even zeros.
 pub(crate) enum StoredGrid {
     Regular(Vec<u64>),
     Rectilinear(RectilinearGrid),
@@ -52,12 +52,12 @@ impl StoredGrid {
 pub enum ChunkGrid {
     /// Chunks of one shape.
     Regular(RegularGrid),
-    /// Chunks with lengths of their own along each dimension.
+    /// Chunks that differ in length along each dimension.
     Rectilinear(RectilinearGrid),
 }
 
 impl ChunkGrid {
-    /// The rectilinear grid, if it is one.
+    /// The rectilinear grid, if this is one.
     pub fn rectilinear(&self) -> Option<&RectilinearGrid> {
         match self {
             ChunkGrid::Regular(_) => None,
@@ -65,7 +65,7 @@ impl ChunkGrid {
         }
     }
 
-    /// The shape of every chunk, in elements. In a rectilinear grid: the longest chunk along each dimension.
+    /// The shape of every chunk. In a rectilinear grid, the shape of the largest chunk.
     pub fn chunk_shape(&self) -> &[u64] {
         match self {
             ChunkGrid::Regular(grid) => grid.chunk_shape(),
@@ -86,7 +86,7 @@ impl ChunkGrid {
         }
     }
 
-    /// Number of chunks along each dimension of an array of `shape`. A dimension of length 0 has none.
+    /// Number of chunks along each dimension, for an array of `shape`. A dimension of length 0 has none.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.
@@ -97,10 +97,10 @@ impl ChunkGrid {
         }
     }
 
-    /// Number of chunks of an array of `shape`.
+    /// Number of chunks in an array of `shape`.
     ///
     /// # Errors
-    /// Those of [`ChunkGrid::chunk_counts`]; `MetadataInvalid` beyond `u64`.
+    /// Those of [`ChunkGrid::chunk_counts`]; `MetadataInvalid` if the number does not fit `u64`.
     pub fn chunk_count(&self, shape: &[u64]) -> Result<u64> {
         product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
     }
@@ -127,10 +127,10 @@ impl ChunkGrid {
         }
     }
 
-    /// Bytes of the largest whole chunk whose elements take `elem_size_bytes`.
+    /// Bytes of the largest whole chunk, with elements of `elem_size_bytes`.
     ///
     /// # Errors
-    /// `MetadataInvalid` beyond what memory can be asked for.
+    /// `MetadataInvalid` if it is more than memory can hold.
     pub fn chunk_size_bytes(&self, elem_size_bytes: usize) -> Result<usize> {
         chunk_size_bytes(self.chunk_shape(), elem_size_bytes)
     }
@@ -158,7 +158,7 @@ fn chunk_size_bytes(shape: &[u64], elem_size_bytes: usize) -> Result<usize> {
         .ok_or_else(|| too_large("bytes of a chunk", shape))
 }
 
-/// A grid of chunks of one shape, starting at the array's origin. Chunks at the far edges hang over.
+/// A grid of chunks of one shape that begins at the array's origin. Chunks at the far edges may reach beyond the array.
 ///
 /// ```
 /// use cuzarr::meta::RegularGrid;
@@ -173,7 +173,7 @@ pub struct RegularGrid {
 }
 
 impl RegularGrid {
-    /// A grid of chunks of `chunk_shape` elements, each at least 1.
+    /// Makes a grid of chunks of `chunk_shape`. Every extent must be at least 1.
     pub fn new(chunk_shape: Vec<u64>) -> Result<Self> {
         if chunk_shape.contains(&0) {
             return Err(invalid("chunk_shape", &json!(chunk_shape), "chunk sizes of at least 1"));
@@ -181,7 +181,7 @@ impl RegularGrid {
         Ok(RegularGrid { chunk_shape })
     }
 
-    /// The shape of every chunk, in elements.
+    /// The shape of every chunk.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
@@ -191,13 +191,13 @@ impl RegularGrid {
         self.chunk_shape.len()
     }
 
-    /// Number of chunks along each dimension of an array of `shape`. A dimension of length 0 has none.
+    /// Number of chunks along each dimension, for an array of `shape`. A dimension of length 0 has none.
     pub fn chunk_counts(&self, shape: &[u64]) -> Result<Vec<u64>> {
         self.check_ndim(shape.len(), "shape")?;
         Ok(shape.iter().zip(&self.chunk_shape).map(|(&size, &chunk)| size.div_ceil(chunk)).collect())
     }
 
-    /// Number of chunks of an array of `shape`; an error beyond `u64`.
+    /// Number of chunks in an array of `shape`; an error if it does not fit `u64`.
     pub fn chunk_count(&self, shape: &[u64]) -> Result<u64> {
         product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
     }
@@ -218,7 +218,7 @@ impl RegularGrid {
                 format!("chunk index: got {chunk:?}, expected one below {counts:?}"),
             ));
         }
-        // A chunk below its count begins below the shape, so the product cannot overflow; its end might.
+        // A chunk number below the count means a start below the shape, so the product cannot overflow. The end might.
         let region = chunk.iter().zip(&self.chunk_shape).zip(shape).map(|((&at, &size), &limit)| {
             let start = at * size;
             start..start.saturating_add(size).min(limit)
@@ -226,12 +226,12 @@ impl RegularGrid {
         Ok(region.collect())
     }
 
-    /// Number of elements of a whole chunk; an error beyond what memory can be asked for.
+    /// Number of elements of a whole chunk; an error if memory cannot hold it.
     pub fn chunk_elems(&self) -> Result<usize> {
         chunk_elems(&self.chunk_shape)
     }
 
-    /// Bytes of a whole chunk whose elements take `elem_size_bytes`; an error beyond what memory can be asked for.
+    /// Bytes of a whole chunk, with elements of `elem_size_bytes`; an error if memory cannot hold it.
     pub fn chunk_size_bytes(&self, elem_size_bytes: usize) -> Result<usize> {
         chunk_size_bytes(&self.chunk_shape, elem_size_bytes)
     }
@@ -247,7 +247,7 @@ impl RegularGrid {
     }
 }
 
-/// The product, or `None` beyond `u64`. One zero makes it zero, whatever the others are.
+/// The product; `None` if it does not fit `u64`. If any size is zero, the product is zero.
 pub(crate) fn product(sizes: &[u64]) -> Option<u64> {
     if sizes.contains(&0) {
         return Some(0);

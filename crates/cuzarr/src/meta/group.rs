@@ -10,13 +10,13 @@ use super::names::CONSOLIDATED;
 use super::{ZarrFormat, names};
 use crate::{Error, ErrorKind, Result};
 
-/// Checked metadata of one group, with the documents it came from.
+/// Checked metadata of one group, with the documents from which it was read.
 #[derive(Clone, Debug)]
 pub struct GroupMetadata {
     pub(super) format: ZarrFormat,
     pub(super) attributes: Map<String, Value>,
     pub(super) consolidated: Option<Consolidated>,
-    /// `zarr.json` or `.zgroup` as it will be written, with `null` in the place of consolidated metadata.
+    /// `zarr.json` or `.zgroup` as it will be written, with `null` in place of the consolidated metadata.
     pub(super) document: Object,
     /// `.zattrs` as it will be written; unused in v3.
     pub(super) zattrs: Object,
@@ -28,13 +28,13 @@ impl GroupMetadata {
         self.format
     }
 
-    /// The user's attributes. Numbers that are not finite are strings here, see
+    /// The user's attributes. Numbers that are not finite are strings here; see
     /// [`ArrayMetadata::attributes`](super::ArrayMetadata::attributes).
     pub fn attributes(&self) -> &Map<String, Value> {
         &self.attributes
     }
 
-    /// The user's attributes as text, every number as it was written.
+    /// The user's attributes as text. Numbers are spelled as they were written.
     pub fn attributes_json(&self) -> String {
         let members = match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -43,17 +43,17 @@ impl GroupMetadata {
         members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The metadata of everything below this group, if it was consolidated.
+    /// The metadata of all nodes below this group, if it was consolidated.
     pub fn consolidated(&self) -> Option<&Consolidated> {
         self.consolidated.as_ref()
     }
 
-    /// The mark of a hierarchy whose copy or pyramid is not finished, at its root.
+    /// The mark at the root of a hierarchy whose copy or pyramid is not finished.
     pub fn unfinished(&self) -> Option<&Value> {
         self.attributes.get(names::UNFINISHED)
     }
 
-    /// The unfinished work whose root this group is, such as `copy`.
+    /// The name of the unfinished work whose root this group is, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }
@@ -63,12 +63,13 @@ impl GroupMetadata {
         self.replace_attributes(object_from_map(&attributes)?)
     }
 
-    /// Replaces the attributes by the JSON object in `text`, whose numbers are kept as they are written, `NaN` too.
+    /// Replaces the attributes with the JSON object in `text`. Numbers keep their spelling, including `NaN`.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?)
     }
 
-    /// Marks the group as the root of unfinished work, or takes the mark away. Other attributes are kept as they are written.
+    /// Marks the group as the root of unfinished work, or removes the mark (`None`). Other attributes stay as they are
+    /// written.
     pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
         let mut attributes = Json::parse_object(self.attributes_json().as_bytes())?;
         match mark {
@@ -87,7 +88,7 @@ impl GroupMetadata {
         Ok(())
     }
 
-    /// Replaces or removes the consolidated metadata, which must be of the group's format.
+    /// Replaces or removes the consolidated metadata. It must have the group's format.
     pub fn set_consolidated(&mut self, consolidated: Option<Consolidated>) -> Result<()> {
         if let Some(other) =
             consolidated.as_ref().map(Consolidated::zarr_format).filter(|format| *format != self.format)

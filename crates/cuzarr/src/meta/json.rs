@@ -1,8 +1,8 @@
-//! JSON as Zarr's writers really write it, kept so that a document can be edited without touching the rest of it.
+//! JSON as Zarr's writers really write it. A document can be edited without changing the rest of it.
 //!
-//! `serde_json::Value` cannot hold what Python's `json` module writes (`NaN`, `Infinity`, integers beyond 64 bits), and
-//! it forgets how a number was spelled. This tree keeps number texts as they are. Typed parsing never works on it: it
-//! asks for a [`Value`] of the member at hand. Not for large data: every number is a string.
+//! `serde_json::Value` cannot hold everything that Python's `json` module writes (`NaN`, `Infinity`, integers beyond 64
+//! bits), and it forgets how a number was spelled. This tree keeps the text of numbers. Typed parsing never works on
+//! the tree: it asks for a [`Value`] of one member. The tree is not for large data, because every number is a string.
 
 mod parser;
 mod text;
@@ -17,26 +17,26 @@ pub(crate) use text::{Text, parse_object_apart};
 
 use crate::{Error, ErrorKind, Result};
 
-/// The most nesting of arrays and objects. Deeper documents are refused, so that recursion stays bounded.
+/// Maximum nesting of arrays and objects. Deeper documents are refused, so that recursion stays bounded.
 const MAX_DEPTH: usize = 128;
 
-/// The members of an object, in their author's order.
+/// The members of an object, in the order of the document.
 pub type Object = IndexMap<String, Json>;
 
-/// One JSON value, numbers as they are written.
+/// A JSON value that keeps the spelling of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// The number's text, or `NaN`, `Infinity`, `-Infinity`.
+    /// The text of a number, or `NaN`, `Infinity`, `-Infinity`.
     Number(String),
-    /// A string, without its escapes.
+    /// A string, with its escapes decoded.
     String(String),
     /// An array.
     Array(Vec<Json>),
-    /// An object. Of members with equal names the last counts, as in Python.
+    /// An object. If members have equal names, the last one counts, as in Python.
     Object(Object),
 }
 
@@ -54,8 +54,8 @@ impl Json {
         }
     }
 
-    /// The plain value. Numbers beyond `i64` and `u64` become floats; those that no finite float can stand for become the
-    /// strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as fill values spell them.
+    /// Converts the tree to a plain value. Numbers that do not fit `i64` and `u64` become floats. Those that are not
+    /// finite floats become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in fill values.
     pub fn to_value(&self) -> Value {
         match self {
             Json::Null => Value::Null,
@@ -67,10 +67,10 @@ impl Json {
         }
     }
 
-    /// The tree of a plain value.
+    /// Converts a plain value to a tree.
     ///
     /// # Errors
-    /// `MetadataInvalid` for more than 128 arrays and objects in each other.
+    /// `MetadataInvalid` for arrays and objects that are nested more than 128 deep.
     pub fn from_value(value: &Value) -> Result<Json> {
         from_value_at(value, 0)
     }
@@ -84,12 +84,12 @@ impl Json {
     }
 }
 
-/// The text of an object, as Python's `json.dumps(…, indent=indent)` lays it out; without `indent` on one line.
+/// The text of an object, with the layout of Python's `json.dumps(…, indent=indent)`; on one line without `indent`.
 pub(crate) fn object_to_text(members: &Object, indent: Option<usize>) -> String {
     members_to_text(members.iter().map(|(name, member)| (name.as_str(), Part::Tree(member))), indent)
 }
 
-/// Like [`object_to_text`], of members that may be text already.
+/// Like [`object_to_text`], for members that may already be text.
 pub(crate) fn members_to_text<'a>(
     members: impl ExactSizeIterator<Item = (&'a str, Part<'a>)>,
     indent: Option<usize>,
@@ -100,18 +100,18 @@ pub(crate) fn members_to_text<'a>(
     out
 }
 
-/// The source from which a member is written.
+/// The form of a member that is written.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     /// A tree.
     Tree(&'a Json),
     /// The members of an object.
     Object(&'a Object),
-    /// JSON text, which is written as it is.
+    /// JSON text, which is written unchanged.
     Text(&'a str),
 }
 
-/// Writes an object that is `level` levels deep in its document. `unit` is the white space of one level; without it everything is
+/// Writes an object at depth `level` of its document. `unit` is the white space of one level; without it, everything is
 /// on one line.
 pub(crate) fn write_members<'a>(
     out: &mut String,
@@ -122,7 +122,7 @@ pub(crate) fn write_members<'a>(
     write_items(out, ['{', '}'], members.map(|(name, part)| (Some(name), part)), unit, level);
 }
 
-/// Writes a new line and the white space of a level, or nothing without a `unit`.
+/// Writes a newline and the white space of a level. Without a `unit`, writes nothing.
 pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize) {
     if let Some(unit) = unit {
         out.push('\n');
@@ -130,12 +130,12 @@ pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize)
     }
 }
 
-/// The plain members of an object.
+/// Converts the members of an object to plain values.
 pub(crate) fn object_to_map(members: &Object) -> Map<String, Value> {
     members.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
 }
 
-/// The tree of plain members.
+/// Converts plain members to trees.
 pub(crate) fn object_from_map(map: &Map<String, Value>) -> Result<Object> {
     map.iter().map(|(name, value)| Ok((name.clone(), from_value_at(value, 1)?))).collect()
 }
@@ -145,11 +145,11 @@ pub(crate) fn not_an_object(got: &Json) -> Error {
     Error::new(ErrorKind::MetadataInvalid, message)
 }
 
-/// A value for an error message: at most about 80 characters of it.
+/// Shortens a value for an error message, to at most about 80 characters.
 pub(crate) fn abbreviate(value: &Value) -> String {
     const LIMIT: usize = 80;
     match value {
-        // Large containers are not printed only to be cut off.
+        // Large containers are not printed, because most of the text would be cut off.
         Value::Array(elements) if elements.len() > LIMIT => format!("an array of {} elements", elements.len()),
         Value::Object(members) if members.len() > LIMIT => format!("an object of {} members", members.len()),
         _ => {
@@ -193,7 +193,7 @@ fn number_value(text: &str) -> Value {
     if let Ok(value) = text.parse::<i64>() {
         return Value::from(value);
     }
-    // Rust reads `NaN` and `Infinity` as well, and what is too large as infinity, which is what Python does.
+    // Like Python, Rust parses `NaN` and `Infinity`, and turns numbers that are too large into infinity.
     match text.parse::<f64>() {
         Ok(value) => match Number::from_f64(value) {
             Some(number) => Value::Number(number),
@@ -205,7 +205,7 @@ fn number_value(text: &str) -> Value {
     }
 }
 
-/// Writes what is `level` levels deep in its document; see [`write_members`].
+/// Writes a part at depth `level` of its document; see [`write_members`].
 pub(crate) fn write_part(out: &mut String, part: Part<'_>, unit: Option<&str>, level: usize) {
     match part {
         Part::Text(text) => out.push_str(text),
@@ -250,7 +250,7 @@ fn write_items<'a>(
     out.push(brackets[1]);
 }
 
-/// Writes a string in ASCII alone, as Python does, so that a document of zarr-python comes back byte for byte.
+/// Writes a string in ASCII only, as Python does. So a document of zarr-python is reproduced byte for byte.
 pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

@@ -1,5 +1,5 @@
-//! Zarr v2 and v3 metadata of arrays and groups: parsing, checking, editing and writing documents. Pure: no I/O and no
-//! device.
+//! Zarr v2 and v3 metadata of arrays and groups: parsing, checking, editing and writing documents. This module does no
+//! I/O and uses no device.
 //!
 //! ```
 //! use cuzarr::meta::{ArrayMetadata, DataType, FillValue};
@@ -22,14 +22,15 @@
 //! # }
 //! ```
 //!
-//! - A document is kept as its author wrote it (order of members, spelling of numbers, members unknown here), and
-//!   setters edit it in place; [`ArrayMetadata::documents`] gives what to store under which key.
-//! - Every error names the member, what was got and what was expected, as [`ErrorKind::MetadataInvalid`],
+//! - A document is kept as its author wrote it (order of members, spelling of numbers, unknown members), and setters
+//!   edit it in place. [`ArrayMetadata::documents`] returns what to store, and under which names.
+//! - Every error names the member, the value found and what was expected, as [`ErrorKind::MetadataInvalid`],
 //!   [`ErrorKind::UnsupportedFeature`] or [`ErrorKind::UnknownDataType`].
-//! - Codecs are only taken apart into names and configurations here; the codec chain gives them a meaning.
+//! - Codecs are only parsed into names and configurations here. The codec chain interprets them.
 //!
 //! Specifications: <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html>,
-//! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they are silent, zarr-python 3.4 is followed.
+//! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>. Where they leave something open, we follow zarr-python
+//! 3.4.
 
 mod array;
 mod cf;
@@ -110,7 +111,7 @@ pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
     )
 }
 
-/// A member that must be there.
+/// Returns a member, or an error if it is missing.
 pub(crate) fn required<'a>(document: &'a Map<String, Value>, member: &str) -> Result<&'a Value> {
     document.get(member).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, format!("member '{member}' is missing")))
 }
@@ -124,12 +125,13 @@ pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) 
     Err(invalid("zarr_format", got, &expected.number().to_string()))
 }
 
-/// The most dimensions of an array: as many as NumPy 2 has.
+/// Maximum number of dimensions of an array, as in NumPy 2.
 pub const MAX_NDIM: usize = 64;
-/// The largest extent. Python's lengths and NumPy's indices end here, so a larger array could be opened but not indexed.
+/// Largest extent. Python's lengths and NumPy's indices are limited to it, so a larger array could be opened but not
+/// indexed.
 pub const MAX_EXTENT: u64 = i64::MAX as u64;
 
-/// A list of non-negative integers: a shape.
+/// Parses a shape: a list of non-negative integers.
 pub(crate) fn parse_shape(value: &Value, member: &str) -> Result<Vec<u64>> {
     let Value::Array(elements) = value else {
         return Err(invalid(member, value, "an array of non-negative integers"));
@@ -140,7 +142,7 @@ pub(crate) fn parse_shape(value: &Value, member: &str) -> Result<Vec<u64>> {
     elements.iter().map(|element| extent(element).ok_or_else(|| invalid(member, value, &expected))).collect()
 }
 
-/// Refuses more dimensions than arrays can have.
+/// Refuses more dimensions than an array can have.
 fn check_ndim(ndim: usize, member: &str) -> Result<()> {
     if ndim <= MAX_NDIM {
         return Ok(());
@@ -149,7 +151,7 @@ fn check_ndim(ndim: usize, member: &str) -> Result<()> {
     Err(Error::new(ErrorKind::UnsupportedFeature, message))
 }
 
-/// Refuses a shape that no document may have.
+/// Refuses a shape that is not allowed in documents.
 pub(crate) fn check_shape(shape: &[u64], member: &str) -> Result<()> {
     check_ndim(shape.len(), member)?;
     match shape.iter().find(|&&extent| extent > MAX_EXTENT) {

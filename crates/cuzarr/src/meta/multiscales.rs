@@ -1,5 +1,5 @@
-//! Images of several scales, as the attributes of their group describe them: OME-Zarr
-//! (<https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>, and earlier versions) and the convention `multiscales` of GeoZarr
+//! Images with several scales, as the attributes of their group describe them. There are two conventions: OME-Zarr
+//! (<https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>, and earlier versions), and `multiscales` of GeoZarr
 //! (<https://github.com/zarr-conventions/multiscales>). Both are read here; `cuzarr-compute` writes OME-Zarr.
 
 use serde_json::{Map, Value};
@@ -12,18 +12,18 @@ use crate::{Error, ErrorKind, Result};
 pub enum MultiscaleConvention {
     /// OME-Zarr up to 0.4: the attributes `multiscales` and `omero`.
     OmeAttributes,
-    /// OME-Zarr from 0.5: these are members of the attribute `ome`.
+    /// OME-Zarr from 0.5 on: the same names as members of the attribute `ome`.
     OmeMember,
-    /// The attribute `multiscales` with a `layout`, of GeoZarr.
+    /// GeoZarr: the attribute `multiscales` with a `layout`.
     Layout,
 }
 
 /// A dimension of an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageAxis {
-    /// The name, such as `z`.
+    /// The name of the dimension, such as `z`.
     pub name: String,
-    /// What it is, such as `space`, `time` or `channel`.
+    /// The type of the dimension, such as `space`, `time` or `channel`.
     pub kind: Option<String>,
     /// The unit of its coordinates, such as `micrometer`.
     pub unit: Option<String>,
@@ -32,26 +32,26 @@ pub struct ImageAxis {
 /// One of an image's arrays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageLevel {
-    /// The path below the image's group.
+    /// The path of the array below the image's group.
     pub path: String,
-    /// Size of an element along each dimension; empty when the attributes do not say it.
+    /// Size of an element along each dimension; empty if the attributes do not have it.
     pub scale: Vec<f64>,
-    /// Place of the first element along each dimension; empty when the attributes do not say it.
+    /// Position of the first element along each dimension; empty if the attributes do not have it.
     pub translation: Vec<f64>,
 }
 
-/// The coordinate systems of an image of OME-Zarr 0.6.
+/// The coordinate systems of an image in OME-Zarr 0.6.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinateSystems {
-    /// The name of the system that the transformations of all levels lead to.
+    /// The name of the system to which the transformations of all levels lead.
     pub intrinsic: String,
-    /// All systems, as the attributes have them.
+    /// All systems, unchanged from the attributes.
     pub systems: Vec<Map<String, Value>>,
-    /// Transformations from the intrinsic system to others, as the attributes have them.
+    /// Transformations from the intrinsic system to others, unchanged from the attributes.
     pub transformations: Vec<Value>,
 }
 
-/// An image of several scales.
+/// An image with several scales.
 ///
 /// ```
 /// use cuzarr::meta::Multiscales;
@@ -65,24 +65,25 @@ pub struct CoordinateSystems {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Multiscales {
-    /// The convention.
+    /// The convention that the attributes follow.
     pub convention: MultiscaleConvention,
     /// The convention's version, as the attributes state it.
     pub version: Option<String>,
     /// The image's name.
     pub name: Option<String>,
-    /// The dimensions; empty when the attributes do not name them.
+    /// The dimensions; empty if the attributes do not name them.
     pub axes: Vec<ImageAxis>,
-    /// The arrays, the largest first.
+    /// The arrays, from the largest to the smallest.
     pub levels: Vec<ImageLevel>,
     /// The `omero` member: channels with their colours and limits.
     pub omero: Option<Map<String, Value>>,
-    /// The coordinate systems, in OME-Zarr 0.6. Axes, scales and places of levels are those of the intrinsic one.
+    /// The coordinate systems in OME-Zarr 0.6. Axes, scales and translations of levels refer to the intrinsic system.
     pub coordinates: Option<CoordinateSystems>,
 }
 
 impl Multiscales {
-    /// The image that a group with these attributes is; `None` when it is none. Of several images in one group, the first.
+    /// Reads the image that these attributes of a group describe; `None` if there is none. If there are several,
+    /// returns the first.
     ///
     /// # Errors
     /// `MetadataInvalid`; `Unsupported` for a version of OME-Zarr after 0.6, and for transformations of levels other than scales,
@@ -127,7 +128,8 @@ impl Multiscales {
             Some(Value::Array(axes)) => axes.iter().map(axis).collect::<Result<_>>()?,
             Some(other) => return Err(invalid("axes", other, "a list")),
         };
-        // From version 0.6 on, transformations of the whole image lead on to other systems.
+        // From version 0.6 on, transformations of the whole image lead to other systems, so they are not applied to the
+        // levels.
         let common = first.get("coordinateTransformations").filter(|_| coordinates.is_none());
         let common = Transformation::of(common, axes.len())?;
         let level = |dataset: &Value| {
@@ -162,7 +164,7 @@ impl Multiscales {
                 scale: numbers(transform.get("scale"), "scale")?,
                 translation: numbers(transform.get("translation"), "translation")?,
             };
-            // A level's transformation is one from the level that it is derived from, where that came before.
+            // The transformation of a level starts from the level from which it is derived, if that one came before.
             let above = entry.get("derived_from").and_then(Value::as_str);
             let above = above.and_then(|above| levels.iter().find(|level| level.path == above));
             let made = above.map_or_else(
@@ -178,7 +180,7 @@ impl Multiscales {
         Ok(Multiscales { convention, version, name: None, axes: Vec::new(), levels, omero: None, coordinates: None })
     }
 
-    /// The convention's name and version, for people.
+    /// The name and version of the convention, for people.
     pub fn title(&self) -> String {
         let name = match self.convention {
             MultiscaleConvention::Layout => "multiscales",
@@ -187,7 +189,7 @@ impl Multiscales {
         self.version.as_ref().map_or_else(|| name.to_string(), |version| format!("{name} {version}"))
     }
 
-    /// The labels of the channels, where the attributes have them.
+    /// The labels of the channels; empty if the attributes do not have them.
     pub fn channels(&self) -> Vec<String> {
         let channels = self.omero.as_ref().and_then(|omero| omero.get("channels")?.as_array());
         let label = |channel: &Value| channel.get("label").and_then(Value::as_str).unwrap_or("-").to_string();
@@ -196,7 +198,7 @@ impl Multiscales {
 }
 
 impl CoordinateSystems {
-    /// Reads the members of an image, and which system the transformations of its levels lead to.
+    /// Reads the coordinate systems of an image, and finds the one to which the transformations of its levels lead.
     fn of(image: &Map<String, Value>, datasets: &[Value]) -> Result<CoordinateSystems> {
         let list = image.get("coordinateSystems").unwrap_or(&Value::Null);
         let systems = list.as_array().and_then(|all| all.iter().map(|one| one.as_object().cloned()).collect());
@@ -213,7 +215,7 @@ impl CoordinateSystems {
                     "a list of one transformation for each dataset",
                 ));
             };
-            // Names stood for themselves in drafts of the version.
+            // In drafts of this version, the name was not inside an object.
             let output = step.get("output").unwrap_or(&Value::Null);
             let Some(name) = output.get("name").unwrap_or(output).as_str() else {
                 return Err(invalid("output", output, "an object with the name of a coordinate system"));
@@ -239,7 +241,7 @@ impl CoordinateSystems {
         Ok(found)
     }
 
-    /// The axes of the intrinsic system, as the attributes have them.
+    /// The axes of the intrinsic system, unchanged from the attributes.
     pub fn axes_of_levels(&self) -> Option<&Vec<Value>> {
         self.axes()?.as_array()
     }
@@ -250,7 +252,7 @@ impl CoordinateSystems {
     }
 }
 
-/// The version that members state. Some writers make it a number.
+/// The version in these members. Some writers store it as a number.
 fn stated_version(members: &Map<String, Value>) -> Result<Option<String>> {
     match members.get("version") {
         None | Some(Value::Null) => Ok(None),
@@ -265,24 +267,25 @@ fn unknown_version(version: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
 }
 
-/// The second number of a version of OME-Zarr, such as 4 of `0.4`. Drafts, such as `0.6.dev4` and `0.6rc0`, count as what they became.
+/// The second number of a version of OME-Zarr, such as 4 in `0.4`. Drafts such as `0.6.dev4` and `0.6rc0` count as the
+/// final version.
 fn minor_version(version: &str) -> Result<u32> {
     let digits = |rest: &str| rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
     let minor = version.strip_prefix("0.").and_then(|rest| rest[..digits(rest)].parse().ok());
     minor.filter(|minor| (1..=6).contains(minor)).ok_or_else(|| unknown_version(format!("{version:?}")))
 }
 
-/// The group below an image in which its labels are.
+/// Name of the group, below an image, that contains its labels.
 pub const IMAGE_LABELS: &str = "labels";
 
-/// The names of labels in the attributes of an image's group of labels.
+/// The names of the labels, from the attributes of the group of labels.
 pub fn label_names(attributes: &Map<String, Value>) -> Vec<String> {
     let names = attributes.get("ome").map_or_else(|| attributes.get("labels"), |ome| ome.get("labels"));
     let names = names.and_then(Value::as_array).into_iter().flatten();
     names.filter_map(Value::as_str).map(str::to_string).collect()
 }
 
-/// A scale and a translation after it. Empty vectors change nothing.
+/// A scale, followed by a translation. Empty vectors change nothing.
 #[derive(Clone, Debug, Default)]
 struct Transformation {
     scale: Vec<f64>,
@@ -290,7 +293,7 @@ struct Transformation {
 }
 
 impl Transformation {
-    /// Combines a list of transformations, one after the other.
+    /// Combines a list of transformations that are applied in order.
     fn of(list: Option<&Value>, ndim: usize) -> Result<Transformation> {
         let mut all = Transformation::default();
         let Some(list) = list else { return Ok(all) };
@@ -319,7 +322,7 @@ impl Transformation {
                 }
             };
             if next.scale.is_empty() && next.translation.is_empty() {
-                // Numbers that are stored as an array, which this reads none of.
+                // The numbers may be stored in an array, which is not supported.
                 if let Some(path) = step.get("path").and_then(Value::as_str) {
                     let message = format!("member 'coordinateTransformations': got numbers in the array {path:?}");
                     return Err(
@@ -337,7 +340,7 @@ impl Transformation {
         Ok(all)
     }
 
-    /// This transformation, followed by another one.
+    /// Returns this transformation, followed by `other`.
     fn then(&self, other: &Transformation) -> Transformation {
         let len = [&self.scale, &self.translation, &other.scale, &other.translation].map(Vec::len);
         let len = len.into_iter().max().unwrap_or(0);

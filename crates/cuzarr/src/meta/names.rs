@@ -1,4 +1,4 @@
-//! The names that documents are stored under, and the attribute that says that work on a node is unfinished.
+//! The names of documents, and the attribute that marks unfinished work on a node.
 
 use serde_json::{Map, Value};
 
@@ -15,22 +15,22 @@ pub const ZATTRS: &str = ".zattrs";
 /// The consolidated metadata of a v2 group.
 pub const ZMETADATA: &str = ".zmetadata";
 
-/// The member of a v3 group's document that has its consolidated metadata.
+/// The member of a v3 group's document that contains the consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
-/// The attribute that marks a node while it is written: the root of a copy or a pyramid, or an array for the results of a
-/// computation. Its value is an object whose member `work` names the work.
+/// The attribute that marks a node while it is being written: the root of a copy or a pyramid, or an array for the
+/// results of a computation. Its value is an object whose member `work` names the work.
 pub const UNFINISHED: &str = "cuzarr_unfinished";
 
-/// The unfinished work that attributes name.
+/// The name of the unfinished work in these attributes, if any.
 pub(super) fn unfinished_work(attributes: &Map<String, Value>) -> Option<&str> {
     attributes.get(UNFINISHED).map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
 }
 
-/// Every name that metadata is stored under; no chunk and no child has one of them.
+/// The names of all metadata documents. No chunk and no child node has one of these names.
 pub const DOCUMENT_NAMES: [&str; 5] = [ZARR_JSON, ZARRAY, ZGROUP, ZATTRS, ZMETADATA];
 
-/// The names of the documents to read to open a node that may be of one of `formats`.
+/// The names of the documents to read when a node of one of these `formats` is opened.
 ///
 /// ```
 /// use cuzarr::internal::meta::node;
@@ -46,7 +46,7 @@ pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
     formats.iter().flat_map(names_of).copied().collect()
 }
 
-/// The key of a document or chunk of the node at `path`; the root's path is empty.
+/// The key of a document or a chunk of the node at `path`. The root's path is empty.
 ///
 /// ```
 /// use cuzarr::internal::meta::node;

@@ -1,4 +1,4 @@
-//! Metadata of a node, array or group, from its documents, and back.
+//! Conversion between the documents of a node and the metadata of an array or a group.
 
 use serde_json::{Map, Value};
 
@@ -26,10 +26,10 @@ impl NodeDocuments {
         }
     }
 
-    /// The attributes, for a change.
+    /// The attributes, for a change. If there are none, adds empty ones.
     ///
     /// # Errors
-    /// `MetadataInvalid` when they are no JSON object.
+    /// `MetadataInvalid` when they are not a JSON object.
     pub fn attributes_mut(&mut self) -> Result<&mut Object> {
         if self.format == ZarrFormat::V2 {
             return Ok(self.zattrs.get_or_insert_default());
@@ -44,7 +44,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The unfinished work whose result this node is, such as `copy`.
+    /// The name of the unfinished work whose result this node is, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         match self.attributes()?.get(UNFINISHED)? {
             Json::Object(mark) => match mark.get("work") {
@@ -55,18 +55,18 @@ impl NodeDocuments {
         }
     }
 
-    /// Marks a group as the root of unfinished work, or takes the mark away.
+    /// Marks a group as the root of unfinished work, or removes the mark (`None`).
     ///
     /// # Errors
-    /// `MetadataInvalid` when the attributes are no JSON object, or the mark is nested too deep.
+    /// `MetadataInvalid` when the attributes are not a JSON object, or the mark is nested too deeply.
     pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
         self.set_attribute(UNFINISHED, mark).map(drop)
     }
 
-    /// Sets an attribute, or deletes it. Returns whether it was there.
+    /// Sets an attribute, or deletes it (`None`). Returns whether it existed.
     ///
     /// # Errors
-    /// `MetadataInvalid` when the attributes are no JSON object, or the value is nested too deep.
+    /// `MetadataInvalid` when the attributes are not a JSON object, or the value is nested too deeply.
     pub fn set_attribute(&mut self, name: &str, value: Option<&Value>) -> Result<bool> {
         let value = value.map(Json::from_value).transpose()?;
         let attributes = self.attributes_mut()?;
@@ -76,19 +76,19 @@ impl NodeDocuments {
         })
     }
 
-    /// Replaces the attributes by those of other documents.
+    /// Replaces the attributes with those of other documents.
     ///
     /// # Errors
-    /// `MetadataInvalid` when the attributes are no JSON object.
+    /// `MetadataInvalid` when the attributes are not a JSON object.
     pub fn take_attributes_of(&mut self, other: &NodeDocuments) -> Result<()> {
         *self.attributes_mut()? = other.attributes().cloned().unwrap_or_default();
         Ok(())
     }
 
-    /// The consolidated metadata below a group, taken out of its documents; `None` if there is none.
+    /// Removes the consolidated metadata from a group's documents, and returns it; `None` if there is none.
     ///
     /// # Errors
-    /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
+    /// `MetadataInvalid` and `UnsupportedFeature` when it has an unknown form.
     pub fn take_consolidated(&mut self) -> Result<Option<Consolidated>> {
         let found = self.open_copy().at(|| if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })?;
         if !self.is_array {
@@ -107,7 +107,7 @@ impl NodeDocuments {
         }
     }
 
-    /// Puts what is consolidated below a group into its documents.
+    /// Sets the consolidated metadata in a group's documents.
     pub fn set_consolidated(&mut self, consolidated: Consolidated) {
         if self.format == ZarrFormat::V3 {
             self.document.insert(CONSOLIDATED.into(), Json::Null);
@@ -115,10 +115,10 @@ impl NodeDocuments {
         self.copy = Some(StoredCopy::Open(consolidated));
     }
 
-    /// The outline of the array that the documents describe.
+    /// The outline of the array that these documents describe.
     ///
     /// # Errors
-    /// `MetadataInvalid` and `UnsupportedFeature` for what the outline is made of.
+    /// `MetadataInvalid` and `UnsupportedFeature` for the members that the outline needs.
     pub fn outline(&self) -> Result<Outline> {
         let members = object_to_map(&self.document);
         match self.format {
@@ -127,7 +127,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The metadata that the documents describe.
+    /// Checks the documents, and returns the metadata that they describe.
     ///
     /// # Errors
     /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`.
@@ -144,7 +144,7 @@ impl NodeDocuments {
         })
     }
 
-    /// The metadata of a group that the documents describe.
+    /// Checks the documents of a group, and returns its metadata.
     pub(super) fn check_group(mut self) -> Result<GroupMetadata> {
         let consolidated = self.open_copy();
         let group = match self.format {
@@ -157,7 +157,8 @@ impl NodeDocuments {
 }
 
 impl Consolidated {
-    /// The metadata of the node at `path`; `None` if there is none. A group comes with what is consolidated below it.
+    /// The metadata of the node at `path`; `None` if there is none. A group gets the consolidated metadata of the nodes
+    /// below it.
     pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let mut node = self.node_alone(path)?;
         if let Some(NodeMetadata::Group(group)) = &mut node {
@@ -166,7 +167,8 @@ impl Consolidated {
         Ok(node)
     }
 
-    /// Like [`node`](Self::node), but a group comes without what is below it: finding that takes a look at every path.
+    /// Like [`node`](Self::node), but a group comes without the nodes below it. Finding them would take a look at every
+    /// path.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.documents(path).at(place)? else {
@@ -201,15 +203,15 @@ pub enum NodeMetadata {
 }
 
 impl NodeMetadata {
-    /// The node that the documents describe; `None` if they describe none. v3 goes before v2 and arrays before groups, as in
-    /// zarr-python.
+    /// Parses and checks the node that the documents describe; `None` if they describe no node. v3 takes precedence
+    /// over v2, and arrays over groups, as in zarr-python.
     pub fn from_documents(documents: &Documents<'_>) -> Result<Option<NodeMetadata>> {
         let Some(found) = NodeDocuments::parse(documents)? else { return Ok(None) };
         let name = found.name();
         found.check().map(Some).at(|| name)
     }
 
-    /// The array, if it is one.
+    /// The array metadata, if this is an array.
     pub fn as_array(&self) -> Option<&ArrayMetadata> {
         match self {
             NodeMetadata::Array(array) => Some(array),
@@ -217,7 +219,7 @@ impl NodeMetadata {
         }
     }
 
-    /// The group, if it is one.
+    /// The group metadata, if this is a group.
     pub fn as_group(&self) -> Option<&GroupMetadata> {
         match self {
             NodeMetadata::Array(_) => None,

@@ -1,4 +1,4 @@
-//! The outline of an array: what its documents say of its extents and chunks, while nothing else is checked.
+//! The outline of an array: its extents and chunks, without checks of anything else.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,8 @@ use super::array::{ArrayMetadata, CodecsMetadata};
 use super::extension::Extension;
 use super::grid::ChunkGrid;
 
-/// The shape, the chunks and the dimension names of an array. An array whose data type or codecs are not known has one, too.
+/// The shape, chunks and dimension names of an array. It also exists for an array whose data type or codecs are
+/// unknown.
 ///
 /// ```
 /// use cuzarr::meta::{Documents, NodeDocuments};
@@ -18,17 +19,17 @@ use super::grid::ChunkGrid;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// Elements along each dimension.
+    /// Extents of the array.
     pub shape: Vec<u64>,
     /// The grid of chunks (of shards, if the array has them).
     pub chunk_grid: ChunkGrid,
-    /// The shape of the chunks inside a shard, if sharding is the whole codec chain.
+    /// The shape of the chunks inside a shard, if sharding is the only codec.
     pub inner_chunk_shape: Option<Vec<u64>>,
-    /// Names of the dimensions, one for each.
+    /// Names of the dimensions, one for each; `None` if there are none.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// Whether the stored chunk sizes have zeros, in the place of which the grid has others.
+    /// Whether stored chunk sizes of zero were replaced in the grid.
     pub(super) is_repaired: bool,
-    /// The attributes in a v3 document.
+    /// The attributes of a v3 document.
     pub(super) attributes: Map<String, Value>,
 }
 

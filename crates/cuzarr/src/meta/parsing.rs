@@ -1,4 +1,4 @@
-//! Metadata from new members and from bytes, in either format.
+//! Construction of metadata from settings, or from the bytes of documents.
 
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ impl ArrayMetadata {
         v2::parse_array(Json::parse_object(zarray)?, parse_zattrs(zattrs)?)
     }
 
-    /// A new array. Its members are checked as if they had been read.
+    /// Makes the metadata of a new array. The settings are checked as if they had been read from a document.
     pub fn new(new: NewArray) -> Result<Self> {
         match &new.codecs {
             CodecsMetadata::V3(codecs) => v3::parse_array(v3::array_document(&new, codecs)?),
@@ -31,7 +31,7 @@ impl ArrayMetadata {
 }
 
 impl GroupMetadata {
-    /// A new group.
+    /// Makes the metadata of a new group.
     pub fn new(format: ZarrFormat, attributes: Map<String, Value>) -> Result<Self> {
         let members = object_from_map(&attributes)?;
         match format {
@@ -45,7 +45,7 @@ impl GroupMetadata {
         NodeDocuments::parse_v3(zarr_json)?.check_group()
     }
 
-    /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` where they exist.
+    /// Parses the bytes of a v2 `.zgroup`, and of `.zattrs` and `.zmetadata` if they exist.
     pub fn from_json_v2(zgroup: &[u8], zattrs: Option<&[u8]>, zmetadata: Option<&[u8]>) -> Result<Self> {
         let document = Json::parse_object(zgroup)?;
         let mut node = NodeDocuments::v2(false, document, Some(parse_zattrs(zattrs)?));
@@ -55,7 +55,7 @@ impl GroupMetadata {
     }
 }
 
-/// The members of `.zattrs`; none without one.
+/// Parses the members of `.zattrs`; empty if there is no such document.
 fn parse_zattrs(zattrs: Option<&[u8]>) -> Result<Object> {
     zattrs.map_or_else(|| Ok(Object::new()), |bytes| Json::parse_object(bytes).at(|| names::ZATTRS))
 }

@@ -1,7 +1,7 @@
-//! The rectilinear chunk grid: along each dimension the chunks have lengths of their own.
+//! The rectilinear chunk grid: chunks differ in length along each dimension.
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/chunk-grids/rectilinear>
 //!
-//! Lengths that repeat stay a run, as the document writes them, so a small document never becomes a large list.
+//! Equal consecutive lengths are kept as one run, as in the document. So a small document never becomes a large list.
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use super::{MAX_EXTENT, check_ndim, invalid};
 use crate::{Error, ErrorKind, Result};
 
-/// Chunks of one length that follow each other.
+/// Consecutive chunks of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// Elements of each chunk.
+    /// Length of each chunk, in elements.
     pub edge: u64,
     /// Number of chunks.
     pub count: u64,
-    /// Number of the first chunk.
+    /// Number of the first chunk in the run.
     pub first_chunk: u64,
-    /// Index of the first element.
+    /// Index of the run's first element.
     pub start: u64,
 }
 
 impl Run {
-    /// The index behind the last element.
+    /// The index after the run's last element.
     pub fn end(&self) -> u64 {
         self.start + self.edge * self.count // checked when the run was made
     }
@@ -35,11 +35,11 @@ impl Run {
 pub enum Edges {
     /// Chunks of one length, as many as the array needs.
     Even(u64),
-    /// Chunks of these lengths. They reach the array's end, or lie beyond it.
+    /// Chunks of these lengths. They cover the array, and may reach beyond its end.
     Runs(Vec<Run>),
 }
 
-/// A grid whose chunks have lengths of their own along each dimension.
+/// A grid whose chunks differ in length along each dimension.
 ///
 /// ```
 /// use cuzarr::meta::RectilinearGrid;
@@ -52,16 +52,16 @@ pub enum Edges {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RectilinearGrid {
     axes: Vec<Edges>,
-    /// Elements of the longest chunk, per dimension.
+    /// Length of the longest chunk along each dimension.
     largest: Vec<u64>,
 }
 
-/// Collects runs, joining equal neighbours.
+/// Collects runs, and joins neighbours of equal length.
 #[derive(Default)]
 struct Runs(Vec<Run>);
 
 impl Runs {
-    /// Adds chunks; `None` when they are empty, or end beyond what an array can have.
+    /// Adds chunks; `None` if they are empty, or end beyond the largest extent of an array.
     fn add(&mut self, edge: u64, count: u64) -> Option<()> {
         if edge == 0 || count == 0 {
             return None;
@@ -78,16 +78,17 @@ impl Runs {
 }
 
 impl RectilinearGrid {
-    /// A grid of chunks with these lengths along each dimension.
+    /// Makes a grid of chunks with these lengths along each dimension.
     ///
     /// # Errors
-    /// `MetadataInvalid` when a dimension has no chunks, a chunk has no elements, or chunks end beyond what an array can have.
+    /// `MetadataInvalid` when a dimension has no chunks, a chunk has no elements, or chunks end beyond the largest
+    /// extent of an array.
     pub fn new(edges: &[Vec<u64>]) -> Result<Self> {
         check_ndim(edges.len(), "chunk_shapes")?;
         Ok(RectilinearGrid::of(edges.iter().map(|edges| Edges::listed(edges)).collect::<Result<_>>()?))
     }
 
-    /// A grid with these chunks along each dimension.
+    /// Makes a grid with these chunks along each dimension.
     pub(crate) fn of(axes: Vec<Edges>) -> RectilinearGrid {
         let largest = |axis: &Edges| match axis {
             Edges::Even(edge) => *edge,
@@ -96,7 +97,7 @@ impl RectilinearGrid {
         RectilinearGrid { largest: axes.iter().map(largest).collect(), axes }
     }
 
-    /// Reads the configuration in a v3 document.
+    /// Parses the configuration in a v3 document.
     pub(crate) fn from_configuration(configuration: &serde_json::Map<String, Value>) -> Result<Self> {
         match configuration.get("kind") {
             Some(Value::String(kind)) if kind == "inline" => {}
@@ -121,7 +122,7 @@ impl RectilinearGrid {
         Ok(RectilinearGrid::of(axes.iter().map(axis).collect::<Result<_>>()?))
     }
 
-    /// The `chunk_grid` member of a v3 document. Equal neighbours are written as a run.
+    /// The `chunk_grid` member of a v3 document. Neighbours of equal length are written as a run.
     pub(crate) fn to_json(&self) -> Value {
         let run = |run: &Run| if run.count == 1 { json!(run.edge) } else { json!([run.edge, run.count]) };
         let axis = |axis: &Edges| match axis {
@@ -137,8 +138,8 @@ impl RectilinearGrid {
         &self.axes
     }
 
-    /// The length of all chunks along a dimension; `None` when lengths differ. Where the last chunk has another length than all
-    /// others, lengths differ.
+    /// The length of the chunks along a dimension, if all have the same length; else `None`. The last chunk counts,
+    /// too.
     pub(crate) fn even_edge(&self, dim: usize) -> Option<u64> {
         match &self.axes[dim] {
             Edges::Even(edge) => Some(*edge),
@@ -149,8 +150,8 @@ impl RectilinearGrid {
         }
     }
 
-    /// The number and the elements of the chunk along a dimension that holds an element. Elements behind the last listed chunk are
-    /// in one more, without an end.
+    /// The number and the range of the chunk that holds an element, along a dimension. Elements after the last listed
+    /// chunk belong to one more chunk, without an end.
     pub(crate) fn chunk_along(&self, dim: usize, index: u64) -> (u64, Range<u64>) {
         let axis = &self.axes[dim];
         let number = axis.chunk_of(index);
@@ -162,13 +163,13 @@ impl RectilinearGrid {
         self.axes.len()
     }
 
-    /// Elements of the longest chunk along each dimension: the shape of the largest chunk.
+    /// The shape of the largest chunk: along each dimension, the length of the longest chunk.
     pub fn largest_chunk(&self) -> &[u64] {
         &self.largest
     }
 
-    /// Number of chunks along each dimension of an array of `shape`. Where the listed chunks end before the array, one more chunk
-    /// is counted: the one that an array gets when it grows there.
+    /// Number of chunks along each dimension, for an array of `shape`. If the listed chunks end before the array, one
+    /// more chunk is counted. An array that grows gets such a chunk.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.
@@ -177,7 +178,7 @@ impl RectilinearGrid {
         Ok(self.axes.iter().zip(shape).map(|(axis, &extent)| axis.count(extent)).collect())
     }
 
-    /// The chunk that holds the element at `index`. Elements behind the last listed chunk are in the one after it.
+    /// The chunk that holds the element at `index`. Elements after the last listed chunk are in one more chunk.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.
@@ -224,7 +225,7 @@ impl RectilinearGrid {
         Ok(())
     }
 
-    /// Refuses chunks that are no multiples of the chunks inside them.
+    /// Refuses chunks that are not multiples of the chunks inside them.
     pub(crate) fn check_multiples(&self, inner: &[u64], member: &str) -> Result<()> {
         for (dim, (axis, &inner)) in self.axes.iter().zip(inner).enumerate() {
             if let Some(edge) = axis.distinct().into_iter().find(|edge| inner == 0 || !edge.is_multiple_of(inner)) {
@@ -237,8 +238,8 @@ impl RectilinearGrid {
         Ok(())
     }
 
-    /// The grid for an array of `shape`. Where the listed chunks end before the array, one chunk is added that covers the rest. Its
-    /// length is a multiple of `inner`, the chunks inside shards.
+    /// The grid for an array of `shape`. If the listed chunks end before the array, one more chunk covers the rest. Its
+    /// length is a multiple of `inner`, the shape of the chunks inside shards.
     #[must_use]
     pub(crate) fn grown(&self, shape: &[u64], inner: Option<&[u64]>) -> RectilinearGrid {
         let grown = |(dim, (axis, &extent)): (usize, (&Edges, &u64))| match axis {
@@ -247,7 +248,8 @@ impl RectilinearGrid {
                 let mut runs = Runs(runs.clone());
                 let missing = extent.saturating_sub(runs.0.last().map_or(0, Run::end));
                 let unit = inner.and_then(|inner| inner.get(dim)).map_or(1, |&unit| unit.max(1));
-                // A multiple that ends beyond what an array can have is refused like any other shard that is none.
+                // A multiple may end beyond the largest extent of an array. Then the unrounded length is used, and
+                // refused later.
                 let rounded = missing.checked_next_multiple_of(unit).unwrap_or(missing);
                 let _ = runs.add(rounded, 1).or_else(|| runs.add(missing, 1));
                 Edges::Runs(runs.0)
@@ -266,10 +268,11 @@ impl RectilinearGrid {
 }
 
 impl Edges {
-    /// Chunks of these lengths.
+    /// Makes chunks with these lengths.
     ///
     /// # Errors
-    /// `MetadataInvalid` without chunks, for a chunk without elements, and for chunks that end beyond what an array can have.
+    /// `MetadataInvalid` for an empty list, for a chunk without elements, and for chunks that end beyond the largest
+    /// extent of an array.
     pub(crate) fn listed(lengths: &[u64]) -> Result<Edges> {
         let mut runs = Runs::default();
         match lengths.iter().try_for_each(|&length| runs.add(length, 1)) {
@@ -278,17 +281,17 @@ impl Edges {
         }
     }
 
-    /// The run that holds an element; `None` behind the last.
+    /// The run that holds an element; `None` after the last run.
     fn run_at(runs: &[Run], index: u64) -> Option<&Run> {
         runs.get(runs.partition_point(|run| run.end() <= index))
     }
 
-    /// Number of chunks that an array of this extent has.
+    /// Number of chunks in an array of this extent.
     pub fn count(&self, extent: u64) -> u64 {
         if extent == 0 { 0 } else { self.chunk_of(extent - 1) + 1 }
     }
 
-    /// The number of the chunk that holds an element. Behind the last chunk it is the next one.
+    /// The number of the chunk that holds an element. Elements after the last chunk are in the next one.
     pub fn chunk_of(&self, index: u64) -> u64 {
         match self {
             Edges::Even(edge) => index / edge,
@@ -299,7 +302,8 @@ impl Edges {
         }
     }
 
-    /// The elements of a chunk of an array of this extent. Only the chunk behind the last listed one is cut off at the extent.
+    /// The range of a chunk, for an array of this extent. Only the chunk after the last listed one is cut off at the
+    /// extent.
     fn range(&self, chunk: u64, extent: u64) -> Range<u64> {
         match self {
             Edges::Even(edge) => {
@@ -316,12 +320,12 @@ impl Edges {
         }
     }
 
-    /// The index of a chunk's first element. Behind the last chunk it is its end.
+    /// The index of a chunk's first element. For the chunk after the last one, it is the end of the last.
     pub fn start(&self, chunk: u64) -> u64 {
         self.range(chunk, self.end().unwrap_or(MAX_EXTENT)).start
     }
 
-    /// The length of a chunk, beyond the array's end too; `None` behind the last chunk.
+    /// The length of a chunk, including its part beyond the array's end; `None` after the last chunk.
     pub fn size(&self, chunk: u64) -> Option<u64> {
         match self {
             Edges::Even(edge) => Some(*edge),
@@ -331,7 +335,7 @@ impl Edges {
         }
     }
 
-    /// The index behind the last chunk; `None` when there are as many as an array needs.
+    /// The index after the last chunk; `None` if there are as many chunks as the array needs.
     pub fn end(&self) -> Option<u64> {
         match self {
             Edges::Even(_) => None,
@@ -339,7 +343,7 @@ impl Edges {
         }
     }
 
-    /// The different lengths of chunks, rising.
+    /// The different lengths of chunks, sorted.
     pub fn distinct(&self) -> Vec<u64> {
         let mut edges = match self {
             Edges::Even(edge) => vec![*edge],
@@ -355,7 +359,7 @@ fn expected_edges() -> String {
     format!("a length of at least 1, or an array of lengths and [length, count] pairs that end within {MAX_EXTENT}")
 }
 
-/// The chunks along one dimension: a length, or a list of lengths and of pairs `[length, count]`.
+/// Parses the chunks along one dimension: a length, or a list of lengths and of pairs `[length, count]`.
 fn parse_axis(axis: &Value) -> Option<Edges> {
     let entries = match axis {
         Value::Array(entries) => entries,

@@ -1,5 +1,5 @@
-//! Floats of at most 16 bits from and to `f64`, each rounded once (to nearest, ties to even), as NumPy and `ml_dtypes` do. Going
-//! through `f32` would round twice.
+//! Conversion of floats with at most 16 bits from and to `f64`. Each conversion rounds once (to nearest, ties to even),
+//! as in NumPy and `ml_dtypes`. A conversion through `f32` would round twice.
 
 use cuzarr_device::SmallNumber;
 
@@ -12,18 +12,18 @@ pub(crate) struct SmallFloat {
     specials: Specials,
 }
 
-/// Which bits are no finite numbers.
+/// Which bits stand for infinity or NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
-    /// The highest exponent is infinity and NaN, as in IEEE 754.
+    /// The highest exponent stands for infinity and NaN, as in IEEE 754.
     Ieee,
-    /// None.
+    /// No bits do.
     Finite,
-    /// The highest exponent with all bits of the mantissa is NaN.
+    /// The highest exponent with all mantissa bits set stands for NaN.
     OneNan,
-    /// What would be negative zero is NaN.
+    /// The bits of negative zero stand for NaN.
     NegativeZero,
-    /// There is no sign, no zero and no mantissa; the highest exponent is NaN.
+    /// There is no sign, no zero and no mantissa. The highest exponent stands for NaN.
     Scale,
 }
 
@@ -38,7 +38,7 @@ pub(crate) const FLOAT16: SmallFloat = ieee(5, 10);
 pub(crate) const BFLOAT16: SmallFloat = ieee(8, 7);
 
 impl SmallFloat {
-    /// The format of a number, or of the parts of a complex number; `None` for integers.
+    /// The format of a number, or of each part of a complex number; `None` for integers.
     pub(crate) const fn of(number: SmallNumber) -> Option<SmallFloat> {
         use SmallNumber::*;
         let (format, bias, specials) = match number {
@@ -72,12 +72,12 @@ impl SmallFloat {
         }
     }
 
-    /// All bits that have a meaning.
+    /// All bits that are used.
     pub(crate) const fn mask(self) -> u16 {
         self.sign_bit() | self.magnitude_bits()
     }
 
-    /// All bits but the sign.
+    /// All bits except the sign.
     const fn magnitude_bits(self) -> u16 {
         ((1_u32 << (self.exponent_bits + self.mantissa_bits)) - 1) as u16
     }
@@ -95,7 +95,7 @@ impl SmallFloat {
         }
     }
 
-    /// The bits of NaN that readers agree on.
+    /// The bits of NaN that common readers use.
     const fn nan(self) -> Option<u16> {
         match self.specials {
             Specials::Ieee => Some((self.largest() + 1) | (1 << (self.mantissa_bits - 1))),
@@ -105,8 +105,9 @@ impl SmallFloat {
         }
     }
 
-    /// The nearest value. What is too large becomes infinity, or `None` where there is none; so do NaN and infinity themselves.
-    /// A format without zero has its smallest number for it, and none for negative numbers.
+    /// Returns the bits of the nearest value. Values that are too large become infinity. `None` for these, for infinity
+    /// and for NaN, if the format does not have them. In a format without zero, zero becomes the smallest number, and
+    /// negative numbers are `None`.
     pub(crate) fn encode(self, value: f64) -> Option<u16> {
         let bits = value.to_bits();
         let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };
@@ -129,16 +130,16 @@ impl SmallFloat {
         Some(if is_nan { 0 } else { sign | magnitude as u16 })
     }
 
-    /// The magnitude of a finite `f64` as bits of this format, perhaps larger than the largest.
+    /// The magnitude of a finite `f64` in bits of this format. It may be larger than the largest finite number.
     fn round(self, bits: u64) -> u64 {
         let biased = ((bits >> 52) & 0x7ff) as i32;
         if biased == 0 {
-            // Zero, or so far below the smallest subnormal here that it rounds to zero.
+            // Zero, or so small that it rounds to zero in this format.
             return 0;
         }
         let significand = bits & ((1 << 52) - 1) | 1 << 52;
         let exponent = biased - 1023 + self.bias;
-        // Below exponent 1 the value is subnormal: more bits are shifted out, and there is no hidden one.
+        // Below exponent 1, the value is subnormal: more bits are shifted out, and there is no hidden bit.
         let shift = 52 - self.mantissa_bits as i32 + if exponent < 1 { 1 - exponent } else { 0 };
         if shift > 53 {
             return 0;
@@ -147,19 +148,19 @@ impl SmallFloat {
         let rest = significand & ((1 << shift) - 1);
         let half = 1 << (shift - 1);
         let up = u64::from(rest > half || (rest == half && kept & 1 == 1));
-        // The hidden one of a normal number adds 1 to the exponent field, as does a carry out of the mantissa.
+        // The hidden bit of a normal number adds 1 to the exponent field, and so does a carry out of the mantissa.
         let exponent_field = if exponent < 1 { 0 } else { (exponent as u64 - 1) << self.mantissa_bits };
         exponent_field + kept + up
     }
 
-    /// The exponent field of the nearest power of two, the larger one where two are as near.
+    /// The exponent field of the nearest power of two. If two are equally near, the larger one.
     fn nearest_power(self, value: f64) -> u64 {
         let bits = value.abs().to_bits();
         let up = i64::from(bits >> 51 & 1 == 1 && bits >> 52 != 0);
         ((bits >> 52) as i64 - 1023 + i64::from(self.bias) + up).max(0) as u64
     }
 
-    /// The exact value. Bits above the format's have no meaning.
+    /// The exact value of these bits. Unused upper bits are ignored.
     pub(crate) fn decode(self, bits: u16) -> f64 {
         let bits = bits & self.mask();
         let magnitude = bits & self.magnitude_bits();
@@ -178,7 +179,7 @@ impl SmallFloat {
             _ => (mantissa | 1 << self.mantissa_bits, exponent),
         };
         let power = exponent - self.bias - self.mantissa_bits as i32;
-        // A power of two in the normal range of f64, made from its exponent field: exact.
+        // This power of two is in the normal range of f64. It is made from its exponent field, so it is exact.
         sign * f64::from(significand) * f64::from_bits(((power + 1023) as u64) << 52)
     }
 }
@@ -250,7 +251,8 @@ mod tests {
         assert_eq!(BFLOAT16.encode(f64::INFINITY), Some(0x7f80));
     }
 
-    /// What `ml_dtypes` 0.6.0 makes of these numbers; `None` where it gives a number that is not near, or NaN for one.
+    /// The results of `ml_dtypes` 0.6.0 for these numbers; `None` where it returns a value that is not near, or NaN
+    /// instead of a number.
     #[test]
     fn special_values_are_those_of_ml_dtypes() {
         use SmallNumber::*;

@@ -1,23 +1,24 @@
-//! Scales of time of the CF conventions: a unit and a date, as in `days since 2000-01-01`.
+//! Time scales of the CF conventions: a unit and a reference date, such as `days since 2000-01-01`.
 //!
-//! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#time-coordinate>; days of
-//! dates by Hinnant's algorithm <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>.
+//! Specification:
+//! <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#time-coordinate>. Days are
+//! computed with Hinnant's algorithm: <https://howardhinnant.github.io/date_algorithms.html#days_from_civil>.
 
 use crate::{Error, ErrorKind, Result};
 
-/// A scale of time: numbers of units since a date.
+/// A time scale: numbers count units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     /// Nanoseconds of a unit.
     pub unit_ns: i64,
-    /// Nanoseconds from 1970-01-01 to the date. They may be too many for 8 bytes.
+    /// Nanoseconds from 1970-01-01 to the reference date. They may not fit 8 bytes.
     pub origin_ns: i128,
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i128 = 86_400 * SECOND_NS as i128;
 
-/// The day on which the standard calendar changes from Julian to Gregorian dates, and the last one before.
+/// The first Gregorian day of the standard calendar, and the last Julian day before it.
 const FIRST_GREGORIAN: (i64, i64, i64) = (1582, 10, 15);
 const LAST_JULIAN: (i64, i64, i64) = (1582, 10, 4);
 
@@ -25,8 +26,8 @@ impl TimeScale {
     /// Reads the attributes `units` and `calendar`.
     ///
     /// # Errors
-    /// `Unsupported` for calendars other than `standard`, `gregorian` and `proleptic_gregorian`, for units without a fixed length, and
-    /// for dates that cannot be read.
+    /// `Unsupported` for calendars other than `standard`, `gregorian` and `proleptic_gregorian`, for units without a
+    /// fixed length, and for dates that cannot be parsed.
     pub fn of(units: &str, calendar: Option<&str>) -> Result<TimeScale> {
         let hint = "read the numbers without times, and convert them with cftime";
         let refuse = |message: String| Error::new(ErrorKind::Unsupported, message).with_hint(hint);
@@ -51,7 +52,7 @@ impl TimeScale {
     }
 }
 
-/// Nanoseconds of a unit, by the names of UDUNITS.
+/// Nanoseconds of a unit, given by its UDUNITS name.
 fn unit_ns(unit: &str) -> Option<i64> {
     let unit = unit.to_lowercase();
     Some(match unit.strip_suffix('s').filter(|one| one.len() > 1).unwrap_or(&unit) {
@@ -66,7 +67,7 @@ fn unit_ns(unit: &str) -> Option<i64> {
     })
 }
 
-/// Nanoseconds from 1970-01-01 to a date with or without a time of day and a zone.
+/// Nanoseconds from 1970-01-01 to a date, which may have a time of day and a zone.
 fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     // A sign belongs to the year.
     let body = text.trim_start_matches(['+', '-']);
@@ -77,7 +78,7 @@ fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     Some(i128::from(days(date, is_proleptic)?) * DAY_NS + nanoseconds)
 }
 
-/// Days from 1970-01-01 to a date such as `2000-01-31`; month and day may be missing.
+/// Days from 1970-01-01 to a date such as `2000-01-31`. Month and day may be missing.
 fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     let sign = if text.starts_with('-') { -1 } else { 1 };
     let mut parts = text.trim_start_matches(['+', '-']).split('-').map(|part| digits(part, 5));
@@ -98,14 +99,14 @@ fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     if !(1..=length).contains(&day) || (is_julian && (date > LAST_JULIAN || year < 1)) {
         return None;
     }
-    // Years begin in March, so that a leap day is the last one.
+    // Here years begin in March, so that a leap day is the last day.
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let days = 365 * year + year.div_euclid(4) + day_of_year;
     Some(if is_julian { days - 719_470 } else { days - year.div_euclid(100) + year.div_euclid(400) - 719_468 })
 }
 
-/// A time of day in nanoseconds, such as `12:30:00.5`; midnight where there is none.
+/// A time of day in nanoseconds, such as `12:30:00.5`. An empty text means midnight.
 fn time_of_day(text: &str) -> Option<i128> {
     if text.is_empty() {
         return Some(0);
@@ -125,7 +126,7 @@ fn time_of_day(text: &str) -> Option<i128> {
     Some(i128::from((hour * 3600 + minute * 60 + second) * SECOND_NS + part))
 }
 
-/// The time of day without its zone, and the minutes that the zone is ahead of UTC.
+/// Splits off the zone. Returns the time of day, and the minutes by which the zone is ahead of UTC.
 fn zone(text: &str) -> Option<(&str, i64)> {
     for name in ["Z", "z", "UTC", "GMT"] {
         if let Some(time) = text.strip_suffix(name) {
@@ -143,7 +144,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then(|| (text[..at].trim_end(), sign * (hours * 60 + minutes)))
 }
 
-/// A number of at most `most` digits.
+/// Parses a number of at most `most` digits.
 fn digits(text: &str, most: usize) -> Option<i64> {
     let is_number = !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_standard_calendar_has_julian_dates_before_the_reform() {
-        // The day after 1582-10-04 is 1582-10-15 there, and 1582-10-05 in the proleptic calendar.
+        // In that calendar, the day after 1582-10-04 is 1582-10-15; in the proleptic calendar, it is 1582-10-05.
         let of = |date: &str, calendar: &str| seconds(&format!("days since {date}"), calendar) / 86_400;
         assert_eq!(of("1582-10-15", "gregorian"), -141_427);
         assert_eq!(of("1582-10-04", "standard"), -141_428);

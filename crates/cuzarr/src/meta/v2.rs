@@ -13,7 +13,7 @@ use super::outline::Outline;
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
 use crate::{Error, ErrorKind, Result};
 
-/// An array from its documents. Members that are not known are kept.
+/// Parses an array from its documents. Unknown members are kept.
 pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
     let Outline { shape, chunk_grid, is_repaired, .. } = parse_outline(&members)?;
@@ -53,7 +53,7 @@ pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayM
     })
 }
 
-/// The outline of an array from the members of its `.zarray`.
+/// Reads the outline of an array from the members of its `.zarray`.
 pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     check_format(members, ZarrFormat::V2)?;
     let shape = parse_shape(required(members, "shape")?, "shape")?;
@@ -69,14 +69,14 @@ pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     })
 }
 
-/// A group from its documents, without consolidated metadata.
+/// Parses a group from its documents, without consolidated metadata.
 pub(super) fn parse_group(document: Object, zattrs: Object) -> Result<GroupMetadata> {
     check_format(&object_to_map(&document), ZarrFormat::V2)?;
     let attributes = object_to_map(&zattrs);
     Ok(GroupMetadata { format: ZarrFormat::V2, attributes, consolidated: None, document, zattrs })
 }
 
-/// The `.zarray` of a new array, its members in zarr-python's order.
+/// Makes the `.zarray` of a new array, with members in zarr-python's order.
 pub(super) fn array_document(new: &NewArray) -> Result<Object> {
     let CodecsMetadata::V2 { filters, compressor, order, endian } = &new.codecs else {
         return Err(Error::new(ErrorKind::InvalidArgument, "codecs: got those of v3, expected those of v2"));
@@ -106,7 +106,7 @@ pub(super) fn array_document(new: &NewArray) -> Result<Object> {
     object_from_map(&members)
 }
 
-/// The `.zgroup` of a new group.
+/// Makes the `.zgroup` of a new group.
 pub(super) fn group_document() -> Object {
     [("zarr_format".to_owned(), Json::Number("2".into()))].into_iter().collect()
 }

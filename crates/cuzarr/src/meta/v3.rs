@@ -31,7 +31,7 @@ const ARRAY_MEMBERS: [&str; 11] = [
 ];
 const GROUP_MEMBERS: [&str; 4] = ["zarr_format", "node_type", "attributes", CONSOLIDATED];
 
-/// An array from its document.
+/// Parses an array from its document.
 pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
     let Outline { shape, chunk_grid, is_repaired, dimension_names, attributes, .. } = parse_outline(&members)?;
@@ -59,7 +59,7 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     })
 }
 
-/// The outline of an array from the members of its document.
+/// Reads the outline of an array from the members of its document.
 pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     check_format(members, ZarrFormat::V3)?;
     check_node_type(members, "array")?;
@@ -78,7 +78,7 @@ pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     Ok(Outline { shape, chunk_grid, inner_chunk_shape: inner, dimension_names, is_repaired, attributes })
 }
 
-/// A group from its document, without consolidated metadata.
+/// Parses a group from its document, without consolidated metadata.
 pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     let members = object_to_map(&document);
     check_format(&members, ZarrFormat::V3)?;
@@ -88,13 +88,13 @@ pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     Ok(GroupMetadata { format: ZarrFormat::V3, attributes, consolidated: None, document, zattrs: Object::new() })
 }
 
-/// The document of a new array, its members in zarr-python's order.
+/// Makes the document of a new array, with members in zarr-python's order.
 pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Object> {
     let default_keys = ChunkKeyEncoding::Default { separator: Separator::Slash };
     let mut members = Map::new();
     members.insert("shape".into(), json!(new.shape));
     let words = new.data_type_words.clone().map_or_else(|| new.data_type.to_v3(), Ok)?;
-    // Readers of the former name know structures as bytes alone.
+    // Readers of the old name `structured` expect a structure as base64.
     let fill_value = match words.get("name").is_some_and(|name| name == "structured") {
         true => new.fill_value.to_base64(&new.data_type)?,
         false => new.fill_value.to_json(&new.data_type, ZarrFormat::V3)?,
@@ -114,7 +114,7 @@ pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Obj
     super::json::object_from_map(&members)
 }
 
-/// The document of a new group.
+/// Makes the document of a new group.
 pub(super) fn group_document(attributes: Object) -> Object {
     let zarr_format = Json::Number("3".into());
     let node_type = Json::String("group".into());
@@ -133,7 +133,7 @@ fn check_node_type(members: &Map<String, Value>, expected: &str) -> Result<()> {
     if got == expected { Ok(()) } else { Err(invalid("node_type", got, &format!("\"{expected}\""))) }
 }
 
-/// Members that are not known are refused unless they say that they need not be understood.
+/// Refuses unknown members, unless they say that they need not be understood.
 fn check_extra_members(members: &Map<String, Value>, known: &[&str]) -> Result<()> {
     for (name, member) in members {
         let optional = member.get("must_understand") == Some(&Value::Bool(false));

@@ -1,4 +1,5 @@
-//! xarray's conventions: what it reads from an array's metadata beyond Zarr's own meaning, and how each format says it.
+//! xarray's conventions: how it interprets an array's metadata beyond Zarr's own meaning, and how each format stores
+//! this.
 //!
 //! | meaning | format 2 | format 3 |
 //! |---|---|---|
@@ -6,14 +7,14 @@
 //! | value of missing elements | `fill_value`; where that is null, the attribute `_FillValue` | attribute `_FillValue`, encoded |
 //! | elements of chunks that are not stored | `fill_value` | `fill_value` |
 //!
-//! So one member of format 2 has two meanings. An array of format 3 without a missing value gets the fill value `null` in
-//! format 2, which says nothing about chunks that are not stored: a writer of such an array has to store all of them.
-//! Arrays that do not name their dimensions cannot be opened by xarray, and keep fill value and attributes.
+//! So one member of format 2 has two meanings. An array of format 3 without a missing value gets the fill value `null`
+//! in format 2. That defines no value for chunks that are not stored, so a writer of such an array has to store all
+//! chunks. xarray cannot open arrays that do not name their dimensions; these keep their fill value and attributes.
 //!
-//! xarray's reader of format 3 knows no missing value of bytes, dates and structures: it is left out there. Of text it
-//! only knows the attribute `missing_value`.
+//! In format 3, xarray's reader supports no missing value for bytes, dates and structures, so it is left out. For text
+//! it only supports the attribute `missing_value`.
 //!
-//! Specification: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>; for `_FillValue` in format 3
+//! Specification: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>. For `_FillValue` in format 3:
 //! `FillValueCoder` in `xarray/backends/zarr.py`.
 
 use base64::Engine as _;
@@ -29,24 +30,24 @@ use crate::Result;
 
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 const MISSING: &str = "_FillValue";
-/// Attributes by which xarray marks missing elements beside [`MISSING`], in either format, as plain JSON.
+/// An attribute with which xarray marks missing elements besides [`MISSING`], in both formats, as plain JSON.
 const ALSO_MISSING: &str = "missing_value";
 
-/// Attributes that describe the meaning of elements, in every array of the same kind.
+/// Attributes that describe the meaning of elements.
 const DECODING: [&str; 8] =
     [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
 
-/// Those members of an array's metadata that the two formats write differently, as one of them writes them.
+/// The parts of an array's metadata that the two formats store differently, in the form of one format.
 pub struct Translated {
     /// `dimension_names` of format 3.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// Value of elements that are not stored.
+    /// Value of elements that were never written.
     pub fill_value: FillValue,
     /// The attributes as JSON text.
     pub attributes: String,
 }
 
-/// Dimension names, fill value and attributes of an array as a copy of another format writes them, so that xarray reads the same
+/// Translates dimension names, fill value and attributes of an array to another format, so that xarray reads the same
 /// from both.
 pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translated> {
     let mut attributes = source.attribute_members().cloned().unwrap_or_default();
@@ -68,7 +69,7 @@ pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translate
         }
         (ZarrFormat::V2, ZarrFormat::V3, Some(names)) => {
             dimension_names = Some(names);
-            // In format 2 xarray hides them: they tell netCDF of that format's layout.
+            // xarray hides these attributes in format 2: they describe netCDF's layout of that format.
             attributes.retain(|name, _| name != DIMENSIONS && !name.to_lowercase().starts_with("_nc"));
             note_missing(&mut attributes, source)?;
         }
@@ -82,8 +83,8 @@ pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translate
 }
 
 impl ArrayMetadata {
-    /// Names of the dimensions as xarray finds them: those of a v3 array, of a v2 array the attribute `_ARRAY_DIMENSIONS` or
-    /// netCDF's `dimrefs`. `None` when it finds none, and can then not open the array.
+    /// Names of the dimensions, as xarray finds them: the names of a v3 array; for a v2 array, the attribute
+    /// `_ARRAY_DIMENSIONS` or netCDF's `dimrefs`. `None` if it finds none; then it cannot open the array.
     pub fn xarray_dimensions(&self) -> Option<Vec<Option<String>>> {
         let names = match self.format {
             ZarrFormat::V3 if self.ndim() == 0 => Some(Vec::new()),
@@ -99,15 +100,16 @@ impl ArrayMetadata {
 }
 
 impl ArrayMetadata {
-    /// Keeps the attributes that say what elements mean, and drops the others.
+    /// Keeps the attributes that define the meaning of elements, and removes the others.
     pub fn retain_decoding_attributes(&mut self) {
         let mut attributes = self.attribute_members().cloned().unwrap_or_default();
         attributes.retain(|name, _| DECODING.contains(&name.as_str()));
         self.replace_attributes(attributes);
     }
 
-    /// Values that mark elements as missing, in the form of format 3's attributes, and of each whether it is the array's
-    /// `_FillValue`. In format 2 that is the fill value, where the array names its dimensions and has one.
+    /// Values that mark elements as missing, in the form of format 3's attributes. The `bool` says whether the value is
+    /// the array's `_FillValue`. In format 2 this is the fill value, if there is one and the array names its
+    /// dimensions.
     pub(super) fn noted_missing(&self) -> Vec<(bool, Value)> {
         let is_mark = self.format == ZarrFormat::V2
             && self.fill_value != FillValue::Undefined
@@ -117,7 +119,7 @@ impl ArrayMetadata {
             encoded.or_else(|| self.fill_value.to_json(&self.data_type, ZarrFormat::V3).ok())
         };
         let fill = if is_mark { fill() } else { self.attributes.get(MISSING).cloned() };
-        // A complex number is a list of two parts; every other list is one of several marks.
+        // A complex number is a list of two parts. Any other list has several marks.
         let is_complex = |parts: &[Value]| {
             let parts: Option<Vec<f64>> = parts.iter().map(double).collect();
             parts.is_some_and(|parts| parts.len() == 2 && FillValue::from_doubles(&parts, &self.data_type).is_some())
@@ -145,7 +147,7 @@ fn strings(value: &Value) -> Option<Vec<Option<String>>> {
     value.as_array()?.iter().map(string).collect()
 }
 
-/// The last parts of the dimensions' full names in netCDF's member of a `.zarray`.
+/// The last parts of the dimensions' full names, from netCDF's member of a `.zarray`.
 fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
     let Json::Object(member) = document.get("_NCZARR_ARRAY")? else { return None };
     let names = strings(&member.get("dimrefs")?.to_value())?;
@@ -153,7 +155,7 @@ fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
     Some(names.into_iter().map(|name| name.and_then(last)).collect())
 }
 
-/// Writes into attributes of format 3 which elements of a format 2 array are missing.
+/// Adds the missing-value mark of a format 2 array to attributes of format 3.
 fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     let data_type = &source.data_type;
     let noted = attributes.shift_remove(MISSING).map(|value| value.to_value());
@@ -163,7 +165,7 @@ fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     };
     let encoded = match missing.map(|value| encode(&value, data_type)) {
         Some(encoded) => encoded?,
-        // No element can have it, as 255 of signed bytes that are to be read as unsigned ones. It still tells xarray.
+        // No element can equal it, for example 255 for signed bytes that are read as unsigned. xarray still needs it.
         None => noted.filter(|noted| is_integer(data_type) && noted.is_i64()),
     };
     let Some(encoded) = encoded else { return Ok(()) };
@@ -181,16 +183,16 @@ fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Takes the value of missing elements out of attributes of format 3. What no element can have stays there: in format 2
-/// xarray reads it as it is.
+/// Removes the missing value from attributes of format 3, and returns it. A value that no element can equal stays
+/// there: in format 2, xarray reads it unchanged.
 fn take_missing(attributes: &mut Object, data_type: &DataType) -> Option<FillValue> {
     let value = decode(&attributes.get(MISSING)?.to_value(), data_type)?;
     attributes.shift_remove(MISSING);
     Some(value)
 }
 
-/// The value of missing elements as an attribute of format 3, as `FillValueCoder.encode` writes it; `None` for data types
-/// that it has no form for.
+/// The missing value as an attribute of format 3, like `FillValueCoder.encode` writes it; `None` for data types that it
+/// does not support.
 fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     if *value == FillValue::Undefined {
         return Ok(None);
@@ -209,20 +211,20 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     })
 }
 
-/// The value that an attribute of format 3 marks as missing, also where another program than xarray wrote it as plain JSON;
-/// `None` when that is no element.
+/// The missing value in an attribute of format 3. Plain JSON from programs other than xarray is accepted too. `None` if
+/// no element can equal it.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     let encoded = doubles(value).and_then(|parts| FillValue::from_doubles(&parts, data_type));
     encoded.or_else(|| FillValue::from_json(value, data_type, ZarrFormat::V3).ok())
 }
 
-/// A float in the form of format 3's attributes; `None` for all else.
+/// Parses a float in the form of format 3's attributes; `None` for anything else.
 fn double(part: &Value) -> Option<f64> {
     let bytes = BASE64.decode(part.as_str()?).ok()?;
     Some(f64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The parts of a float or of a complex number in that form; `None` for all else.
+/// Parses the parts of a float or of a complex number in that form; `None` for anything else.
 pub(super) fn doubles(value: &Value) -> Option<Vec<f64>> {
     match value {
         Value::Array(parts) => parts.iter().map(double).collect(),

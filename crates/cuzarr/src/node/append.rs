@@ -1,4 +1,4 @@
-//! Appending: growing an array along one dimension, with the elements of the new part.
+//! Appending: an array grows along one dimension, and elements are written to the new part.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use crate::meta::{NodeDocuments, NodeMetadata};
 use crate::plan::Selection;
 
 impl Array {
-    /// Adds elements of host memory behind the last ones along dimension `axis`; see [`HostData`] for what `elements` may be.
-    /// Elements without a shape fill whole slices of the other dimensions.
+    /// Appends elements of host memory along dimension `axis`; see [`HostData`] for what `elements` may be. Elements
+    /// without a shape fill whole slices of the other dimensions.
     ///
-    /// The stored shape counts, not the one that this array remembers. Other changes of the shape wait meanwhile, so that
-    /// several programs can append to one array. A call that fails leaves the old shape, except in a store that commits its
-    /// writes itself ([`Capabilities::transactional`](crate::store::Capabilities::transactional)).
+    /// The new elements begin at the end of the stored shape, even if this array remembers another one. Other changes
+    /// of the shape wait until the call returns, so several programs can append to one array. A call that fails leaves
+    /// the old shape, except in a store that commits its writes itself
+    /// ([`Capabilities::transactional`](crate::store::Capabilities::transactional)).
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -44,7 +45,7 @@ impl Array {
         self.append_by(axis, &given, &|longer, region| longer.write(region, elements))
     }
 
-    /// Like [`Array::append`], for memory of any device. Its shape is that of the array but for the extent along `axis`.
+    /// Like [`Array::append`], for memory of any device. The value must have the array's shape, except along `axis`.
     ///
     /// # Errors
     /// Those of [`Array::append`] and of [`Array::write_buffer`].
@@ -62,8 +63,8 @@ impl Array {
         self.append_by(axis, &given, &|longer, region| longer.write_variable(region, elements))
     }
 
-    /// Chunks behind the old end are written whole, or deleted where they only hold the fill value. So nothing that a killed call
-    /// left there becomes an element.
+    /// Writes chunks behind the old end as a whole, or deletes them if they only hold the fill value. So chunks that a
+    /// killed call left there never become elements.
     fn append_by(
         &mut self,
         axis: usize,
@@ -86,7 +87,7 @@ impl Array {
             let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
             let mut longer = self.clone();
             longer.set_metadata(metadata);
-            // Such a store only accepts chunks of the stored shape.
+            // A transactional store only accepts chunks of the stored shape, so the shape must change first.
             let is_transactional = self.store().capabilities().transactional;
             if is_transactional && !node.replace(&stored, &documents, Some(2))? {
                 continue;
@@ -101,14 +102,14 @@ impl Array {
     }
 }
 
-/// What is known of elements to append.
+/// The shape of the elements to append, or their number if they have no shape.
 enum Given {
     Shape(Vec<usize>),
     Count(u64),
 }
 
 impl Given {
-    /// The extent of the elements along `axis` of an array with `shape`.
+    /// Returns the extent of the elements along `axis`, for an array of shape `shape`.
     ///
     /// # Errors
     /// `InvalidArgument` without such a dimension; `ShapeMismatch` when they do not fit the other dimensions.
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(kind(array.append(0, &[1_u8, 2])), ErrorKind::ShapeMismatch);
         assert_eq!(kind(array.append(2, &[1_u8, 2])), ErrorKind::InvalidArgument);
         assert_eq!(kind(array.append(0, &Values::new(&[3], vec![1_u8, 2, 3]).unwrap())), ErrorKind::ShapeMismatch);
-        // It would broadcast.
+        // A write would broadcast this shape, but an append refuses it.
         assert_eq!(kind(array.append(0, &Values::new(&[1, 1], vec![1_u8]).unwrap())), ErrorKind::ShapeMismatch);
         assert_eq!(kind(array.append(0, &[1_u16, 2, 3])), ErrorKind::DTypeMismatch);
         assert_eq!(Array::open(store, "a", ArrayOptions::default()).unwrap().shape(), [2, 3]);

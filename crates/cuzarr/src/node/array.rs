@@ -29,13 +29,14 @@ pub struct Array {
     options: ArrayOptions,
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
-    /// Whether the metadata came from the consolidated copy of a group above, which then counts beside the array's own document.
+    /// Whether the metadata came from the consolidated copy of a group above. If so, that copy is checked as well as
+    /// the array's own document.
     pub(super) trusts_consolidated: bool,
     pub(super) io: ArrayIo,
 }
 
-/// State that an array keeps between calls: its chain, bound to each device it was used on, and the report of its last call. A
-/// clone starts with the same bindings, but has its own report.
+/// State that an array keeps between calls: its chain, bound to each device that was used, and the report of the last
+/// call. A clone starts with the same state, but does not share later changes.
 #[derive(Default)]
 pub(super) struct ArrayIo {
     state: Arc<Mutex<State>>,
@@ -53,7 +54,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shares bindings and report, for an array that only differs in its store.
+    /// Shares this state with another handle of the same array, for example one that differs in its store.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -66,7 +67,7 @@ impl Clone for ArrayIo {
 }
 
 impl Array {
-    /// Opens the array at `path`, of either format.
+    /// Opens the array at `path`, of format 2 or 3.
     ///
     /// # Errors
     /// `ArrayNotFound`; errors in the metadata or its codecs.
@@ -74,7 +75,7 @@ impl Array {
         Array::open_format(store, path, None, options)
     }
 
-    /// Opens the array at `path`, of one format.
+    /// Opens the array at `path`. With a `format`, only an array of that format is found.
     ///
     /// # Errors
     /// Those of [`Array::open`].
@@ -122,10 +123,10 @@ impl Array {
         Ok(array)
     }
 
-    /// Creates an array of the chunks that lie at its path already, and the groups above it.
+    /// Makes an array of chunks that are already stored at its path, and creates the groups above it.
     ///
-    /// A program can write all chunks through [`Array::from_metadata`] and then call this. So readers see the whole array or
-    /// nothing.
+    /// A program can write all chunks through [`Array::from_metadata`], and call this at the end. Then readers see the
+    /// whole array or nothing.
     ///
     /// # Errors
     /// Those of [`Array::create`] without `overwrite`, except for existing chunks.
@@ -138,7 +139,7 @@ impl Array {
         Ok(array)
     }
 
-    /// An array with known metadata. Nothing is read, and its codecs are checked when they are first needed.
+    /// Makes an array from known metadata. Nothing is read, and the codecs are checked when they are first needed.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.
@@ -161,7 +162,7 @@ impl Array {
         })
     }
 
-    /// This array with metadata that a group above has in its consolidated copy, or may have.
+    /// Marks that the metadata came, or may have come, from the consolidated copy of a group above.
     #[must_use]
     pub(crate) fn trusting_consolidated(self) -> Array {
         Array { trusts_consolidated: true, ..self }
@@ -182,7 +183,7 @@ impl Array {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, or changed through this array.
+    /// The metadata as it was read, with later changes through this array.
     pub fn metadata(&self) -> &ArrayMetadata {
         &self.metadata
     }
@@ -192,13 +193,13 @@ impl Array {
         &self.options
     }
 
-    /// This array with other options.
+    /// Returns the array with other options.
     #[must_use]
     pub fn with_options(&self, options: ArrayOptions) -> Array {
         Array { options, ..self.clone() }
     }
 
-    /// This array with calls that `cancellation` can stop. Both share the state between calls: the bound codecs and the last report.
+    /// Returns the array with calls that `cancellation` can stop. Both share the bound codecs and the last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -206,14 +207,15 @@ impl Array {
         array
     }
 
-    /// This array through another view of its store, such as one that counts. It shares the state that the array keeps between
-    /// calls: the bound codecs and the last report.
+    /// Returns the array with another view of its store, such as one that counts. Both share the bound codecs and the
+    /// last report.
     #[must_use]
     pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, ..self.sharing() }
     }
 
-    /// A clone that shares the state between calls. Small reads make two of them each, so the state is not cloned first.
+    /// Returns a clone that shares the state between calls. Small reads make two such clones, so copying the state
+    /// would cost too much.
     fn sharing(&self) -> Array {
         Array {
             store: Arc::clone(&self.store),
@@ -227,7 +229,8 @@ impl Array {
         }
     }
 
-    /// Equal for handles of one opened array, with the same metadata and store, as long as both live.
+    /// A value that is equal for handles of one opened array with the same metadata and store, as long as both handles
+    /// exist.
     pub(super) fn handle(&self) -> [usize; 3] {
         let store = Arc::as_ptr(&self.store).cast::<()>();
         [Arc::as_ptr(&self.io.state) as usize, Arc::as_ptr(&self.metadata) as usize, store as usize]
@@ -260,7 +263,7 @@ impl Array {
         Ok(self.chain.get_or_init(|| Arc::new(chain)))
     }
 
-    /// Elements of a chunk along each dimension. In a sharded array these are the inner chunks of the outermost shards.
+    /// Extents of a chunk. In a sharded array, extents of the inner chunks of the outermost shards.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -269,7 +272,7 @@ impl Array {
         Ok(chain.sharding().map_or(&chain.spec().shape, |sharding| &sharding.inner().spec().shape).clone())
     }
 
-    /// Elements of a shard along each dimension; `None` without sharding.
+    /// Extents of a shard; `None` without sharding.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -278,12 +281,12 @@ impl Array {
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
     }
 
-    /// Names this array in an error's trail.
+    /// The name of this array in the trail of errors.
     pub(super) fn place(&self) -> String {
         format!("{}: array '/{}'", self.store, self.path)
     }
 
-    /// The keys of the stored chunks, or shards if the array has them: relative to the array, and sorted.
+    /// The keys of the stored objects, which are chunks or shards. Keys are relative to the array, and sorted.
     ///
     /// # Errors
     /// What the store reports.
@@ -294,14 +297,15 @@ impl Array {
         Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
     }
 
-    /// The place of the chunk with a key relative to the array; `None` for other keys, and outside the grid.
+    /// The place of the chunk with this key; `None` for other keys, and outside the grid. The key is relative to the
+    /// array.
     fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
         let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
         let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;
         chunk.iter().zip(counts).all(|(&at, count)| at < count).then_some(chunk)
     }
 
-    /// The number of stored chunks, or shards if the array has them.
+    /// Number of stored objects, which are chunks or shards.
     ///
     /// # Errors
     /// What the store reports.
@@ -309,7 +313,7 @@ impl Array {
         Ok(self.stored_chunks()?.len() as u64)
     }
 
-    /// Bytes in the store below the array's path, including metadata.
+    /// Bytes that are stored below the array's path, including metadata.
     ///
     /// # Errors
     /// What the store reports.
@@ -321,13 +325,14 @@ impl Array {
         Ok(total)
     }
 
-    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer elements appear
-    /// again when the array grows.
+    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
+    /// elements appear again if the array grows.
     ///
-    /// The stored shape counts, not the one that this array remembers. Other changes of the array's metadata wait meanwhile.
+    /// The stored shape is changed, even if this array remembers another one. Other changes of the array's metadata
+    /// wait until the call returns.
     ///
-    /// A process that is killed meanwhile leaves the old array or the new one. Chunks are only deleted when no stored shape has
-    /// them. Chunks that a killed call left are deleted before a new shape takes them in.
+    /// If the process is killed, the old array is left, or the new one. Chunks are only deleted when no stored shape
+    /// includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
     ///
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
@@ -355,12 +360,12 @@ impl Array {
         Err(outrun(&*self.store, &self.path))
     }
 
-    /// Prepares the growth to the shape `new`: deletes left-over chunks of a killed resize that the array would take in. The
-    /// caller holds the lock of the array's documents, and this array has the stored metadata.
+    /// Prepares the growth to the shape `new`: deletes chunks that a killed resize left behind and that `new` would
+    /// include. The caller holds the lock of the array's documents, and this array has the stored metadata.
     ///
     /// # Errors
-    /// `Unsupported` when chunks fall outside and the store cannot delete them (then nothing was changed); what the store
-    /// reports.
+    /// `Unsupported` when there are chunks outside `new` and the store cannot delete them (then nothing was changed);
+    /// what the store reports.
     pub(crate) fn delete_left_over(&self, new: &[u64]) -> Result<()> {
         self.options.cancellation.check()?;
         let old = self.metadata.shape();
@@ -374,8 +379,9 @@ impl Array {
         deletion::delete_left_over(&*self.store, &self.path, &self.metadata, new)
     }
 
-    /// Deletes the chunks that only belong to the former shape `before`, after the stored shape and the consolidated copies above
-    /// have changed. (A transactional store only accepts chunks of the current shape, so there it is called before.)
+    /// Deletes the chunks that only belong to the former shape `before`. It is called after the stored shape and the
+    /// consolidated copies above have changed. (A transactional store only accepts chunks of the current shape; for it,
+    /// the call comes before.)
     ///
     /// # Errors
     /// What the store reports.
@@ -387,7 +393,7 @@ impl Array {
         deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, after)
     }
 
-    /// Replaces the attributes, here and in the store.
+    /// Replaces the attributes, in this array and in the store.
     ///
     /// # Errors
     /// `ArrayNotFound` when the array is gone; what the store reports.
@@ -397,7 +403,7 @@ impl Array {
         self.store_attributes(metadata)
     }
 
-    /// Like [`Array::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
+    /// Like [`Array::set_attributes`], with the JSON object in `text`. The spelling of numbers is kept.
     ///
     /// # Errors
     /// `MetadataInvalid` when the text is not a JSON object; those of [`Array::set_attributes`].
@@ -414,7 +420,7 @@ impl Array {
         Ok(())
     }
 
-    /// Waits for the right to change the array's documents.
+    /// Waits for the lock that guards the array's documents.
     fn lock_documents(&self) -> Result<NodeLock> {
         let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
         NodeLock::take(Arc::clone(&self.store), &self.path, format, true, cancellation)
@@ -436,7 +442,8 @@ impl Array {
         self.chain = OnceLock::new();
     }
 
-    /// The keys below the array's path that are neither metadata nor chunks of its grid, such as chunks of former shapes.
+    /// The keys below the array's path that are neither metadata nor chunks of its grid, such as chunks of former
+    /// shapes.
     ///
     /// # Errors
     /// What the store reports.

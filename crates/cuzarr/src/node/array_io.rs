@@ -1,4 +1,4 @@
-//! Reading and writing the elements of arrays: these calls hand their work to the engine.
+//! Reads and writes of array elements. These calls pass their work to the engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -44,8 +44,9 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// The shape of memory for a selection, which is checked before that memory is taken. What points take does not depend on the
-    /// array, and the plan looks at all of them.
+    /// Returns the shape of memory for a selection. Checks the selection first, so that no memory is allocated for a
+    /// wrong one. Points are not checked here: their number does not depend on the array, and the plan checks each of
+    /// them.
     pub(super) fn result_shape(&self, selection: &Selection) -> Result<Vec<usize>> {
         if !selection.is_points() {
             selection.check(self.shape())?;
@@ -53,8 +54,8 @@ impl Array {
         memory_shape(selection)
     }
 
-    /// Reads many selections with one plan, such as random crops for training. Returns one nd-buffer per selection, with the
-    /// array's elements or converted to `dtype`. Selections that only differ in their place share memory.
+    /// Reads many selections with one plan, such as random crops for training. Returns one nd-buffer per selection,
+    /// with the array's element type or converted to `dtype`. Selections of one shape and step share memory.
     ///
     /// # Errors
     /// Those of [`Array::read_into`].
@@ -66,10 +67,10 @@ impl Array {
         read_all(&selections.iter().map(read).collect::<Vec<_>>())
     }
 
-    /// Reads selections that only differ in their place into one nd-buffer. Its first dimension counts the selections.
+    /// Reads selections of one shape and step into one nd-buffer. Its first dimension counts the selections.
     ///
     /// # Errors
-    /// Those of [`Array::read_into`]; `ShapeMismatch` when the selections differ in more, or there are none.
+    /// Those of [`Array::read_into`]; `ShapeMismatch` when shapes or steps differ, or there are no selections.
     pub fn read_stack(&self, selections: &[Selection], dtype: Option<DType>) -> Result<NdBuffer> {
         self.stack(selections, dtype).at(|| self.place())
     }
@@ -80,7 +81,7 @@ impl Array {
         let first = selections.first().ok_or_else(|| Error::new(ErrorKind::ShapeMismatch, "got no selections"))?;
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
         let _within = pool::within(self.device(), self.options().memory_limit_bytes);
-        // In C order each selection is contiguous.
+        // In C order, each selection is contiguous in the result.
         let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
         pool::name_result(out.buffer(), || self.place());
         self.read_many_to(selections, &out)?;
@@ -108,11 +109,11 @@ impl Array {
         reads_in_turn(&**self.store(), self.device())
     }
 
-    /// Reads boxes to the array's device in one pipeline, and hands each to `deliver` when it is complete, in order. There is
-    /// memory for `at_once` boxes. After an error, no delivered box may be used.
+    /// Reads boxes to the array's device in one pipeline, in order, and hands each to `deliver` when it is complete.
+    /// There is memory for `at_once` boxes. After an error, no delivered box may be used.
     ///
     /// # Errors
-    /// Those of [`Array::read_buffer`]; `MemorySpace` where [`Array::reads_in_turn`] says no.
+    /// Those of [`Array::read_buffer`]; `MemorySpace` if [`Array::reads_in_turn`] is false.
     pub(crate) fn read_in_turn(
         &self,
         selections: Vec<Selection>,
@@ -128,8 +129,8 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Reads the selected elements into the caller's memory `out`, on any device. `out` has the shape of the selection. When
-    /// its type differs, elements are converted like NumPy's `astype`.
+    /// Reads the selected elements into the caller's memory `out`, on any device. `out` has the shape of the selection.
+    /// If its type differs from the array's, elements are converted like NumPy's `astype`.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`]; `ShapeMismatch` when `out` does not fit; `DTypeMismatch` when the types cannot be
@@ -156,7 +157,7 @@ impl Array {
         self.write_alone(selection, value)
     }
 
-    /// Like [`Array::write_buffer`], for a caller that holds the lock on the selection's objects.
+    /// Like [`Array::write_buffer`], for a caller that holds the lock of the selection's objects.
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
@@ -183,7 +184,7 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Writes elements of variable length, in the C order of the selection.
+    /// Writes elements of variable length, in C order of the selection.
     ///
     /// # Errors
     /// Those of [`Array::write_buffer`]; `Unsupported` when the elements have one size.
@@ -192,7 +193,7 @@ impl Array {
         self.write_variable_alone(selection, value)
     }
 
-    /// Like [`Array::write_variable`], for a caller that holds the lock on the selection's objects.
+    /// Like [`Array::write_variable`], for a caller that holds the lock of the selection's objects.
     pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
             let (access, options) = (self.access(Device::Cpu)?, self.options());
@@ -203,13 +204,14 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Waits for the lock on the selection's objects among all writes of this process; `None` when there are no objects.
+    /// Waits for the lock of the selection's objects, against other writes of this process. `None` if the selection
+    /// touches no objects.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
         let Some(objects) = self.objects(selection)? else { return Ok(None) };
         Engine::get().turn(vec![objects], &self.options().cancellation).map(Some)
     }
 
-    /// The objects between the first and the last that a selection touches; `None` when it has no elements.
+    /// The box of objects that a selection touches, from the first to the last. `None` if the selection is empty.
     pub(super) fn objects(&self, selection: &Selection) -> Result<Option<Objects>> {
         let Some(bounds) = chunk_bounds(self.metadata().chunk_grid(), self.shape(), selection)? else {
             return Ok(None);
@@ -261,7 +263,7 @@ impl Array {
             on_chunk(&key, outcome.as_ref().err());
             outcome.err().map(|error| (key, error))
         };
-        // Each is a call of its own, which waits for workers.
+        // Each read is a separate call, and waits for workers.
         let checked = Threads::callers().map(self.options().threads, keys, check);
         let mut damaged: Vec<_> = checked.into_iter().flatten().collect();
         damaged.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -285,7 +287,8 @@ impl Array {
         }
     }
 
-    /// The access that reads into memory of a device, as elements of `dtype`. It converts them where their type differs.
+    /// Returns the access that reads into memory of a device. If `dtype` is not the array's type, it converts elements
+    /// to `dtype`.
     pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
         let access = self.access(device)?;
         match access.dtype() {
@@ -299,13 +302,14 @@ impl Array {
         self.io.state().report = Some(report);
     }
 
-    /// The chain bound to a device.
+    /// Returns the chain bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         self.bound(device, None, || Access::new(self.metadata(), self.path(), Arc::clone(chain), device))
     }
 
-    /// The chain bound to a device, with elements converted to `cast`. It is bound again when the metadata changed.
+    /// Returns the chain bound to a device, with elements converted to `cast`. It is bound again if the metadata has
+    /// changed.
     fn bound(&self, device: Device, cast: Option<DType>, bind: impl FnOnce() -> Result<Access>) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);
@@ -324,5 +328,5 @@ impl Array {
     }
 }
 
-/// Most bindings to devices and types that an array keeps.
+/// Maximum number of bindings, by device and type, that an array keeps.
 const KEPT_ACCESSES: usize = 16;

@@ -19,10 +19,10 @@ use crate::meta::{
 };
 use crate::store::{Registry, Store};
 
-/// A builder of a new array; see [`Array::builder`].
+/// Builds a new array; see [`Array::builder`].
 ///
-/// Errors of all steps come from the last one: [`create`](ArrayBuilder::create), [`create_in`](ArrayBuilder::create_in) or
-/// [`metadata`](ArrayBuilder::metadata).
+/// Errors in any step are reported by the last one: [`create`](ArrayBuilder::create),
+/// [`create_in`](ArrayBuilder::create_in) or [`metadata`](ArrayBuilder::metadata).
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `create`, `create_in` or `metadata`"]
 pub struct ArrayBuilder {
@@ -62,8 +62,8 @@ enum BuilderFill {
 }
 
 impl Array {
-    /// Begins a new array of this shape and data type. Its defaults are format 3, chunks of a suitable size, no shards, zstd
-    /// as the compressor, and zero as the fill value.
+    /// Begins a new array of this shape and data type. The defaults are format 3, chunks of a suitable size, no shards,
+    /// zstd as the compressor, and zero as the fill value.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -110,25 +110,26 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the shape of a shard, the stored object that holds many chunks. Its extents are multiples of a chunk's.
+    /// Sets the shape of a shard, the stored object that holds many chunks. Its extents must be multiples of those of a
+    /// chunk.
     pub fn shards(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
         self.shards = Some(Shards { chunks: Chunks::of_shape(&shape.into()), target_bytes: None });
         self
     }
 
-    /// Sets chunks and shards in the forms that the Python package takes.
+    /// Sets chunks and shards in the forms that the Python package accepts.
     pub(crate) fn grid(mut self, chunks: Chunks, shards: Option<Shards>) -> ArrayBuilder {
         (self.chunks, self.shards) = (Some(chunks), shards);
         self
     }
 
-    /// Sets where the index of a shard is. The default is its end.
+    /// Sets where a shard has its index. The default is the end.
     pub(crate) fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
         self.index_location = location;
         self
     }
 
-    /// Sets the words for the data type in the document, where another spelling than ours is wanted.
+    /// Sets the JSON of the data type in the document, for a spelling that differs from our own.
     pub(crate) fn data_type_words(mut self, words: Value) -> ArrayBuilder {
         self.data_type_words = Some(words);
         self
@@ -152,7 +153,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets a rectilinear grid: the length of every chunk along each dimension, or of every shard when
+    /// Sets a rectilinear grid. `edges` has the length of every chunk along each dimension, or of every shard if
     /// [`ArrayBuilder::chunks`] is set too.
     ///
     /// ```
@@ -175,7 +176,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets all codecs of a chunk instead of a compressor, from elements to bytes, by their names in Zarr v3.
+    /// Sets all codecs of a chunk, in the order of encoding, by their names in Zarr v3. They replace the compressor.
     pub fn codecs(mut self, codecs: impl IntoIterator<Item = Extension>) -> ArrayBuilder {
         self.codecs = BuilderCodecs::All(codecs.into_iter().collect());
         self
@@ -191,20 +192,20 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the value of elements that were never written. It has the array's type.
+    /// Sets the value of elements that were never written. It must have the array's type.
     pub fn fill_value<T: HostElement>(mut self, value: T) -> ArrayBuilder {
         self.fill_value = Some(BuilderFill::Element(T::DTYPE, bytes_of(&[value]).to_vec()));
         self
     }
 
-    /// Sets the value of elements that were never written, in the JSON form of metadata. This also works for strings, times and
-    /// structures.
+    /// Sets the value of elements that were never written, as JSON in the form of metadata documents. This also works
+    /// for strings, times and structures.
     pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
         self.fill_value = Some(BuilderFill::Json(value.into()));
         self
     }
 
-    /// Sets the value of elements that were never written, as metadata holds it.
+    /// Sets the value of elements that were never written, as a value of metadata.
     pub(crate) fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
         self.fill_value = Some(BuilderFill::Stored(value));
         self
@@ -234,13 +235,13 @@ impl ArrayBuilder {
         self
     }
 
-    /// Names the dimensions that have a name.
+    /// Sets the names of the dimensions; `None` for a dimension without a name.
     pub(crate) fn optional_dimension_names(mut self, names: Vec<Option<String>>) -> ArrayBuilder {
         self.dimension_names = Some(names);
         self
     }
 
-    /// Sets whether an existing node at the array's place is deleted. Without it, an existing node is an error.
+    /// Sets whether an existing node at the array's path is deleted. By default, an existing node is an error.
     pub fn overwrite(mut self, overwrite: bool) -> ArrayBuilder {
         self.overwrite = overwrite;
         self
@@ -252,8 +253,8 @@ impl ArrayBuilder {
         self
     }
 
-    /// Creates the array at a path or URL that [`Registry::new`] knows. Groups above it are left alone: make them with
-    /// [`create_group`](crate::create_group).
+    /// Creates the array at a path or URL that [`Registry::new`] can open. Does not create groups above it; for those,
+    /// use [`create_group`](crate::create_group).
     ///
     /// # Errors
     /// Those of [`Registry::open`], [`ArrayBuilder::metadata`] and [`Array::create`].
@@ -270,7 +271,7 @@ impl ArrayBuilder {
         Array::create(store, path, self.metadata()?, overwrite, options)
     }
 
-    /// The metadata of the array, without storing anything.
+    /// Returns the metadata of the array, without storing anything.
     ///
     /// # Errors
     /// `InvalidArgument` for shards that are not multiples of chunks, an unknown compressor, and settings that format 2 lacks;
@@ -286,7 +287,7 @@ impl ArrayBuilder {
                 self.chunks = Some(edges);
             }
         }
-        // Chunks of elements of variable length are chosen by their number.
+        // The shape of chunks with variable-length elements is chosen by the number of elements.
         let element_bytes = self.data_type.size_bytes().unwrap_or(1);
         let chunks = self.chunks.take().unwrap_or(Chunks::Auto);
         let Chunking { inner, stored, is_sharded } =

@@ -1,4 +1,4 @@
-//! Creating one or many nodes, in an order that does no harm when the process is killed.
+//! Creating one or many nodes. The order of steps does no harm if the process is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::meta::node::{self, NodeDocuments, ZARRAY};
 use crate::meta::{EntryChange, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
-/// Nodes that will be created, with missing groups above them.
+/// Nodes that will be created, and the missing groups above them.
 ///
-/// First comes [`make_room`](NewNodes::make_room), then [`publish`](NewNodes::publish) stores the documents. Chunks may be
-/// written in between, so that readers see a whole array or none.
+/// First, [`make_room`](NewNodes::make_room) checks and frees the paths. Then [`publish`](NewNodes::publish) stores the
+/// documents. Chunks may be written in between, so that readers see a whole array or none.
 ///
 /// ```
 /// use cuzarr::meta::{GroupMetadata, NodeMetadata, ZarrFormat};
@@ -33,13 +33,14 @@ use crate::store::{Condition, Payload, Store, StoreExt};
 #[derive(Clone, Debug)]
 pub struct NewNodes {
     format: ZarrFormat,
-    /// The nodes by the names of their paths, so that parents come first; `None` for groups that were not given.
+    /// The nodes, sorted by the segments of their paths, so that parents come first. `None` for missing groups above
+    /// them.
     nodes: BTreeMap<Vec<String>, Option<NodeDocuments>>,
 }
 
 impl NewNodes {
-    /// Makes sure that nodes can be created at their paths; with `overwrite`, it deletes existing ones. Nothing is deleted when
-    /// one of the nodes cannot be created.
+    /// Checks that nodes can be created at their paths. With `overwrite`, it deletes existing nodes, but only if all
+    /// new nodes can be created.
     ///
     /// # Errors
     /// `ReadOnly`; `InvalidArgument` when formats differ or a path is given twice; `ContainsArray` when a node would lie below an
@@ -60,7 +61,7 @@ impl NewNodes {
         new.delete_old(store, overwrite)
     }
 
-    /// Like [`NewNodes::make_room`] without `overwrite`, for arrays whose chunks are there already.
+    /// Like [`NewNodes::make_room`] without `overwrite`, for arrays whose chunks are already stored.
     ///
     /// # Errors
     /// Those of [`NewNodes::make_room`], except for existing chunks.
@@ -68,7 +69,7 @@ impl NewNodes {
         NewNodes::plan(store, nodes, false)
     }
 
-    /// Reads all documents at and above the paths, as one batch.
+    /// Reads all documents at the paths and above them, as one batch.
     fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let mut new = NewNodes::sorted(nodes)?;
         if store.capabilities().read_only {
@@ -142,22 +143,22 @@ impl NewNodes {
         Ok(self)
     }
 
-    /// The paths of all new nodes, including groups above them. Parents come first.
+    /// The paths of all new nodes and of the missing groups above them. Parents come first.
     pub fn paths(&self) -> impl Iterator<Item = String> {
         self.nodes.keys().map(|path| path.join("/"))
     }
 
-    /// Stores the documents, with `indent` spaces per level of JSON. Documents of one depth are one batch, and groups come before
-    /// their members.
+    /// Stores the documents, with `indent` spaces per level of JSON. Documents at one depth are one batch, and groups
+    /// are stored before their members.
     ///
-    /// The document that makes a node is written last. So a node never lacks its attributes, and never has those of an earlier
-    /// node. It is written only where there is none. So when two writers create one node at the same time, one succeeds and the
-    /// other fails.
+    /// The document that makes a node is written last. So a node never lacks its attributes, and never has attributes
+    /// of an earlier node. The document is only written if there is none. So if two writers create one node at the same
+    /// time, one succeeds and the other fails.
     ///
-    /// Consolidated copies above get the new nodes, each copy by one write.
+    /// The new nodes are added to the consolidated copies above them. Each copy is written once.
     ///
     /// # Errors
-    /// `ContainsArray` or `ContainsGroup` when another writer was faster; what the store reports.
+    /// `ContainsArray` or `ContainsGroup` when another writer created the node first; what the store reports.
     pub fn publish(&self, store: &dyn Store, indent: Option<usize>) -> Result<()> {
         let group =
             NodeDocuments::from(&NodeMetadata::Group(Box::new(GroupMetadata::new(self.format, Default::default())?)));
@@ -183,8 +184,8 @@ impl NewNodes {
     }
 }
 
-/// Creates a node, and missing groups above it; see [`NewNodes`]. Of several programs that overwrite a node at the same time, each
-/// one that was not first begins again, so the last one stays.
+/// Creates a node, and the missing groups above it; see [`NewNodes`]. If several programs overwrite a node at the same
+/// time, each that loses begins again, so the last one remains.
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
     let mut attempt = 0;
@@ -236,7 +237,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// The node that was found; `None` when it cannot be read, and an error when the store failed.
+/// The node that was found; `None` if it cannot be read. A failure of the store is an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),
@@ -244,7 +245,8 @@ fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>
     }
 }
 
-/// Whether an array was found. In v2 the document's name tells it. A v3 document that cannot be read does not count as an array.
+/// Whether an array was found. In v2, the name of the document decides. A v3 document that cannot be read does not
+/// count as an array.
 fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
     match found {
         Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),
@@ -258,7 +260,7 @@ fn inside_array(store: &dyn Store, path: &str, parent: &str) -> Error {
     Error::new(ErrorKind::ContainsArray, message)
 }
 
-/// Fails when a node was found.
+/// Fails if a node was found.
 fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>>) -> Result<()> {
     let found = match found {
         Ok(None) => return Ok(()),

@@ -1,15 +1,16 @@
-//! Deleting nodes and chunks, in an order that does no harm when the process is killed.
+//! Deleting nodes and chunks. The order of steps does no harm if the process is killed.
 //!
-//! A store deletes one value after the other, so a killed process leaves some of them. The order decides what readers see then.
-//! Four rules keep old data whole or gone:
+//! A store deletes one value after another, so a killed process leaves some of them. What readers then see depends on
+//! the order. Four rules ensure that old data are either complete or gone:
 //!
-//! 1. **Documents go before chunks.** An array with its document has all of its chunks, so no reader takes deleted chunks for the
-//!    fill value. The checkpoint of a copy or a computation counts as a document, because it tells which chunks are there.
-//! 2. **Members go before their group.** While members are left, the group is still there, so the deletion can be repeated.
-//!    When the group is gone, nothing below it is a node, so nothing comes back when a new group is made there.
-//! 3. **Consolidated metadata of the groups above goes first.** Its entry of a node must not outlive the node's chunks.
-//! 4. **Left-over chunks never become elements of a new array.** Creating an array over them is refused, and growing an array
-//!    deletes those that it would take in.
+//! 1. **Documents go before chunks.** An array that has its document also has all of its chunks, so no reader takes
+//!    deleted chunks for the fill value. The checkpoint of a copy or a computation counts as a document, because it
+//!    records which chunks exist.
+//! 2. **Members go before their group.** While members are left, the group still exists, so the deletion can be
+//!    repeated. When the group is gone, nothing below it is a node, so nothing comes back if a new group is made there.
+//! 3. **Consolidated metadata of the groups above goes first.** The entry of a node must not outlive the node's chunks.
+//! 4. **Left-over chunks never become elements of a new array.** Creating an array over them is refused. Growing an
+//!    array deletes those that it would include.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -23,22 +24,24 @@ use crate::meta::node::{ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, EntryChange, ZarrFormat};
 use crate::store::{Store, StoreExt, join_key, validate_key};
 
-/// Name of the object that notes the progress of unfinished work on the array beside it.
+/// Name of the object, beside an array, that records the progress of unfinished work on it.
 pub const CHECKPOINT: &str = ".cuzarr-work.json";
-/// Name of the object that noted the progress of copies before release 0.1.0.
+/// Name of the object that recorded the progress of copies before release 0.1.0.
 pub const OLD_COPY_CHECKPOINT: &str = ".cuzarr-copy.json";
 
-/// The documents that are deleted before everything else below a node's path, in three batches. Attributes go after `.zarray`,
-/// because an array without its attributes is another array. They go before `.zgroup`, because a later group would get them.
+/// The documents that are deleted before everything else below a node's path, in three batches. Attributes go after
+/// `.zarray`, because an array that lost its attributes is another array. They go before `.zgroup`, because a group
+/// that is created later would inherit them.
 const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
 
-/// Most chunks that are deleted without asking whether they exist. Of more, the stored ones are listed first.
+/// Maximum number of chunks that are deleted without asking whether they exist. If there are more, the stored chunks
+/// are listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
-/// Most chunks that are asked for where listing is denied.
+/// Maximum number of chunks that are looked up one by one if the store refuses to list.
 const MOST_ASKED_FOR: u64 = 256;
 
-/// Deletes everything at a path and below it, with its entries in the consolidated metadata of groups above.
+/// Deletes everything at a path and below it, and its entries in the consolidated metadata of groups above.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
@@ -61,7 +64,8 @@ pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
     each(store, paths, |path| delete_tree(store, path)).map(drop)
 }
 
-/// Deletes everything below a prefix (`""`: the whole store): documents first, and those of members before those of groups.
+/// Deletes everything below a prefix (`""`: the whole store). Documents go first; those of members go before those of
+/// their groups.
 ///
 /// # Errors
 /// What the store reports; `ReadOnly`.
@@ -76,15 +80,16 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
         }
     }
     batches.values().try_for_each(|batch| store.delete_many(batch))?;
-    // Buckets have no folders that must go, too, and to list them again is another request. They may have names that are no keys.
+    // Buckets have no folders to delete, and listing them again would be another request. They may have names that are
+    // not valid keys.
     match store.capabilities().conditional_writes && others.iter().all(|key| validate_key(key).is_ok()) {
         true => store.delete_many(&others),
         false => store.delete_prefix(prefix),
     }
 }
 
-/// Updates a node's entries in the consolidated metadata of groups above from its own documents. Groups without an entry get one.
-/// Returns whether anything was changed.
+/// Copies a node's own documents to its entries in the consolidated metadata of groups above. Groups without an entry
+/// get one. Returns whether anything changed.
 ///
 /// # Errors
 /// What the store reports; errors in the node's documents.
@@ -95,7 +100,7 @@ pub fn refresh_consolidated(store: &dyn Store, path: &str, format: ZarrFormat) -
     document::update_copies(store, format, vec![EntryChange { path, node }], &lookup.cancellation)
 }
 
-/// Refuses to make an array where chunks lie that would become its elements.
+/// Refuses to make an array where chunks are stored that would become its elements.
 ///
 /// # Errors
 /// `ContainsArray`
@@ -107,13 +112,14 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         let chunk = metadata.chunk_key_encoding().parse_key(relative, metadata.ndim());
         chunk.is_some_and(|chunk| chunk.iter().zip(&counts).all(|(at, count)| at < count))
     };
-    // Only prefixes of chunk keys are listed, because an array at the root of a store may have neighbours.
+    // Only prefixes that can hold chunks are listed, because an array at the root of a store may have other nodes
+    // beside it.
     let may_begin = |prefix: &String| {
         let name = prefix.strip_prefix(&start).unwrap_or(prefix);
         name == "c" || name.bytes().all(|byte| byte.is_ascii_digit())
     };
     let found = match store.list_dir(path) {
-        // Who may not list can still ask for some.
+        // Without permission to list, the first chunks are looked up one by one.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => any_of_first(store, path, metadata, &counts)?,
         listing => {
             let listing = listing?;
@@ -134,7 +140,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         .with_hint("unless another program is creating it, delete what is left there with overwrite"))
 }
 
-/// The key of a stored chunk among the first of an array, if there is one.
+/// Looks up the first chunks of an array. Returns the key of one that is stored, if there is any.
 fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts: &[u64]) -> Result<Option<String>> {
     let grid: Bounds = counts.iter().map(|&count| (0, count)).collect();
     let encoding = metadata.chunk_key_encoding();
@@ -144,8 +150,8 @@ fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts:
     Ok(keys.into_iter().zip(is_there).find_map(|(key, is_there)| is_there.then_some(key)))
 }
 
-/// Keys of the chunks in the grid of shape `within` that lie outside the grid of the shape `kept`. They may include chunks that
-/// are not stored, except in a store that cannot delete.
+/// Returns the keys of the chunks inside the shape `within` but outside the shape `kept`. Some of these chunks may not
+/// be stored, unless the store cannot delete.
 fn chunks_outside(
     store: &dyn Store,
     path: &str,
@@ -161,7 +167,7 @@ fn chunks_outside(
     let encoding = metadata.chunk_key_encoding();
     let boxes = outside(&within, &kept);
     let count = boxes.iter().fold(0u64, |all, each| all.saturating_add(volume(each)));
-    // A store that cannot delete must tell which chunks really exist.
+    // For a store that cannot delete, the result must be exact.
     Ok(if count <= LIST_INSTEAD_OF_DELETE && store.capabilities().deletes {
         let chunks = boxes.iter().flat_map(|each| (0..volume(each)).map(|linear| unravel(linear, each)));
         chunks.filter(is_gone).map(|chunk| join_key(path, &encoding.key(&chunk))).collect()
@@ -193,8 +199,8 @@ pub(super) fn refuse_undeletable(
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes chunks that a killed resize left outside of the stored shape, where the shape `new` would take them in. A copy above may
-/// still say that they are elements, so it is mended first.
+/// Deletes chunks outside the stored shape that a killed resize left behind and that the shape `new` would include. A
+/// consolidated copy above may still have the larger shape, so it is updated first.
 ///
 /// # Errors
 /// What the store reports.
@@ -203,7 +209,7 @@ pub(super) fn delete_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
     delete_chunks(store, path, metadata, new, metadata.shape())
 }
 
-/// Deletes the stored chunks in the grid of shape `within` that lie outside the grid of the shape `kept`, as one batch.
+/// Deletes the stored chunks inside the shape `within` but outside the shape `kept`, as one batch.
 ///
 /// # Errors
 /// What the store reports.
@@ -216,7 +222,7 @@ pub(super) fn delete_chunks(
 ) -> Result<()> {
     let keys = chunks_outside(store, path, metadata, within, kept)?;
     let delete = || {
-        // The checkpoint counts chunks that will be gone.
+        // The checkpoint records chunks that will be deleted, so it goes first.
         if !store.capabilities().transactional {
             store.delete(&join_key(path, CHECKPOINT))?;
         }
@@ -225,10 +231,10 @@ pub(super) fn delete_chunks(
     if keys.is_empty() { Ok(()) } else { delete().at(|| documents::place(store, path)) }
 }
 
-/// The first and the end chunk of a box along each dimension.
+/// The range of chunks of a box along each dimension: the first chunk, and the end.
 type Bounds = Vec<(u64, u64)>;
 
-/// The chunks of a grid that lie outside of a smaller one, as boxes that do not overlap.
+/// The chunks of a grid that lie outside a smaller grid, as boxes that do not overlap.
 fn outside(within: &[u64], kept: &[u64]) -> Vec<Bounds> {
     let least = |axis: usize| kept.get(axis).map_or(0, |&count| count.min(within[axis]));
     let bounds = |first: usize| {
@@ -246,7 +252,7 @@ fn volume(bounds: &[(u64, u64)]) -> u64 {
     bounds.iter().fold(1u64, |all, (start, end)| all.saturating_mul(end - start))
 }
 
-/// The coordinates of the `linear`th chunk of a box in C order.
+/// The coordinates of the chunk with number `linear`, in C order, in a box.
 fn unravel(mut linear: u64, bounds: &[(u64, u64)]) -> Vec<u64> {
     let mut chunk = vec![0; bounds.len()];
     for (at, (start, end)) in chunk.iter_mut().zip(bounds).rev() {

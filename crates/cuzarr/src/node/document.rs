@@ -1,15 +1,19 @@
 //! Changes of stored metadata. Arrays, groups, creation and deletion change documents here and nowhere else.
 //!
-//! A change is a read-modify-write of the *stored* document, never of what a handle remembers. Three things keep two changes apart:
+//! A change reads the *stored* document, modifies it and writes it. It never uses what a handle remembers. Three things
+//! keep two changes apart:
 //!
-//! 1. A lock a node and process.
-//! 2. A conditional write where the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new document.
-//! 3. The store's own lock on the node ([`Store::try_lock`]), such as `flock` on a directory, which excludes other processes. Stores
-//!    with conditional writes need it only for changes of the shape, which own their chunks as well.
+//! 1. A lock for each node, in this process.
+//! 2. A conditional write, if the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new
+//!    document.
+//! 3. The store's own lock of the node ([`Store::try_lock`]), such as `flock` on a directory. It excludes other
+//!    processes. Stores with conditional writes need it only for changes of the shape, which also write or delete
+//!    chunks.
 //!
-//! After the node's own documents, its entries in the consolidated copies above are replaced: in every group above that has a
-//! copy, also beyond the store's root ([`Store::above`]). No copy is created. A process that is killed in between leaves a stale
-//! copy, which the next change of the node mends. A caller that holds a node's lock takes those of groups above, never below.
+//! After the node's own documents, its entries in the consolidated copies are replaced: in every group above that has a
+//! copy, even above the store's root ([`Store::above`]). No copy is created. A process that is killed in between leaves
+//! a stale copy, which the next change of the node repairs. A caller that holds a node's lock may take locks of groups
+//! above, never of nodes below.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,19 +47,19 @@ use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrF
 use crate::run::{Engine, Turn};
 use crate::store::{ByteRange, Condition, LOCK_NAME, Lock, Payload, ReadRequest, Store, StoreExt, Version, join_key};
 
-/// From this size on a group document is taken to have a copy before it is read.
+/// A group document of at least this size is assumed to have a consolidated copy, until it has been read.
 const LARGE_BYTES: u64 = 64 << 10;
-/// Attempts of a change that other writers are faster than. One of them succeeds each time.
+/// Number of attempts of a change if other writers are faster. One writer succeeds each time.
 pub(super) const MOST_ATTEMPTS: u32 = 64;
-/// Pauses of a caller that waits for another process grow from the first to the longest.
+/// First pause of a caller that waits for another process. Pauses grow up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
-/// Longest wait for a lock on a server.
+/// Maximum time to wait for a lock on a server.
 const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The right to change the documents of one node. Other changes of the node, by this process and where the store can by others,
-/// wait until it is dropped.
+/// The right to change the documents of one node. Until it is dropped, other changes of the node wait: those of this
+/// process, and, if the store has locks, those of other processes.
 pub struct NodeLock {
     store: Arc<dyn Store>,
     path: String,
@@ -65,11 +69,11 @@ pub struct NodeLock {
     _held: HeldDocument,
 }
 
-/// A node's documents as they are stored.
+/// The stored documents of a node.
 #[derive(Clone, Debug)]
 pub struct StoredNode {
     documents: NodeDocuments,
-    /// What must hold for each document when it is replaced.
+    /// For each document, the condition under which it may be replaced.
     conditions: BTreeMap<&'static str, Condition>,
 }
 
@@ -80,7 +84,7 @@ impl StoredNode {
     }
 }
 
-/// The lock of the process and the store's. They end in this order.
+/// The locks of the store and of the process. They are released in this order.
 struct HeldDocument {
     _lock: Lock,
     _turn: Turn,
@@ -102,7 +106,7 @@ impl HeldDocument {
         let mut pause = FIRST_PAUSE;
         loop {
             match store.try_lock(path)? {
-                // The system ends the locks of a process that died, a server does not.
+                // The operating system releases the locks of a dead process. A server does not.
                 Lock::Busy if capabilities.far && since.elapsed() > MOST_FAR_PATIENCE => {
                     return Err(held_elsewhere(store, path));
                 }
@@ -127,7 +131,7 @@ fn held_elsewhere(store: &dyn Store, path: &str) -> Error {
 }
 
 impl NodeLock {
-    /// Waits for the lock of the array (`is_array`) or group of `format` at `path`.
+    /// Waits for the lock of the node at `path`: an array if `is_array`, else a group.
     ///
     /// # Errors
     /// `KeyInvalid`; `Cancelled`; what the store reports.
@@ -143,7 +147,8 @@ impl NodeLock {
         Ok(NodeLock { store, path, format, is_array, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// Like [`NodeLock::take`] for an array whose shape changes. Nobody else changes the shape while chunks are written or deleted.
+    /// Like [`NodeLock::take`], for an array whose shape changes. Nobody else changes the shape while chunks are
+    /// written or deleted.
     ///
     /// # Errors
     /// Those of [`NodeLock::take`]; `StoreFailed` when a program on another machine does not give the lock back.
@@ -158,7 +163,7 @@ impl NodeLock {
         Ok(NodeLock { store, path, format, is_array: true, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// The stored documents.
+    /// Reads the stored documents.
     ///
     /// # Errors
     /// `ArrayNotFound` or `GroupNotFound` when the node is gone; `MetadataInvalid`; what the store reports.
@@ -190,8 +195,9 @@ impl NodeLock {
         }
     }
 
-    /// Replaces those stored documents that differ, with `indent` spaces a level, then the node's entries in the copies above.
-    /// Returns false when another writer changed a document since it was read; nothing is written then.
+    /// Replaces the stored documents that differ, with `indent` spaces per level, then the node's entries in the
+    /// consolidated copies above. If another writer has changed a document since it was read, it returns false and that
+    /// document is not written.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
@@ -209,7 +215,7 @@ impl NodeLock {
         }
         let change = EntryChange { path: self.path.clone(), node: Some(documents.clone().alone()) };
         if self.format == ZarrFormat::V2 && !self.is_array {
-            // The copy of a v2 group repeats the group's own attributes.
+            // The consolidated copy of a v2 group also has the group's own attributes.
             let own = EntryChange { path: String::new(), ..change.clone() };
             Copy { store: &*self.store, group: &self.path, format: self.format }.edit_held(&[own])?;
         }
@@ -217,7 +223,7 @@ impl NodeLock {
         Ok(true)
     }
 
-    /// Changes the stored documents. `change` is called again when another writer was faster.
+    /// Changes the stored documents. If another writer is faster, `change` is called again with the new documents.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`], [`NodeLock::replace`] and `change`; `StoreFailed` when other writers do not stop.
@@ -244,7 +250,7 @@ impl NodeLock {
 }
 
 impl StoredNode {
-    /// The metadata of an array.
+    /// The metadata of an array, from its documents.
     ///
     /// # Errors
     /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`; `ArrayNotFound` when the documents describe a group.
@@ -256,7 +262,7 @@ impl StoredNode {
     }
 }
 
-/// Waits a random time, so that writers that met once do not meet again.
+/// Pauses for a random time, so that two writers that collided do not collide again.
 pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()> {
     let most = LONGEST_PAUSE.min(FIRST_PAUSE * 2u32.saturating_pow(attempt.min(16)));
     let nanoseconds = RandomState::new().hash_one(attempt) % (most.as_nanos() as u64).max(1);
@@ -264,19 +270,19 @@ pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()
     cancellation.check()
 }
 
-/// The error of a change that other writers were faster than each time.
+/// The error of a change if other writers were faster at each attempt.
 pub(super) fn outrun(store: &dyn Store, path: &str) -> Error {
     let message =
         format!("{store}: the metadata of '/{path}' was changed by other writers at each of {MOST_ATTEMPTS} attempts");
     Error::new(ErrorKind::StoreFailed, message).with_hint("try again when they are done")
 }
 
-/// Changes entries in all consolidated copies above some nodes, whose paths are relative to the store's root. Each copy is read
-/// and written once. Returns whether a copy was changed.
+/// Changes the entries of some nodes in all consolidated copies above them. Paths of nodes are relative to the store's
+/// root. Each copy is read and written once. Returns whether a copy was changed.
 ///
 /// # Errors
-/// What the store reports. A group document that cannot be read is left alone. So is everything above the store's root that the
-/// store cannot read.
+/// What the store reports. Group documents that cannot be read are skipped, and so is everything above the store's root
+/// that the store cannot read.
 pub(super) fn update_copies(
     store: &dyn Store,
     format: ZarrFormat,
@@ -320,7 +326,8 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Those groups that seem to have a copy. Where requests take long, one batch of them tells; else each group is simply tried.
+    /// Returns the groups that seem to have a copy. If requests take long, one batch finds them. Otherwise all groups
+    /// are returned, and each is tried.
     fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());
@@ -342,10 +349,10 @@ impl Copies<'_> {
         matches!(self.store.exists(name), Ok(true))
     }
 
-    /// Changes entries of the copy in a group.
+    /// Changes entries of the copy in a group. Returns whether the copy was changed.
     fn edit(&self, group: &str, changes: &[EntryChange]) -> Result<bool> {
         let copy = Copy { store: self.store, group, format: self.format };
-        // A conditional write needs no lock. Most groups have no copy, which is seen before one waits.
+        // A conditional write needs no lock. Most groups have no copy, so this is checked before waiting for the lock.
         let _held = match self.store.capabilities().conditional_writes {
             true => None,
             false if !copy.is_there()? => return Ok(false),
@@ -369,7 +376,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Whether there seems to be a copy. Few documents without one are large, so only the end of a document is read.
+    /// Whether the group seems to have a copy. Large documents almost always have one, so only the end of a document is
+    /// read.
     fn is_there(&self) -> Result<bool> {
         if self.format == ZarrFormat::V2 {
             return self.store.exists(&self.key());
@@ -378,7 +386,7 @@ impl Copy<'_> {
         Ok(readable(end)?.flatten().is_some_and(|end| end.len() as u64 == LARGE_BYTES || has_copy(&end)))
     }
 
-    /// The document with the changes, and the version that was read; `None` when there is no copy, or nothing changes.
+    /// The changed document, and the version that was read. `None` if there is no copy, or if nothing changes.
     fn edited(&self, changes: &[EntryChange]) -> Result<Option<(Vec<u8>, Option<Version>)>> {
         let stored = self.store.get_versioned(&self.key(), limit_bytes());
         let Some(Some((bytes, version))) = readable(stored)? else { return Ok(None) };
@@ -389,9 +397,9 @@ impl Copy<'_> {
         Ok(edited.map(|edited| (edited, version)))
     }
 
-    /// The changes with the documents that the nodes have now that the copy was read. Where no lock keeps other processes away, one
-    /// of them may have changed a node since this one did. Its own change of the copy is then either in what was read, or makes
-    /// the write of this one fail.
+    /// Reads the documents that the nodes have now, after the copy was read. Without a lock, another process may have
+    /// changed a node after this one did. Then its change of the copy is either in the copy that was read, or makes
+    /// this write fail.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {
@@ -415,7 +423,7 @@ impl Copy<'_> {
         changes.iter().map(current).collect()
     }
 
-    /// Changes the copy once, and tells whether it changed; `None` when another writer was faster.
+    /// Tries once to change the copy, and returns whether it was changed; `None` if another writer was faster.
     fn try_edit(&self, changes: &[EntryChange]) -> Result<Option<bool>> {
         let Some((edited, version)) = self.edited(changes)? else { return Ok(Some(false)) };
         let is_compared = self.store.capabilities().conditional_writes;
@@ -424,7 +432,7 @@ impl Copy<'_> {
         Ok(written.at(|| documents::place(self.store, self.group))?.then_some(true))
     }
 
-    /// Changes the copy of a group whose lock the caller holds.
+    /// Changes the copy of a group. The caller holds the group's lock.
     fn edit_held(&self, changes: &[EntryChange]) -> Result<()> {
         for _ in 0..MOST_ATTEMPTS {
             if self.try_edit(changes)?.is_some() {
@@ -444,7 +452,7 @@ fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// A value that was read; `None` for a document that cannot be used, and an error when the store failed.
+/// The value that was read; `None` if the document cannot be used. A failure of the store is an error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {
         Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),

@@ -1,4 +1,4 @@
-//! Metadata documents in stores: finding the node at a path.
+//! Reading metadata documents from stores, to find the node at a path.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,8 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMET
 use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Bytes of the largest metadata document that is read: the configuration's `metadata_max_bytes`. Documents are read before
-/// there is an array with its own options.
+/// Maximum size of a metadata document that is read: the configuration's `metadata_max_bytes`. An array's own options
+/// cannot set it, because documents are read before there is an array.
 pub(super) fn limit_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
@@ -29,19 +29,19 @@ pub(super) fn with_limit_hint(error: Error) -> Error {
 /// Whether a group's consolidated metadata is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Consolidation {
-    /// Use it when the group has it.
+    /// Use it if the group has it.
     #[default]
     WhenPresent,
-    /// Use it, and fail when the group does not have it.
+    /// Use it, and fail if the group does not have it.
     Required,
     /// Ignore it, and read every node's own documents.
     Never,
-    /// Like [`Consolidation::Required`], but in v2 its document has this name instead of `.zmetadata`.
+    /// Like [`Consolidation::Required`], but in v2 the document has this name instead of `.zmetadata`.
     Named(String),
 }
 
 impl Consolidation {
-    /// The v2 document to read.
+    /// The name of the v2 document to read, if any.
     fn document(&self) -> Option<&str> {
         match self {
             Consolidation::WhenPresent | Consolidation::Required => Some(ZMETADATA),
@@ -56,17 +56,18 @@ impl Consolidation {
 pub struct Lookup {
     /// Find only documents of this format.
     pub format: Option<ZarrFormat>,
-    /// Find only documents of arrays (`true`) or of groups (`false`). In v3 both have one name, so either is found.
+    /// Find only documents of arrays (`true`) or of groups (`false`). In v3, both have the same name, so both are
+    /// found.
     pub arrays: Option<bool>,
     /// Whether consolidated metadata of groups is used.
     pub consolidation: Consolidation,
-    /// Most bytes of a document that is read.
+    /// Maximum size of a document.
     pub max_bytes: u64,
-    /// Stops a call on many nodes between two batches.
+    /// Stops a call that reads many nodes, between two batches.
     pub cancellation: CancellationToken,
 }
 
-/// Finds any node, with documents up to `metadata_max_bytes` of the process's configuration.
+/// Finds any node, with documents up to the size `metadata_max_bytes` of the configuration.
 impl Default for Lookup {
     fn default() -> Self {
         Lookup {
@@ -84,7 +85,7 @@ impl Default for Lookup {
 pub struct FoundNode {
     /// The node's own documents.
     pub documents: NodeDocuments,
-    /// The node's consolidated metadata, if the search used it.
+    /// The consolidated metadata of the node, if the search used it.
     pub consolidated: Option<Consolidated>,
     /// Warnings about the documents.
     pub warnings: Vec<String>,
@@ -101,8 +102,8 @@ impl FoundNode {
     }
 }
 
-/// The documents at a path; `None` if no node is there. v3 wins. They are read as one batch, except for a v2 group's
-/// consolidated metadata, which is read after the group was found.
+/// Reads the documents at a path; `None` if no node is there. v3 documents take precedence. All are read as one batch,
+/// except consolidated metadata of a v2 group: it is read after the group was found.
 ///
 /// # Errors
 /// `InvalidArgument` when consolidated metadata is required but missing; `MetadataInvalid`; what the store reports.
@@ -128,7 +129,7 @@ pub(super) struct Found {
     pub warnings: Vec<String>,
 }
 
-/// Names a node in an error's trail.
+/// The name of a node in the trail of errors.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
@@ -143,7 +144,7 @@ pub(super) fn not_found(kind: ErrorKind, store: &dyn Store, path: &str) -> Error
     Error::new(kind, format!("{store}: there is {what} at '/{path}'"))
 }
 
-/// The metadata at a path, of `format` or of either format. v3 wins.
+/// Reads the metadata at a path, of `format` or of any format. v3 takes precedence.
 pub(super) fn find(
     store: &dyn Store,
     path: &str,
@@ -157,7 +158,7 @@ pub(super) fn find(
     Ok(Some(Found { metadata, warnings }))
 }
 
-/// The documents at a path, and warnings about them.
+/// Reads the documents at a path, with warnings about them.
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
@@ -178,7 +179,8 @@ fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDo
     Ok(documents.map(|documents| (documents, warnings)))
 }
 
-/// The documents at each of several paths, as one batch, with consolidated metadata if the lookup wants it. Each path is normal.
+/// Reads the documents at several normalized paths, as one batch. Includes consolidated metadata if the lookup asks for
+/// it.
 pub fn find_many(
     store: &dyn Store,
     paths: &[String],
@@ -201,10 +203,10 @@ pub fn find_many(
     paths.iter().map(parse).collect()
 }
 
-/// Requests in flight to a store whose requests take long.
+/// Number of requests in flight to a far store.
 const REQUESTS_AT_ONCE: usize = 64;
 
-/// Makes a request for each item, many at once where requests take long. Results come in the order of the items.
+/// Makes a request for each item. In a far store, many requests run at once. Results are in the order of the items.
 pub(super) fn each<I: Sync, T: Send>(
     store: &dyn Store,
     items: &[I],
@@ -217,7 +219,7 @@ pub(super) fn each<I: Sync, T: Send>(
     Threads::callers().map(threads, items, request).into_iter().collect()
 }
 
-/// Whether an array (`true`) or a group (`false`) is at a path; `None` when neither is there, or it cannot be read.
+/// Whether an array (`true`) or a group (`false`) is at a path. `None` if there is neither, or if it cannot be read.
 pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     match find(store, path, None, &Consolidation::Never) {
         Ok(found) => Ok(found.map(|found| found.metadata.as_array().is_some())),
@@ -226,7 +228,8 @@ pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     }
 }
 
-/// The names of documents of one format or either, of arrays (`true`), of groups, or of either.
+/// The names of documents to read for one format or both (`None`), and for arrays (`true`), groups (`false`) or both
+/// (`None`).
 pub(super) fn document_names(format: Option<ZarrFormat>, arrays: Option<bool>) -> Vec<&'static str> {
     let v3 = (format != Some(ZarrFormat::V2)).then_some(ZARR_JSON);
     let v2 = match (format, arrays) {
@@ -306,7 +309,7 @@ impl StoredDocument {
     }
 }
 
-/// The metadata of an array; `ArrayNotFound` when there is no node, or a group.
+/// Reads the metadata of an array. `ArrayNotFound` if there is no node, or a group.
 pub(super) fn find_array(
     store: &dyn Store,
     path: &str,

@@ -28,12 +28,12 @@ pub struct Group {
     options: ArrayOptions,
     warnings: Vec<String>,
     uses_consolidated: bool,
-    /// Whether each node's own documents are read although the store cannot be written.
+    /// Whether nodes are read from their own documents, even in a store that cannot be written.
     reads_documents: bool,
 }
 
 impl Group {
-    /// Opens the group at `path`. Its arrays will have `options`.
+    /// Opens the group at `path`. Arrays that it opens get `options`.
     ///
     /// # Errors
     /// `GroupNotFound`; `InvalidArgument` when consolidated metadata is required but missing.
@@ -72,7 +72,7 @@ impl Group {
         Group { store, path, metadata, options, warnings, uses_consolidated, reads_documents: false }
     }
 
-    /// Creates a group, and the groups above it. [`Group::builder`] has defaults for all but the place.
+    /// Creates a group, and the groups above it. [`Group::builder`] has defaults for all but the path.
     ///
     /// # Errors
     /// `ContainsArray` or `ContainsGroup` when the path is taken and `overwrite` is off.
@@ -104,7 +104,7 @@ impl Group {
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 
-    /// A group with known metadata. Nothing is read.
+    /// Makes a group from known metadata. Nothing is read.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.
@@ -132,7 +132,7 @@ impl Group {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, or changed through this group.
+    /// The metadata as it was read, with later changes through this group.
     pub fn metadata(&self) -> &GroupMetadata {
         &self.metadata
     }
@@ -147,18 +147,18 @@ impl Group {
         &self.warnings
     }
 
-    /// The consolidated metadata, when it is used.
+    /// The consolidated metadata, if it is used.
     pub fn consolidated(&self) -> Option<&Consolidated> {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Whether the consolidated copy stands for the nodes' own documents. Where the store can be written, it only gives their names.
+    /// Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives names.
     fn trusts_copy(&self) -> bool {
         self.store.capabilities().read_only && !self.reads_documents
     }
 
-    /// This group, with members as their own documents describe them. Where the store can list, it also has members that the
-    /// consolidated copy does not name.
+    /// Returns this group with members that are read from their own documents. If the store can list, these include
+    /// members that the consolidated copy does not have.
     ///
     /// # Errors
     /// What the store reports.
@@ -176,7 +176,8 @@ impl Group {
         Ok(group)
     }
 
-    /// How the group's consolidated copy differs from the nodes' own documents, in one sentence for each node.
+    /// Describes how the consolidated copy differs from the nodes' own documents: one sentence for each node that
+    /// differs.
     ///
     /// # Errors
     /// What the store reports.
@@ -200,7 +201,7 @@ impl Group {
         Ok(differences)
     }
 
-    /// Replaces the attributes, here and in the store.
+    /// Replaces the attributes, in this group and in the store.
     ///
     /// # Errors
     /// `GroupNotFound` when the group is gone; what the store reports.
@@ -210,7 +211,7 @@ impl Group {
         self.store_attributes(metadata)
     }
 
-    /// Like [`Group::set_attributes`], from the JSON object in `text`. The spelling of its numbers is kept.
+    /// Like [`Group::set_attributes`], with the JSON object in `text`. The spelling of numbers is kept.
     ///
     /// # Errors
     /// `MetadataInvalid` when the text is not a JSON object; what the store reports.
@@ -229,7 +230,7 @@ impl Group {
         Ok(())
     }
 
-    /// Marks the group as the root of unfinished work, or takes the mark away, here and in the store.
+    /// Marks the group as the root of unfinished work, or removes the mark (`None`), in this group and in the store.
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].
@@ -251,7 +252,7 @@ impl Group {
         Ok((relative, absolute))
     }
 
-    /// The array or group at a path relative to this group.
+    /// Opens the array or group at a path relative to this group.
     ///
     /// # Errors
     /// `NodeNotFound`.
@@ -289,7 +290,7 @@ impl Group {
         }
     }
 
-    /// The array at a path relative to this group.
+    /// Opens the array at a path relative to this group.
     ///
     /// # Errors
     /// `ArrayNotFound` when nothing or a group is there.
@@ -301,7 +302,7 @@ impl Group {
         }
     }
 
-    /// The group at a path relative to this group.
+    /// Opens the group at a path relative to this group.
     ///
     /// # Errors
     /// `GroupNotFound` when nothing or an array is there.
@@ -313,7 +314,7 @@ impl Group {
         }
     }
 
-    /// Whether an array or group is at a path relative to this group, also when its metadata cannot be read.
+    /// Whether an array or group is at a path relative to this group, even if its metadata cannot be read.
     ///
     /// # Errors
     /// What the store reports.
@@ -328,11 +329,12 @@ impl Group {
         }
     }
 
-    /// Calls `visit` with the path (relative to this group) and metadata of every node below, depth first, each level sorted.
+    /// Calls `visit` with the path (relative to this group) and the metadata of every node below. Each group is
+    /// directly followed by its members, which are sorted.
     ///
-    /// `max_depth` counts levels below the direct members: `Some(0)` visits only direct members, `None` all. A node whose
-    /// metadata cannot be read comes as an error, and ends the walk only if `visit` returns it. Groups come without their
-    /// consolidated metadata.
+    /// `max_depth` counts levels below the direct members: `Some(0)` visits only direct members, `None` visits all. If
+    /// the metadata of a node cannot be read, `visit` gets the error; the walk only ends if `visit` returns it. Groups
+    /// come without their consolidated metadata.
     ///
     /// # Errors
     /// What the store and `visit` report.
@@ -348,8 +350,8 @@ impl Group {
         }
     }
 
-    /// The nodes below, with their paths relative to this group; see [`Group::walk`]. Codecs are checked when an array is first
-    /// used.
+    /// Opens the nodes below, with their paths relative to this group; see [`Group::walk`]. The codecs of an array are
+    /// checked when it is first used.
     ///
     /// # Errors
     /// The first node whose metadata cannot be read; what the store reports.
@@ -366,7 +368,7 @@ impl Group {
         Ok(members)
     }
 
-    /// The node at a relative path, from metadata that was read already.
+    /// Makes the node at a relative path from metadata that was already read.
     fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
@@ -381,7 +383,7 @@ impl Group {
         })
     }
 
-    /// An array whose metadata came from where this group finds those of its members.
+    /// Marks an array whose metadata came from this group's consolidated copy, if members are opened from that copy.
     fn trusted(&self, array: Array) -> Array {
         if self.consolidated().is_some() { array.trusting_consolidated() } else { array }
     }
@@ -396,7 +398,7 @@ impl Group {
         Group::create(Arc::clone(&self.store), &absolute, format, attributes, overwrite, self.options.clone())
     }
 
-    /// Creates an array at a path relative to this group. Its metadata must be of the group's format.
+    /// Creates an array at a path relative to this group. Its metadata must have the group's format.
     ///
     /// # Errors
     /// Those of [`Array::create`]; `InvalidArgument` for metadata of another format.
@@ -420,7 +422,7 @@ impl Group {
             opened => return opened,
         }
         match self.create_group(path, Map::new(), false) {
-            // Another writer was faster.
+            // Another writer was faster, so the group exists now.
             Err(error) if error.kind() == ErrorKind::ContainsGroup => self.group(path),
             created => created,
         }
@@ -460,7 +462,7 @@ impl Group {
     /// `NodeNotFound`; what the store reports.
     pub fn delete(&mut self, path: &str) -> Result<()> {
         let (relative, absolute) = self.member_path(path)?;
-        // Consolidated metadata loses the node first, so after an interrupted deletion the node may be missing there.
+        // The consolidated copy loses the node first. So after an interrupted deletion, the node may be missing there.
         let format = Some(self.metadata.zarr_format());
         let is_gone = || matches!(documents::find(&*self.store, &absolute, format, &Consolidation::Never), Ok(None));
         if !self.contains(&relative)? && is_gone() {
@@ -474,7 +476,7 @@ impl Group {
         Ok(())
     }
 
-    /// Like [`Group::absolute`], but refuses the group itself, which is not a member.
+    /// Like [`Group::absolute`], but refuses the path of the group itself, which is not a member.
     fn member_path(&self, path: &str) -> Result<(String, String)> {
         let (relative, absolute) = self.absolute(path)?;
         if relative.is_empty() {
@@ -491,7 +493,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// A sentence about a node that the consolidated copy remembers otherwise than it is stored.
+/// Describes how a node in the consolidated copy differs from the stored node.
 fn difference(path: &str, remembered: &NodeMetadata, stored: &NodeMetadata) -> String {
     match (remembered, stored) {
         (NodeMetadata::Array(old), NodeMetadata::Array(new)) if old.shape() != new.shape() => {
@@ -507,7 +509,7 @@ fn difference(path: &str, remembered: &NodeMetadata, stored: &NodeMetadata) -> S
     }
 }
 
-/// Reads the documents of everything below the group at `path`, and stores them with the group.
+/// Reads the documents of everything below the group at `path`, and stores a copy in the group.
 ///
 /// # Errors
 /// Those of [`gather_documents`]; errors in the group's metadata.
@@ -527,8 +529,8 @@ pub fn consolidate_metadata(
     }
 }
 
-/// Consolidates the metadata below the group at `path`, with `indent` spaces a level. Returns the group's documents as they are
-/// stored, and what was found below. The group's documents do not change meanwhile.
+/// Consolidates the metadata below the group at `path`, with `indent` spaces per level. Returns the group's stored
+/// documents, and the nodes that were found below. The group's documents do not change during the call.
 ///
 /// # Errors
 /// Those of [`gather_documents`].

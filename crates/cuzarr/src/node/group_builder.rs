@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::meta::{GroupMetadata, ZarrFormat};
 use crate::store::{Registry, Store};
 
-/// A builder of a new group; see [`Group::builder`].
+/// Builds a new group; see [`Group::builder`].
 ///
-/// Errors of all steps come from the last one: [`create`](GroupBuilder::create), [`create_in`](GroupBuilder::create_in) or
-/// [`metadata`](GroupBuilder::metadata).
+/// Errors in any step are reported by the last one: [`create`](GroupBuilder::create),
+/// [`create_in`](GroupBuilder::create_in) or [`metadata`](GroupBuilder::metadata).
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `create`, `create_in` or `metadata`"]
 pub struct GroupBuilder {
@@ -24,7 +24,7 @@ pub struct GroupBuilder {
 }
 
 impl Group {
-    /// Begins a new group. Its defaults are format 3 and no attributes.
+    /// Begins a new group. The defaults are format 3 and no attributes.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -65,19 +65,19 @@ impl GroupBuilder {
         self
     }
 
-    /// Sets whether an existing node at the group's place is deleted. Without it, an existing node is an error.
+    /// Sets whether an existing node at the group's path is deleted. By default, an existing node is an error.
     pub fn overwrite(mut self, overwrite: bool) -> GroupBuilder {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets the options of arrays that the group opens and creates. They are not stored.
+    /// Sets the options of arrays that the group will open and create. They are not stored.
     pub fn options(mut self, options: ArrayOptions) -> GroupBuilder {
         self.options = options;
         self
     }
 
-    /// Creates the group at a path or URL that [`Registry::new`] knows. Groups above it are left alone.
+    /// Creates the group at a path or URL that [`Registry::new`] can open. Does not create groups above it.
     ///
     /// # Errors
     /// Those of [`Registry::open`] and [`Group::create`].
@@ -94,7 +94,7 @@ impl GroupBuilder {
         Group::create_from(store, path, self.metadata()?, overwrite, options)
     }
 
-    /// The metadata of the group, without storing anything.
+    /// Returns the metadata of the group, without storing anything.
     ///
     /// # Errors
     /// `MetadataInvalid` for attributes that are nested too deeply.

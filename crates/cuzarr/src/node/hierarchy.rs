@@ -1,4 +1,4 @@
-//! Many nodes at once: walking, gathering and creating.
+//! Many nodes at once: visiting, reading and creating them.
 
 use super::creation::NewNodes;
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};
@@ -9,14 +9,14 @@ use crate::store::{Store, join_key};
 
 type Visit<'a> = dyn FnMut(&str, Result<NodeMetadata>) -> Result<()> + 'a;
 
-/// Finds the nodes of `format` below the group at a path, by their paths relative to the group.
+/// Finds the nodes of `format` below the group at a path. Their paths are relative to the group.
 ///
-/// `max_depth` counts levels below the direct members: `Some(0)` finds only direct members, `None` all. Each group comes before
-/// its members, which are sorted. A node whose documents cannot be read comes as an error. With `most`, only the first nodes are
-/// found, as many as that.
+/// `max_depth` counts levels below the direct members: `Some(0)` finds only direct members, `None` finds all. Each
+/// group comes before its members, which are sorted. A node whose documents cannot be read comes as an error. `most`
+/// limits the result to the first `most` nodes.
 ///
-/// A level takes two batches: its groups are listed, then the documents of all their members are read. A group with consolidated
-/// metadata is not listed if the lookup wants that metadata.
+/// Each level takes two batches: its groups are listed, then the documents of all their members are read. A group with
+/// consolidated metadata is not listed if the lookup uses it.
 ///
 /// # Errors
 /// What the store reports; `Cancelled`.
@@ -51,7 +51,7 @@ pub fn walk_documents(
                 members.iter().zip(documents).filter_map(|(path, node)| Some((path.clone(), node.transpose()?)));
             found.extend(nodes);
             sort(&mut found, |(path, _)| path);
-            // All further nodes of this level come behind the last one.
+            // All other nodes of this level come after the last one that was found.
             if let Some((last, most)) = members.last().zip(most)
                 && found.len() >= most
                 && found[most - 1].0.split('/').le(last.split('/'))
@@ -69,7 +69,7 @@ pub fn walk_documents(
     Ok(found)
 }
 
-/// Sorts by the names of paths, so that a group is directly followed by its members.
+/// Sorts by the segments of paths, so that each group is directly followed by its members.
 fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
     items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
 }
@@ -109,8 +109,8 @@ pub(super) fn walk_consolidated(
     Ok(())
 }
 
-/// Visits the nodes that consolidated metadata names below the group at a path, as their own documents describe them. Nodes that
-/// are gone are left out.
+/// Visits the nodes that consolidated metadata names below the group at a path, but with the metadata of the nodes' own
+/// documents. Nodes that no longer exist are skipped.
 pub(super) fn walk_named(
     store: &dyn Store,
     group: &str,
@@ -133,7 +133,7 @@ pub(super) fn walk_named(
     Ok(())
 }
 
-/// The paths of nodes in consolidated metadata, each group before its members, to a depth.
+/// The paths of nodes in consolidated metadata, down to a depth. Each group comes before its members.
 fn named(consolidated: &Consolidated, max_depth: Option<usize>) -> Vec<&str> {
     let depth = |path: &str| path.matches('/').count();
     let mut paths: Vec<&str> =
@@ -142,8 +142,8 @@ fn named(consolidated: &Consolidated, max_depth: Option<usize>) -> Vec<&str> {
     paths
 }
 
-/// Reads the group at a path with the documents of everything below it, ready to be consolidated. It writes nothing. The nodes
-/// may be of kinds that this library cannot use.
+/// Reads the group at a path with the documents of everything below it, ready to be consolidated. Writes nothing. This
+/// library need not support all of the nodes.
 ///
 /// # Errors
 /// `GroupNotFound`; the first node whose documents cannot be read; what the store reports; `Cancelled`.
@@ -163,8 +163,8 @@ pub fn gather_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Resul
     Ok(group)
 }
 
-/// Creates many nodes by path, and the groups above them. Nothing is stored when one of them cannot be created. Returns the paths
-/// of the given nodes, parents first.
+/// Creates many nodes, and the missing groups above them. Nothing is stored if one of them cannot be created. Returns
+/// the paths of the given nodes, parents first.
 ///
 /// # Errors
 /// Those of [`NewNodes::make_room`] and [`NewNodes::publish`].

@@ -85,8 +85,8 @@ impl Node {
     }
 }
 
-/// Opens the array or group at `path`, or creates a group there; `mode` decides. `format` `None` means any existing format, and
-/// version 3 for a new group.
+/// Opens the array or group at `path`, or creates a group there, as `mode` says. `format: None` accepts any existing
+/// format, and uses version 3 for a new group.
 ///
 /// # Errors
 /// `NodeNotFound` when there is no node and the mode does not create; `ContainsArray` or `ContainsGroup` when there is one and
@@ -133,7 +133,7 @@ pub fn open_existing(
     }
 }
 
-/// Opens the group at `path`, or creates it; `mode` decides.
+/// Opens the group at `path`, or creates it, as `mode` says.
 ///
 /// # Errors
 /// `GroupNotFound` when it does not exist and the mode does not create; `ContainsArray` or `ContainsGroup` when another node is
@@ -157,7 +157,7 @@ pub fn open_group(
     Group::create(store, path, format.unwrap_or(ZarrFormat::V3), Default::default(), mode.overwrites(), options)
 }
 
-/// Opens the array at `path`, or creates it from `metadata`; `mode` decides.
+/// Opens the array at `path`, or creates it from `metadata`, as `mode` says.
 ///
 /// # Errors
 /// `ArrayNotFound` when it does not exist and the mode does not create, or there is no metadata to create it from;

@@ -8,7 +8,7 @@ use super::normalize_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ReadOnly, Store};
 
-/// How to open a node. The letters are zarr-python's.
+/// How a node is opened. The letters are those of zarr-python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `r`: the node must exist, and is read-only.
@@ -39,7 +39,7 @@ impl Mode {
         self == Mode::Replace
     }
 
-    /// The store with the rights of this mode.
+    /// Returns the store with the rights of this mode.
     pub(super) fn restrict(self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         match (self, store.capabilities().read_only) {
             (Mode::Read, false) => Ok(Arc::new(ReadOnly::new(store))),
@@ -52,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// Fails in mode `w-` when anything lies at the path already, nodes or other values.
+    /// Fails in mode `w-` if anything is stored at the path: a node, or other values.
     pub(super) fn check_creation(self, store: &dyn Store, path: &str) -> Result<()> {
         if self != Mode::CreateNew {
             return Ok(());

@@ -3,7 +3,8 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::validate_prefix;
 
-/// Normalizes a node's path by zarr-python's rules: `\` becomes `/`, slashes at both ends go, and several slashes become one.
+/// Normalizes a node's path by zarr-python's rules: `\` becomes `/`, slashes at both ends are removed, and several
+/// slashes become one.
 ///
 /// ```
 /// assert_eq!(cuzarr::node::normalize_path("/a//b\\c/")?, "a/b/c");

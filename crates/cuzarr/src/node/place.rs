@@ -1,11 +1,11 @@
-//! Places of arrays and groups, and whether two of them overlap.
+//! A check that a source and a target do not overlap.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
-/// Refuses a target that is the source, lies inside it, or contains it, by the identities of their stores.
+/// Refuses a target that is the source, lies inside it, or contains it. Stores are compared by their identities.
 ///
 /// # Errors
 /// `InvalidArgument`

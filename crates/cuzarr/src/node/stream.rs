@@ -1,4 +1,4 @@
-//! Streams of regions: work on arrays that are larger than memory.
+//! Streams of regions, for arrays that are larger than memory.
 
 use std::sync::mpsc::channel;
 
@@ -11,11 +11,11 @@ use crate::plan::{Region, Selection};
 use crate::run::{beside, relay, write_behind};
 
 impl Array {
-    /// Reads regions in order to the array's device, and hands each to `work` in the calling thread, while the next `ahead`
-    /// regions are read.
+    /// Reads regions to the array's device, in order, and passes each to `work` in the calling thread. Meanwhile, the
+    /// next `ahead` regions are read.
     ///
-    /// There is memory for `ahead + 1` regions at a time. Other bytes in flight stay below the array's memory limit. The memory
-    /// of a region is used again when `work` returns, so kernels that read it must have ended by then.
+    /// There is memory for `ahead + 1` regions at a time. Other bytes in flight stay below the array's memory limit.
+    /// The memory of a region is reused when `work` returns, so kernels that read it must have ended by then.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -32,8 +32,8 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// The first failure of `work`, or of reading, like [`Array::read_buffer`]. `work` may have seen damaged regions before the
-    /// damage was noticed, so its results only count when this returns without an error.
+    /// The first failure of `work`, or of reading, like [`Array::read_buffer`]. `work` may see damaged regions before
+    /// the damage is noticed. So its results are only valid if this returns without an error.
     pub fn stream(
         &self,
         regions: &[Region],
@@ -47,13 +47,13 @@ impl Array {
                 work(region, &elements)
             });
         }
-        // One pipeline, which need not fill and drain, nor take scratch memory, for each region.
+        // One pipeline for all regions: it is filled and drained only once, and reserves its scratch memory once.
         let selections = regions.iter().map(Region::selection).collect::<Result<Vec<Selection>>>()?;
         let (sender, receiver) = channel();
         let read = move || in_flight(|| self.read_in_turn(selections, ahead + 1, sender));
         beside(token, read, move || {
             for region in regions {
-                // The reader ended before all regions came. Its error tells why.
+                // The reader ended early. Its error says why.
                 let Some(arrived) = token.receive(&receiver)? else { break };
                 work(region, arrived.elements()?)?;
             }
@@ -61,10 +61,11 @@ impl Array {
         })
     }
 
-    /// Makes the elements of regions in order, in the calling thread, and writes each region while `work` makes the next one.
+    /// Makes the elements of regions with `work`, in order and in the calling thread. Each region is written while
+    /// `work` makes the next one.
     ///
-    /// There is memory for two regions at a time: the one that is made and the one that is written. Regions of whole chunks, or
-    /// of whole shards, are written without reading the stored objects first.
+    /// There is memory for two regions at a time: the one that is being made, and the one that is being written.
+    /// Regions of whole chunks, or of whole shards, are written without reading the stored objects first.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -80,7 +81,8 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// The first failure of `work`, or of writing, like [`Array::write_buffer`]. Regions that were written before stay.
+    /// The first failure of `work`, or of writing, like [`Array::write_buffer`]. Regions that were already written
+    /// stay.
     pub fn write_stream(&self, regions: &[Region], mut work: impl FnMut(&Region) -> Result<NdBuffer>) -> Result<()> {
         let write = |region: &Region, elements: NdBuffer| self.write_buffer(&region.selection()?, &elements);
         write_behind(&self.options().cancellation, write, |hand_on| {

@@ -380,7 +380,7 @@ fn consolidated_metadata_saves_reads_and_is_kept_apart_from_the_nodes() {
         assert_eq!(inner.array("x").unwrap().path(), "g/x");
         assert!(!trusting.contains("later").unwrap());
         assert_eq!(watched.take_operations(), [], "nothing was read");
-        // By a writer that knows no copies.
+        // Written like by a program that does not support consolidated copies.
         for (key, value) in root.array("g-1").unwrap().metadata().documents() {
             store.write(&format!("later/{key}"), &value).unwrap();
         }
@@ -432,7 +432,7 @@ fn arrays_say_their_chunks_and_shards() {
     assert_eq!((plain.chunk_shape().unwrap(), plain.shard_shape().unwrap()), (vec![3], None));
 }
 
-/// A group with a consolidated copy and the array `t` of 4 elements, of either format.
+/// Makes a group with a consolidated copy and the array `t` of 4 elements.
 fn consolidated_group(store: &Arc<dyn Store>, format: ZarrFormat) -> Group {
     let root = Group::create(Arc::clone(store), "", format, Map::new(), false, options()).unwrap();
     let metadata = if format == ZarrFormat::V3 { array_v3(&[4], &[2]) } else { array_v2(&[4], &[2]) };
@@ -441,7 +441,7 @@ fn consolidated_group(store: &Arc<dyn Store>, format: ZarrFormat) -> Group {
     consolidate_metadata(Arc::clone(store), "", None, options()).unwrap()
 }
 
-/// Shape and attributes of `deep/t` as each consolidated copy says.
+/// The shape and attributes of `deep/t` in each consolidated copy.
 fn said(store: &Arc<dyn Store>) -> Vec<(Vec<u64>, Map<String, Value>)> {
     let said = |group: &str, path: &str| {
         let read_only: Arc<dyn Store> = Arc::new(ReadOnly::new(Arc::clone(store)));
@@ -486,7 +486,7 @@ fn a_stale_copy_is_mended_by_the_next_change() {
         let store = memory();
         let root = consolidated_group(&store, format);
         let mut elsewhere = root.array("deep/t").unwrap();
-        // By a writer that knows no copies.
+        // Written like by a program that does not support consolidated copies.
         let mut metadata = elsewhere.metadata().clone();
         metadata.set_shape(vec![5]).unwrap();
         for (name, bytes) in metadata.documents() {
@@ -556,8 +556,8 @@ fn writers_that_overwrite_one_array_at_once_all_succeed() {
     assert!((4..8).contains(&Array::open(store(), "a", options()).unwrap().shape()[0]));
 }
 
-/// A change of metadata that another writer interrupts before each of its requests in turn. Two split stores share documents and
-/// have locks of their own, like two processes with a bucket.
+/// Another writer interrupts a change of metadata before each of its requests in turn. Two split stores share documents
+/// but have separate locks, like two processes with a bucket.
 #[test]
 fn a_change_that_another_writer_interrupts_at_any_request_loses_nothing() {
     let all = [(ZarrFormat::V3, "deep/t", true), (ZarrFormat::V2, "deep/t", true), (ZarrFormat::V2, "deep", false)];

@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::Selection;
 
 impl Array {
-    /// Reads the selected elements into host memory, in C order. Chunks are decoded on the host;
-    /// [`read_buffer`](Array::read_buffer) reads to the array's device.
+    /// Reads the selected elements into host memory, in C order. Chunks are decoded on the host.
+    /// [`read_buffer`](Array::read_buffer) reads to the array's device instead.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -30,7 +30,7 @@ impl Array {
         self.read_as(selection)
     }
 
-    /// Like [`Array::read`], but elements of another type are converted, like NumPy's `astype`.
+    /// Like [`Array::read`], but converts elements to `T`, like NumPy's `astype`.
     ///
     /// # Errors
     /// `DTypeMismatch` when the types cannot be converted; else those of [`Array::read_buffer`].
@@ -58,7 +58,7 @@ impl Array {
         self.write_typed(selection, elements, |value| self.write_buffer(selection, value))
     }
 
-    /// Like [`Array::write`], but elements of another type are converted, like NumPy's `astype`.
+    /// Like [`Array::write`], but converts elements to the array's type, like NumPy's `astype`.
     ///
     /// # Errors
     /// `DTypeMismatch` when the types cannot be converted; else those of [`Array::write`].
@@ -115,7 +115,7 @@ impl Array {
 }
 
 impl Update {
-    /// Like [`Array::write`].
+    /// Writes elements of host memory to the update's selection, like [`Array::write`].
     ///
     /// # Errors
     /// Those of [`Array::write`].
@@ -123,7 +123,7 @@ impl Update {
         self.array().write_typed(self.selection(), elements, |value| self.write_buffer(value))
     }
 
-    /// Like [`Array::write_as`].
+    /// Writes elements of host memory to the update's selection, like [`Array::write_as`].
     ///
     /// # Errors
     /// Those of [`Array::write_as`].

@@ -1,4 +1,4 @@
-//! Whether arrays are stored as they were opened.
+//! Checks that arrays are still stored as they were opened.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY};
 use crate::meta::{ArrayMetadata, CodecsMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Compares arrays with their stored documents: shape, data type, chunks, codecs and fill value. Attributes and names of
-/// dimensions may differ.
+/// Compares arrays with their stored documents: shape, data type, chunks, codecs and fill value. Attributes and names
+/// of dimensions may differ.
 ///
-/// It reads one document for each array; those of one store come as one batch. Where metadata came from a group's consolidated
-/// copy, an array counts as unchanged while a group above it still describes it so.
+/// Reads one document for each array, as one batch per store. If the metadata came from a group's consolidated copy,
+/// the array also counts as unchanged as long as a group above still describes it in this way.
 ///
 /// # Errors
 /// `ArrayNotFound` when an array was deleted; `ShapeMismatch`, `DTypeMismatch` or `InvalidArgument` when it was changed, all with
@@ -64,7 +64,7 @@ fn parsed(name: &'static str, bytes: Option<Vec<u8>>) -> Result<Option<NodeMetad
     NodeDocuments::parse(&documents)?.map(|documents| documents.check()).transpose().at(|| name)
 }
 
-/// The first difference that makes other elements, with the kind of its error.
+/// The first difference that changes the array's elements, with the kind of its error.
 fn change(own: &ArrayMetadata, stored: Option<&NodeMetadata>) -> Option<(ErrorKind, String)> {
     let Some(NodeMetadata::Array(stored)) = stored else {
         let what = if stored.is_some() { "a group took its place" } else { "it was deleted" };
@@ -115,7 +115,7 @@ fn codecs_json(codecs: &CodecsMetadata) -> Value {
     }
 }
 
-/// Whether the consolidated metadata of a group above describe the array like this.
+/// Whether the consolidated metadata of any group above describes the array as `own` does.
 fn is_consolidated_so(store: &dyn Store, path: &str, own: &ArrayMetadata) -> Result<bool> {
     for group in ancestors(path) {
         let found = documents::find(store, group, Some(own.zarr_format()), &Consolidation::WhenPresent)?;

@@ -1,4 +1,4 @@
-//! Updates: reading elements, and writing them back before another thread of this process writes there.
+//! Updates: elements are read, changed and written back, and no other thread of this process writes them in between.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::error::{Result, ResultExt};
 use crate::plan::Selection;
 use crate::run::Turn;
 
-/// The right to write to the stored objects of a selection, until it is dropped. Other writes of this process to these objects
-/// wait, also through other [`Array`]s of the same array.
+/// The right to write to the stored objects of a selection, until it is dropped. Other writes of this process to these
+/// objects wait, even through another [`Array`] of the same array.
 pub struct Update {
     array: Array,
     selection: Selection,
@@ -19,11 +19,12 @@ pub struct Update {
 }
 
 impl Array {
-    /// Begins an update: waits for other writes of this process to the objects of the selection, and makes later writes wait
-    /// until the update is dropped. So elements can be read, changed and written back without losing the changes of another
-    /// thread.
+    /// Begins an update: waits for other writes of this process to the objects of the selection, and makes later writes
+    /// wait until the update is dropped. So elements can be read, changed and written back without losing changes of
+    /// another thread.
     ///
-    /// A thread that holds an update must write to these objects through the update only. Any other write waits for ever.
+    /// A thread that holds an update must write to these objects only through the update. Any other write would wait
+    /// forever.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -60,7 +61,7 @@ impl Update {
         &self.selection
     }
 
-    /// Like [`Array::write_buffer`].
+    /// Writes to the update's selection, like [`Array::write_buffer`].
     ///
     /// # Errors
     /// The same.
@@ -68,7 +69,7 @@ impl Update {
         self.array.write_alone(&self.selection, value)
     }
 
-    /// Like [`Array::write_variable`].
+    /// Writes to the update's selection, like [`Array::write_variable`].
     ///
     /// # Errors
     /// The same.
@@ -92,7 +93,7 @@ mod tests {
 
     const ROWS: u64 = 24;
 
-    /// Two stored objects, of 16 and 8 rows.
+    /// Makes an array of two stored objects, of 16 and 8 rows.
     fn create(store: Arc<dyn Store>, is_sharded: bool) {
         let codecs = match is_sharded {
             true => {

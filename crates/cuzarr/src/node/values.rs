@@ -8,9 +8,10 @@ use cuzarr_device::{HostElement, Layout, NdBuffer, Order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
 
-/// Elements that were read: a vector in C order, and its shape.
+/// Elements from a read: a vector in C order, and its shape.
 ///
-/// It is used like a slice. With the feature `ndarray` it converts to an `ndarray::ArrayD`, and [`Values::view`] gives a view.
+/// It can be used like a slice. With the feature `ndarray`, it converts to an `ndarray::ArrayD`, and [`Values::view`]
+/// returns a view.
 ///
 /// ```
 /// use cuzarr::node::Values;
@@ -26,7 +27,7 @@ pub struct Values<T> {
 }
 
 impl<T> Values<T> {
-    /// Joins a vector in C order with its shape.
+    /// Makes values from a vector in C order and its shape.
     ///
     /// # Errors
     /// `ShapeMismatch` when the vector has more or fewer elements than the shape.
@@ -45,14 +46,14 @@ impl<T> Values<T> {
         &self.shape
     }
 
-    /// The element at an index; `None` outside the shape.
+    /// The element at an index; `None` if the index is outside the shape.
     pub fn element(&self, index: &[usize]) -> Option<&T> {
         let is_inside = index.len() == self.shape.len() && index.iter().zip(&self.shape).all(|(at, len)| at < len);
         let place = index.iter().zip(&self.shape).fold(0, |place, (at, len)| place * len + at);
         is_inside.then(|| &self.elements[place])
     }
 
-    /// The vector.
+    /// Converts the values to their vector.
     pub fn into_vec(self) -> Vec<T> {
         self.elements
     }
@@ -72,38 +73,39 @@ impl<T> DerefMut for Values<T> {
     }
 }
 
-/// Host memory with elements for typed writes: slices, vectors and arrays in C order, [`Values`], and with the feature
-/// `ndarray` its arrays and views.
+/// Host memory with elements for typed writes: slices, vectors and arrays in C order; [`Values`]; and, with the feature
+/// `ndarray`, arrays and views of that crate.
 ///
-/// Slices, vectors and arrays take the shape of the selection. The others have a shape, which is broadcast to the selection's.
+/// Slices, vectors and arrays take the shape of the selection. The others have a shape of their own, which is broadcast
+/// to the selection's.
 pub trait HostData {
     /// The elements' type.
     type Element: HostElement;
 
-    /// A view of the elements. Elements with gaps between them are packed into a copy.
+    /// Returns a view of the elements. If there are gaps between them, the elements are copied first.
     fn view(&self) -> HostView<'_, Self::Element>;
 }
 
 /// A view of host memory; see [`HostData`].
 pub struct HostView<'a, T: HostElement> {
     elements: Cow<'a, [T]>,
-    /// The layout of the elements in the slice; `None` for packed elements that take the selection's shape.
+    /// The layout of the elements in the slice; `None` for packed elements, which take the selection's shape.
     layout: Option<Result<Layout>>,
 }
 
 impl<'a, T: HostElement> HostView<'a, T> {
-    /// A view of elements in C order that take the shape of the selection.
+    /// Makes a view of elements in C order, which take the shape of the selection.
     pub fn unshaped(elements: &'a [T]) -> HostView<'a, T> {
         HostView { elements: Cow::Borrowed(elements), layout: None }
     }
 
-    /// A view of elements in C order with a shape.
+    /// Makes a view of elements in C order, with their own shape.
     pub fn shaped(elements: impl Into<Cow<'a, [T]>>, shape: &[usize]) -> HostView<'a, T> {
         let layout = Layout::contiguous(shape, size_of::<T>(), Order::C).map_err(Error::from);
         HostView { elements: elements.into(), layout: Some(layout) }
     }
 
-    /// A view of elements at these strides, counted in elements. The first element is `elements[start]`.
+    /// Makes a view of elements with strides, counted in elements. The first element is `elements[start]`.
     pub fn strided(elements: &'a [T], shape: &[usize], strides: &[isize], start: usize) -> HostView<'a, T> {
         let bytes = size_of::<T>();
         let strides: Vec<isize> = strides.iter().map(|&stride| stride.saturating_mul(bytes as isize)).collect();
@@ -111,12 +113,12 @@ impl<'a, T: HostElement> HostView<'a, T> {
         HostView { elements: Cow::Borrowed(elements), layout: Some(layout.map_err(Error::from)) }
     }
 
-    /// The shape of the elements; `None` when they take that of the selection.
+    /// The shape of the elements; `None` if they take the selection's shape.
     pub(super) fn shape(&self) -> Option<Result<&[usize]>> {
         self.layout.as_ref().map(|layout| layout.as_ref().map(Layout::shape).map_err(Error::clone))
     }
 
-    /// The number of elements in memory.
+    /// Number of elements in memory.
     pub(super) fn len(&self) -> usize {
         self.elements.len()
     }

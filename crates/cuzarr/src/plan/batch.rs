@@ -1,4 +1,4 @@
-//! Batches: one step of a plan, with reads, the units in them, and fills.
+//! Batches. One batch is a step of a plan: reads, the units in their bytes, and fills.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::store::{ByteRange, Version};
 /// The name of a stored chunk, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkName {
-    /// The array, where a call reads several.
+    /// The name of the array, if a call reads several.
     pub array: Option<Arc<str>>,
     /// The key of the object.
     pub key: Arc<str>,
-    /// The chunk's place in the shard, for each level of shards; empty for a chunk that is an object itself.
+    /// The chunk's place in its shard, for each level of shards. Empty for a chunk that is an object itself.
     pub inner: Vec<u64>,
 }
 
@@ -35,7 +35,7 @@ pub enum SizeRule {
     Exact(u64),
     /// At most this many bytes.
     AtMost(u64),
-    /// Any size, for elements of variable length.
+    /// Any size. For elements of variable length.
     Any,
 }
 
@@ -60,44 +60,45 @@ impl std::fmt::Display for SizeRule {
     }
 }
 
-/// A chunk, or a piece of an uncompressed chunk, and the elements of the result that come from it.
+/// A chunk, or a piece of an uncompressed chunk, and the boxes of results that it fills.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// The number of the array among those of the call.
+    /// The array's number in the call.
     pub array: usize,
     /// The chunk's name.
     pub name: ChunkName,
-    /// The version of the object that is needed; `None` for any version.
+    /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
-    /// The unit's bytes in the object.
+    /// The range of the unit's bytes in the object.
     pub range: ByteRange,
     /// The sizes that the bytes may have.
     pub size: SizeRule,
-    /// The layout of the object that the chunk belongs to, and its codecs.
+    /// The layout of the object to which the chunk belongs, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
     /// Bytes of the packed unit.
     pub packed_size_bytes: usize,
-    /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, used as it is.
+    /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, which needs no
+    /// decoding.
     pub whole: bool,
-    /// The boxes of results that the unit fills, in the order of results: several when several selections want the chunk.
+    /// The boxes that the unit fills, in the order of results. There are several if several selections need the chunk.
     pub places: Vec<Place>,
 }
 
-/// A box of a result, and the place of its elements in a packed chunk.
+/// A box of a result, and where its elements begin in a packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The number of the result among those of the call.
+    /// The result's number in the call.
     pub out: usize,
     /// Index of the first wanted element in the packed bytes.
     pub first_elem: usize,
-    /// Where the box begins in the result, per kept dimension.
+    /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
-    /// How many elements, per kept dimension.
+    /// Extent of the box along each dimension of the result.
     pub extent: Vec<usize>,
 }
 
 impl Unit {
-    /// The box of a place that scattering moves when the packed bytes lie at `packed_offset_bytes`.
+    /// Makes the box that scattering moves for `place`, if the packed bytes lie at `packed_offset_bytes`.
     pub fn transfer_box(&self, place: &Place, packed_offset_bytes: usize) -> TransferBox {
         TransferBox {
             packed_offset_bytes,
@@ -108,12 +109,12 @@ impl Unit {
         }
     }
 
-    /// The unit's places, those of one result together.
+    /// The unit's places, grouped by result.
     pub fn places_by_out(&self) -> impl Iterator<Item = &[Place]> {
         self.places.chunk_by(|one, next| one.out == next.out)
     }
 
-    /// The parts of the result to fill when the chunk is missing.
+    /// The boxes to fill if the chunk is missing.
     pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
         self.places.iter().map(|place| Fill {
             out: place.out,
@@ -124,42 +125,42 @@ impl Unit {
     }
 }
 
-/// A box of a result without a chunk; it gets the fill value.
+/// A box of a result that has no chunk and gets the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The number of the result among those of the call.
+    /// The result's number in the call.
     pub out: usize,
-    /// The chunk (or shard) that does not exist.
+    /// The missing chunk or shard.
     pub name: ChunkName,
-    /// Where the box begins in the result, per kept dimension.
+    /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
-    /// How many elements, per kept dimension.
+    /// Extent of the box along each dimension of the result.
     pub extent: Vec<usize>,
 }
 
 /// One request to the store, and the units in its bytes.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The number of the array among those of the call.
+    /// The array's number in the call.
     pub array: usize,
     /// The key of the object.
     pub key: Arc<str>,
-    /// The version of the object that is needed; `None` for any version.
+    /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
     /// The bytes to read.
     pub range: ByteRange,
     /// The sizes that the bytes may have.
     pub size: SizeRule,
-    /// Indices into the batch's units.
+    /// The numbers of the read's units in the batch.
     pub units: std::ops::Range<usize>,
 }
 
 /// Reads, units and fills that fit the available memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The number of the group of arrays whose chunks share batches.
+    /// The number of the group. Arrays of a group share batches.
     pub group: usize,
-    /// The requests, each with its range of units.
+    /// The requests, each with the range of its units.
     pub reads: Vec<Read>,
     /// The units, in the order of `reads`.
     pub units: Vec<Unit>,
@@ -168,25 +169,25 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The packed bytes of a read's units.
+    /// Sum of the packed bytes of a read's units.
     pub fn packed_bytes(&self, read: usize) -> usize {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
     }
 
-    /// The bytes of a read that none of its units wants.
+    /// Bytes of a read that belong to none of its units.
     pub fn gap_bytes(&self, read: usize) -> usize {
         let Read { range, units, .. } = &self.reads[read];
         let Some((_, size_bytes)) = span_of(*range) else { return 0 };
         let wanted = self.units[units.clone()].iter().filter_map(|unit| span_of(unit.range)).map(|(_, bytes)| bytes);
-        // A read of several units fits in memory.
+        // A read of several units fits in memory, so this fits `usize`.
         size_bytes.saturating_sub(wanted.sum()) as usize
     }
 
-    /// Offset and size of a unit's bytes in its read; `None` for the whole read.
+    /// Offset and size of a unit's bytes in the bytes of its read; `None` if they are all of the read.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
             (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {
-                // A merged read never exceeds the memory of one slab, so both fit.
+                // A merged read is never larger than a slab, so both fit `usize`.
                 Some(((offset - begin) as usize, size_bytes as usize))
             }
             _ => None,
@@ -199,16 +200,17 @@ impl Batch {
 pub(crate) struct CoalesceLimits {
     /// Largest gap between ranges that one read covers.
     pub gap_bytes: u64,
-    /// Most bytes of a merged read.
+    /// Maximum size of a merged read.
     pub max_bytes: u64,
-    /// A read of at least this many bytes is not joined with others: it is worth a request, and separate reads run in parallel.
+    /// A read of at least this size is not joined with others. It is worth its own request, and separate reads run in
+    /// parallel.
     pub enough_bytes: u64,
-    /// Most bytes of all gaps of a batch together.
+    /// Maximum size of all gaps of a batch together.
     pub spare_bytes: u64,
 }
 
-/// Joins the ranges of neighbouring units of one object into reads. Units of one object are sorted by offset; the order of
-/// objects stays.
+/// Joins neighbouring ranges of one object into reads. Sorts the units of each object by offset, and keeps the order of
+/// objects.
 pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Unit>, Vec<Read>) {
     let mut from = 0;
     while from < units.len() {
@@ -244,7 +246,8 @@ fn span_of(range: ByteRange) -> Option<(u64, u64)> {
     }
 }
 
-/// The range that covers both, and the bytes of the gap between them.
+/// The range that covers both the read and the unit, and the size of the gap between them. `None` if they must not be
+/// joined.
 fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
     if read.array != unit.array || read.key != unit.name.key || read.version != unit.version {
         return None;

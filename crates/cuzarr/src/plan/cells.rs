@@ -1,4 +1,4 @@
-//! The cells of the grids that plans walk: chunks, shards, or the chunks inside a shard.
+//! The cells of the grids that plans visit: chunks, shards, or the inner chunks of shards.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::geometry::cells_inside;
 use super::selection::AxisSelection;
 use crate::meta::RectilinearGrid;
 
-/// A grid: cells of one shape, or with lengths of their own along each dimension.
+/// A grid whose cells have one shape, or whose cells differ in length along each dimension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cells<'a> {
     Even(&'a [u64]),
@@ -22,19 +22,19 @@ pub(crate) enum CellsAlong {
     Uneven(Arc<RectilinearGrid>, usize),
 }
 
-/// One cell along a dimension. Indices count from the grid's first element.
+/// One cell along a dimension. Indices count from the first element of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellSpan {
     pub(crate) number: u64,
     pub(crate) start: u64,
-    /// The index behind the last element, also where the array ends before.
+    /// The index behind the cell's last element. It may lie beyond the array's edge.
     pub(crate) end: u64,
 }
 
 impl Cells<'_> {
     pub(crate) fn along(&self, dim: usize) -> CellsAlong {
         match self {
-            // An extent of 0 cannot be walked.
+            // An extent of 0 would make an endless walk.
             Cells::Even(shape) => CellsAlong::Even(shape[dim].max(1)),
             Cells::Uneven(grid) => match grid.even_edge(dim) {
                 Some(edge) => CellsAlong::Even(edge),
@@ -45,7 +45,7 @@ impl Cells<'_> {
 }
 
 impl CellsAlong {
-    /// The cell that holds an element.
+    /// Returns the cell that holds the element `index`.
     #[inline]
     pub(crate) fn at(&self, index: u64) -> CellSpan {
         match self {
@@ -61,7 +61,7 @@ impl CellsAlong {
         }
     }
 
-    /// The number of cells that these positions of a range touch.
+    /// Counts the cells that hold elements of a range, from the range's positions `positions`.
     pub(crate) fn touched(&self, range: &AxisSelection, positions: Range<u64>) -> u64 {
         match self {
             CellsAlong::Even(extent) => cells_inside(range, positions, *extent),
@@ -77,12 +77,12 @@ impl CellsAlong {
         }
     }
 
-    /// The number of cells that rising indices touch.
+    /// Counts the cells that hold these indices, which must be sorted.
     pub(crate) fn touched_by(&self, mut indices: &[u64]) -> u64 {
         let mut cells = 0;
         while let Some(&first) = indices.first() {
             let end = self.at(first).end;
-            // Each look goes twice as far as the one before, until the cell ends.
+            // The distance doubles with each look, until it reaches the end of the cell.
             let mut beyond = 1;
             while indices.get(beyond).is_some_and(|&index| index < end) {
                 beyond *= 2;
@@ -95,7 +95,7 @@ impl CellsAlong {
     }
 }
 
-/// Divides many indices by the cells of one dimension.
+/// Splits indices along one dimension into cell number and index in the cell. For many indices.
 pub(crate) enum Splitter {
     Even(Divisor),
     Uneven(CellsAlong),
@@ -109,7 +109,7 @@ impl Splitter {
         }
     }
 
-    /// The index in its cell.
+    /// The index counted from the beginning of its cell.
     pub(crate) fn rest(&self, index: u64) -> u64 {
         match self {
             Splitter::Even(divisor) => divisor.rest(index),
@@ -117,7 +117,8 @@ impl Splitter {
         }
     }
 
-    /// Makes each of `rests` the index in its cell. `cell` takes the number of each index, its cell's number and its extent.
+    /// Replaces each of `rests`, an index, by the index in its cell. Calls `cell` with its number in `rests`, and the
+    /// cell's number and extent.
     pub(crate) fn split(&self, rests: &mut [u64], mut cell: impl FnMut(usize, u64, u64)) {
         match self {
             Splitter::Even(divisor) => divisor.split(rests, |at, number| cell(at, number, divisor.extent())),

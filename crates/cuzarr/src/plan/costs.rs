@@ -1,9 +1,9 @@
-//! The costs of decoding on a GPU and on the host's threads. They decide where a batch of frames is decoded.
+//! Costs of decoding on a GPU and on the host's threads. They decide where a batch of frames is decoded.
 //!
-//! - On the device, the time of a batch has three parts: all frames at full load, one frame alone divided by their number, and
-//!   the launches. Stored bytes cross the bus meanwhile.
-//! - On the host, each thread decodes one frame at a time. Threads must be woken first, and are slower when all are busy. Decoded
-//!   bytes cross the bus.
+//! - On the device, a batch takes: the time of all frames at full load, the time of one frame alone divided by the
+//!   number of frames, and the launches. Stored bytes cross the bus at the same time.
+//! - On the host, each thread decodes one frame at a time. Threads must be woken first, and are slower when all are
+//!   busy. Decoded bytes cross the bus.
 //!
 //! The figures are GB/s of decoded bytes for several sizes of frames. They were measured on one machine and are shipped; for
 //! another GPU they are scaled by its number of multiprocessors. A placement needs their ratio, not their value.
@@ -12,7 +12,7 @@
 use crate::codec::Work;
 use crate::codec::cost::{FRAME_BYTES, Speeds};
 
-/// Multiprocessors of the measured GPU, and threads of its host.
+/// Number of multiprocessors of the measured GPU, and of threads of its host.
 const MULTIPROCESSORS: f64 = 132.0;
 const THREADS: f64 = 16.0;
 
@@ -20,13 +20,13 @@ const THREADS: f64 = 16.0;
 const BUS_GB_S: f64 = 50.0;
 /// Decoded bytes per stored byte.
 const RATIO: f64 = 1.8;
-/// Seconds that even the smallest batch takes: on the device for launches and tables; on the host for one frame, and for handing
+/// Seconds that even the smallest batch takes. On the device: launches and tables. On the host: one frame, or passing
 /// many frames to all threads.
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
-/// Seconds of one addition in a running sum of floats on the device (`device_bench --only 'delta float32'`), and the GB/s at
-/// which a host thread adds elements up and decodes the codecs before.
+/// For a running sum of floats: seconds of one addition on the device (`device_bench --only 'delta float32'`), and GB/s
+/// at which a host thread adds elements and decodes the codecs before.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
@@ -40,35 +40,35 @@ pub struct Costs {
 /// Estimated decoding speeds, in GB/s of decoded bytes that arrive in device memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The speed of kernels.
+    /// The speed of the kernels.
     pub device_gb_s: f64,
-    /// The speed of host threads.
+    /// The speed of the host threads.
     pub host_gb_s: f64,
 }
 
-/// The load that a placement is for.
+/// The amount of parallel work for which a placement is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Host threads.
+    /// Number of host threads.
     pub threads: usize,
-    /// Frames that are decoded in parallel.
+    /// Number of frames that are decoded in parallel.
     pub frames: u64,
 }
 
 impl Estimate {
-    /// Whether kernels are the better choice. When both are about equal, kernels win, so that the host stays free.
+    /// Whether kernels are the better choice. If both are about equally fast, kernels win, so that the host stays free.
     pub fn prefers_device(&self) -> bool {
         self.device_gb_s >= 0.95 * self.host_gb_s
     }
 }
 
 impl Costs {
-    /// The shipped figures, for a GPU with this number of multiprocessors.
+    /// Makes the costs from the shipped figures, for a GPU with this number of multiprocessors.
     pub fn shipped(multiprocessors: u32) -> Costs {
         Costs { scale: f64::from(multiprocessors.max(1)) / MULTIPROCESSORS }
     }
 
-    /// The estimate for decoding frames of this size.
+    /// Estimates the speeds of decoding frames of this size.
     pub fn estimate(&self, speeds: &Speeds, frame_bytes: usize, load: Load) -> Estimate {
         let frames = load.frames.max(1) as f64;
         let frame_gb = frame_bytes.max(1) as f64 / 1e9;
@@ -85,7 +85,7 @@ impl Costs {
         Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s }
     }
 
-    /// The reason why the host should do this work for each chunk of a load; `None` when kernels should.
+    /// Why the host should do this work for each chunk of a load; `None` if kernels should do it.
     pub fn host_reason(&self, work: Work<'_>, load: Load) -> Option<&'static str> {
         match work {
             Work::Frame(decoder, frame_bytes) => {
@@ -93,8 +93,8 @@ impl Costs {
                 (!estimate.prefers_device()).then_some("the host's threads decode this many frames of this size faster")
             }
             Work::FloatSum(elements, element_bytes) => {
-                // The device adds up all chunks in parallel. The host needs rounds of all its threads, which also decode the
-                // codecs before.
+                // The device adds up all chunks in parallel. The host does as many chunks at a time as it has threads,
+                // which also decode the codecs before.
                 let rounds = load.frames.div_ceil(load.threads.max(1) as u64) as f64;
                 let device_s = elements as f64 * DEVICE_ADDITION_S;
                 let host_s = rounds * (elements * element_bytes) as f64 / 1e9 / HOST_SUM_GB_S;

@@ -1,6 +1,6 @@
-//! Divisions by extents of chunks.
+//! Division by the extent of chunks.
 
-/// Divides by an extent: extents of chunks are often powers of two, and a division takes ten times as long as a shift.
+/// Divides indices by an extent. Extents are often powers of two, and a division takes ten times as long as a shift.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     extent: u64,
@@ -13,17 +13,18 @@ impl Divisor {
         Divisor { extent, shift: extent.is_power_of_two().then(|| extent.trailing_zeros()) }
     }
 
-    /// How often the extent fits an index.
+    /// The quotient of the index and the extent.
     pub(super) fn times(&self, index: u64) -> u64 {
         self.shift.map_or_else(|| index / self.extent, |shift| index >> shift)
     }
 
-    /// What is left of an index.
+    /// The remainder of the index divided by the extent.
     pub(super) fn rest(&self, index: u64) -> u64 {
         self.shift.map_or_else(|| index % self.extent, |_| index & (self.extent - 1))
     }
 
-    /// Takes from each index what is left of it, and says how often the extent fitted, by the index's place.
+    /// Replaces each index by its remainder. Calls `times` with the number of the index in `indices`, and with the
+    /// quotient.
     pub(super) fn split(&self, indices: &mut [u64], mut times: impl FnMut(usize, u64)) {
         let all = indices.iter_mut().enumerate();
         match self.shift {

@@ -15,7 +15,7 @@ use super::source::{ChunkLayout, Source};
 use crate::codec::{Chain, Program};
 use crate::error::Result;
 
-/// What a read or write of a selection would do.
+/// Describes what a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Whether it explains a write.
@@ -24,25 +24,25 @@ pub struct Explanation {
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
-    /// The route by which chunks go: `host`, `small`, `variable`, `kernels`, `resident`, or two of them.
+    /// The route of the chunks: `host`, `small`, `variable`, `kernels`, `resident`, or two of these.
     pub route: String,
-    /// The array's codecs in order of encoding.
+    /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,
-    /// The place where parts of chunks are merged with old elements; `None` for a read, and for a write that replaces each chunk
+    /// Where parts of chunks are merged with old elements. `None` for a read, and for a write that replaces each chunk
     /// as a whole.
     pub merging: Option<Merging>,
-    /// The estimates that placed the decoders of frames.
+    /// The speed estimates from which the place of the decoders was chosen.
     pub decoding: Vec<Decoding>,
-    /// Objects of the store that hold the selection, including missing ones.
+    /// Number of stored objects that the selection touches, including missing ones.
     pub objects: u64,
-    /// Chunks that would be decoded, if all of them exist.
+    /// Number of chunks to decode, if all of them exist.
     pub chunks: u64,
     /// Bytes of the result.
     pub result_bytes: u64,
-    /// Bytes of those chunks when packed.
+    /// Packed bytes of these chunks.
     pub packed_bytes: u64,
-    /// Most bytes to read from the store: exact for whole uncompressed chunks, else the most that metadata allows. `None` when
-    /// metadata sets no limit.
+    /// Upper limit of the bytes to read from the store. It is exact for whole uncompressed chunks; otherwise it follows
+    /// from the metadata. `None` if the metadata gives no limit.
     pub stored_bytes_at_most: Option<u64>,
     /// The number of batches.
     pub batches: u64,
@@ -50,7 +50,7 @@ pub struct Explanation {
     pub memory_limit_bytes: u64,
     /// Largest gap between ranges that one read covers.
     pub coalesce_gap_bytes: u64,
-    /// Most bytes of one read of several chunks.
+    /// Maximum size of one read of several chunks.
     pub coalesce_max_bytes: u64,
 }
 
@@ -89,7 +89,7 @@ impl Explanation {
     /// Counts the chunks that a plan touches.
     ///
     /// # Errors
-    /// What the codecs of an object report.
+    /// Errors from the codecs of an object.
     pub(crate) fn count(&mut self, plan: &Plan, batch_bytes: u64) -> Result<()> {
         let (source, before) = (plan.source(), self.packed_bytes);
         for order in plan.orders() {
@@ -107,7 +107,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// Counts the chunks in `objects` objects of one layout that hold the elements of these positions.
+    /// Adds the chunks in `objects` objects of one layout that hold the elements at the positions `inside`.
     fn add(&mut self, source: &Source, order: &ChunkOrder, layout: &ChunkLayout, objects: u64, inside: &[(u64, u64)]) {
         let cells = |level: usize| if level == 0 { objects } else { order.cells(inside, source.cells(level)) };
         let chunks = cells(layout.levels.len() - 1);
@@ -128,7 +128,7 @@ impl Explanation {
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
     }
 
-    /// Turns the explanation into one of a write with this placement.
+    /// Makes this the explanation of a write with this placement.
     #[must_use]
     pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
         Explanation {
@@ -178,7 +178,7 @@ impl Explanation {
     }
 }
 
-/// A byte count for people.
+/// Formats a number of bytes for people to read.
 fn readable(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut amount, mut unit) = (bytes as f64 / 1024.0, 0);

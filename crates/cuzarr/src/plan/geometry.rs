@@ -1,4 +1,5 @@
-//! Geometry that plans of reads and writes share: the places of a cell's selected elements in its packed chunk and in memory.
+//! Geometry that plans of reads and writes share: where the selected elements of a cell lie in its packed chunk and in
+//! memory.
 
 use std::ops::Range;
 
@@ -6,7 +7,8 @@ use super::selection::{AxisSelection, Selection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ChunkGrid;
 
-/// The strides of a box in elements, per dimension. Its dimensions lie in the order of `axes`, the last one innermost.
+/// The strides of a box, in elements, per dimension. The dimensions lie in the order `axes` in memory, the last one
+/// innermost.
 pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
     let mut strides = vec![0; shape.len()];
     let mut stride = 1u64;
@@ -17,19 +19,20 @@ pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64
     strides
 }
 
-/// The strides of selected elements in packed bytes, from the steps and the strides of all elements of the kept dimensions.
+/// The strides of selected elements in packed bytes, per kept dimension. `kept` has the step and the stride of all
+/// elements.
 pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = isize> {
-    // A dimension with one element in the chunk needs no stride; others have strides inside the chunk.
+    // A stride is only too large if the chunk has one element along the dimension, and then it is not used.
     kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// The selection's indices in the kept dimensions as a box of memory: start and extent of each.
+/// A box of memory from positions of the selection in the kept dimensions: start and extent of each.
 pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
     // The selected elements fit in memory, so their extents fit `usize`.
     kept.map(|(from, to)| (from as usize, (to - from) as usize))
 }
 
-/// The number of cells of extent `cell` that these indices of the selection touch in one dimension of the array.
+/// Counts the cells of extent `cell` that a range of a selection's positions touches, in one dimension of the array.
 pub(crate) fn cells_inside(select: &AxisSelection, indices: Range<u64>, cell: u64) -> u64 {
     let element = |index: u64| select.start + index * select.step;
     match indices.end - indices.start {
@@ -39,12 +42,12 @@ pub(crate) fn cells_inside(select: &AxisSelection, indices: Range<u64>, cell: u6
     }
 }
 
-/// The C-order number of a cell of a grid.
+/// The C-order number of the cell at `at` in a grid.
 pub(super) fn number_in(grid: &[u64], at: &[u64]) -> usize {
     at.iter().zip(grid).fold(0u64, |number, (&at, &extent)| number * extent + at) as usize
 }
 
-/// The selection's shape in memory.
+/// The shape of memory for the selected elements.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.
@@ -55,7 +58,7 @@ pub(crate) fn memory_shape(selection: &Selection) -> Result<Vec<usize>> {
     })
 }
 
-/// The first and last object along each dimension that a selection touches; `None` when there are none.
+/// The first and the last object along each dimension that a selection touches; `None` if it is empty.
 ///
 /// # Errors
 /// `SelectionInvalid` when the selection does not fit the array.

@@ -1,7 +1,7 @@
 //! Plans: values that describe what will be read, decoded and written where. They do nothing themselves.
 //!
-//! A [`Selection`] describes the wanted elements, and a [`Source`] the array. [`Plan`] turns both into batches of reads, units
-//! and fills. Plans do no I/O and use no device, so every decision is tested without either.
+//! A [`Selection`] describes the wanted elements, and a [`Source`] the array. [`Plan`] turns both into batches of
+//! reads, units and fills. Plans do no I/O and use no device. So every decision can be tested without a store or a GPU.
 
 pub(crate) mod batch;
 mod cells;
@@ -28,7 +28,7 @@ pub use placement::{Decoding, Merging, Placement};
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
-// The engine's: for the Python package's pipeline, and for tests.
+// Types for the engine, for the Python package's pipeline, and for tests.
 pub(crate) use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
 pub(crate) use options::PlanOptions;
 pub(crate) use plans::Plans;

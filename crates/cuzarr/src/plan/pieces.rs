@@ -1,12 +1,12 @@
-//! Pieces of an uncompressed chunk: the spans of bytes that hold the wanted elements. A piece has a limited size, and covers
-//! only gaps that cost less than another request.
+//! Pieces of an uncompressed chunk: the ranges of bytes that hold the wanted elements. A piece has a limited size. It
+//! covers gaps only if they cost less than another request.
 
 /// The wanted elements of one packed dimension.
 #[derive(Clone, Debug)]
 pub(crate) enum PackedAxis {
-    /// `count` elements, each at `distance` elements from the one before.
+    /// `count` elements at equal distances of `distance` elements.
     Even { count: u64, distance: u64 },
-    /// Where the elements lie, in rising order.
+    /// The sorted places of the elements.
     Listed(Vec<u64>),
 }
 
@@ -18,7 +18,7 @@ impl PackedAxis {
         }
     }
 
-    /// The distance of an element from the first one.
+    /// The distance of the element at `index` from the first one.
     fn offset(&self, index: u64) -> u64 {
         match self {
             PackedAxis::Even { distance, .. } => index.saturating_mul(*distance),
@@ -26,7 +26,7 @@ impl PackedAxis {
         }
     }
 
-    /// The largest distance of neighbours.
+    /// The largest distance between neighbours.
     fn widest(&self) -> u64 {
         match self {
             PackedAxis::Even { distance, .. } => *distance,
@@ -35,21 +35,21 @@ impl PackedAxis {
     }
 }
 
-/// A span of packed bytes and the wanted elements in it.
+/// A range of packed bytes, and the wanted elements in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The first byte, counted from the first wanted element of the chunk.
+    /// Offset of the piece from the first wanted element of the chunk.
     pub offset_bytes: u64,
-    /// How many bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Wanted indices per packed dimension: `from..to`.
+    /// The range of wanted elements in the piece, per packed dimension: `from..to`.
     pub inside: Vec<(u64, u64)>,
 }
 
 /// Limits of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceLimits {
-    /// Most bytes of a piece (an element is never divided).
+    /// Maximum size of a piece. An element is never divided.
     pub max_bytes: u64,
     /// Largest gap that a piece covers.
     pub gap_bytes: u64,
@@ -60,9 +60,9 @@ pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimit
     if axes.iter().any(|axis| axis.count() == 0) {
         return Vec::new();
     }
-    // spans[i]: elements from the first to the last wanted one, when only dimensions i.. vary.
+    // `spans[i]`: number of elements from the first to the last wanted one, if only dimensions `i..` vary.
     let mut spans = vec![1u64; axes.len() + 1];
-    // dense[i]: dimensions i.. have no gap that is worth skipping.
+    // `dense[i]`: whether dimensions `i..` have no gap that is worth skipping.
     let mut dense = vec![true; axes.len() + 1];
     for i in (0..axes.len()).rev() {
         let gap = axes[i].widest().saturating_sub(spans[i + 1]).saturating_mul(element_bytes);
@@ -84,7 +84,8 @@ struct PieceDivision<'a> {
 }
 
 impl PieceDivision<'_> {
-    /// Divides the elements with the fixed indices `above` in the dimensions before `axis`. They begin `base` elements in.
+    /// Divides the elements from dimension `axis` on. `above` fixes the elements in the dimensions before, and `base`
+    /// is their offset in elements.
     fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
         if axis == self.axes.len() {
             return self.emit(base, 1, above.clone());
@@ -112,7 +113,7 @@ impl PieceDivision<'_> {
         }
     }
 
-    /// The end of the piece that begins with element `from`. Each element spans `below` elements.
+    /// The end of the piece that begins with element `from`. Each element covers `below` packed elements.
     fn group_end(&self, along: &PackedAxis, from: u64, below: u64, max_elems: u64) -> u64 {
         let skips =
             |distance: u64| distance.saturating_sub(below).saturating_mul(self.element_bytes) > self.limits.gap_bytes;

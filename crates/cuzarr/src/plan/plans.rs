@@ -1,20 +1,20 @@
-//! The plans of one call, each of another array. Arrays whose chunks are decoded in the same way are a group, and chunks of a group
-//! share batches, so that many small arrays take no more launches than a large one.
+//! The plans of one call, one for each array. Arrays whose chunks are decoded in the same way form a group. Chunks of a
+//! group share batches, so many small arrays take no more launches than one large array.
 
 use std::sync::Arc;
 
 use super::read::{Entries, Filled, Filling, IndexPlace, IndexRead, Plan, Room, Step};
 use crate::error::Result;
 
-/// Most indexes that are asked for at once, for all arrays of a call.
+/// Maximum number of shard indexes that are requested at once, for all arrays of a call.
 const MOST_INDEXES: usize = 4096;
 
-/// The plans of one call, in the order of their groups.
+/// The plans of one call, sorted by group.
 pub struct Plans {
     plans: Vec<(usize, Plan)>,
-    /// The place of each array's plan.
+    /// For each array, the place of its plan.
     places: Vec<usize>,
-    /// The first plan that is not complete.
+    /// The first plan that is not yet complete.
     at: usize,
 }
 
@@ -25,7 +25,8 @@ impl From<Plan> for Plans {
 }
 
 impl Plans {
-    /// The plans of arrays in the order of their numbers, each with the number of its group and that of its first result.
+    /// Makes the plans of a call. Each item is for the array with that number: its group, the number of its first
+    /// result, and its plan.
     pub fn new(plans: Vec<(usize, usize, Plan)>) -> Plans {
         let numbered = plans.into_iter().enumerate();
         let numbered = numbered.map(|(array, (group, out, plan))| (group, array, plan.numbered(array, out)));
@@ -41,12 +42,12 @@ impl Plans {
         &self.plans[self.places[array]].1
     }
 
-    /// Gives the plan of an array an index that it asked for; `None` when the shard does not exist.
+    /// Passes an index to the plan that asked for it; `None` if the shard does not exist.
     pub fn learn(&mut self, array: usize, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.plans[self.places[array]].1.learn(place, entries);
     }
 
-    /// The next step. A batch is of one group, within the limits that `room` gives for it.
+    /// Returns the next step. A batch has chunks of one group, within the limits that `room` returns for the group.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts its array's metadata.
@@ -74,7 +75,8 @@ impl Plans {
         }
     }
 
-    /// The indexes that the current plan needs, and those that later ones will, so that one round serves many arrays.
+    /// Collects the indexes that the current plan needs, and those that later plans will need first, so that one round
+    /// serves many arrays.
     fn unknown(&mut self, level: usize) -> Result<Vec<IndexRead>> {
         let (_, current) = &self.plans[self.at];
         let mut wanted = current.wanted_indexes(level)?;

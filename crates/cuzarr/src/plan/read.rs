@@ -1,8 +1,8 @@
 //! The plan of a read: which bytes of which objects are decoded into which boxes of the result.
 //!
-//! A plan is a value that does nothing. Its caller asks for one batch after the other, each as large as the available memory. So
-//! a selection of millions of chunks is never listed as a whole. When the plan needs the index of a shard, it asks for it, and
-//! continues after it has learned the index.
+//! A plan is a value that does nothing. Its caller asks for one batch after another, each as large as the available
+//! memory. So a selection of millions of chunks is never listed as a whole. When the plan needs a shard's index, it
+//! asks for it. It continues after it was given the index.
 
 mod descent;
 mod units;
@@ -28,23 +28,24 @@ use super::tour::{Tour, Want};
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Size from which reads are not joined with their neighbours: bandwidth, not the number of reads, decides their time.
+/// Reads of at least this size are not joined with their neighbours: their time depends on bandwidth, not on the number
+/// of reads.
 const ENOUGH_BYTES: u64 = 1 << 20;
 
-/// Number of cells of the array's own grid that are listed at once for several selections (approximate).
+/// Approximate number of cells of the array's own grid that are listed at once, if there are several selections.
 const LISTED_CELLS: u64 = 64 << 10;
 
-/// Most index entries that a plan of several selections keeps, because neighbouring selections share shards.
+/// Maximum number of index entries that a plan of several selections keeps. Neighbouring selections share shards.
 const KEPT_ENTRIES: usize = 4 << 20;
 
 /// The limits of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Most packed bytes. A larger single chunk comes alone.
+    /// Maximum packed bytes. A larger chunk comes alone.
     pub packed_bytes: usize,
-    /// Number of boxes of units and fills (approximate).
+    /// Approximate maximum of the number of boxes that units and fills write.
     pub units: usize,
-    /// The packed bytes of a unit are counted in multiples of this.
+    /// The packed bytes of each unit are rounded up to a multiple of this.
     pub alignment_bytes: usize,
 }
 
@@ -59,9 +60,9 @@ pub enum Step {
     Done,
 }
 
-/// Why a plan adds no more to a batch.
+/// Why a plan stops adding to a batch.
 pub(crate) enum Filled {
-    /// There is no more room.
+    /// The batch has no more room.
     Full,
     /// The index of a shard of this level must be learned first.
     Unknown(usize),
@@ -69,7 +70,7 @@ pub(crate) enum Filled {
     Done,
 }
 
-/// Where the elements of a selection go: the number of the result among those of the call, and the place in it.
+/// Where the elements of a selection go: the result's number in the call, and the place in that result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
     out: usize,
@@ -79,22 +80,22 @@ struct Goal {
 /// The place of a selection's elements in its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// They are all of it.
+    /// They are the whole result.
     Alone,
-    /// This place along a first dimension, which counts selections.
+    /// At this index along a first dimension that counts selections.
     Stacked(usize),
-    /// Behind this number of other elements, along the only dimension.
+    /// After this number of other elements, along the only dimension.
     Behind(usize),
 }
 
 /// A part of an array that fills one result.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultOf<'a> {
-    /// One selection, whose shape is the result's.
+    /// One selection. The result has its shape.
     One(&'a Selection),
-    /// Selections that only differ in their place, stacked along a new first dimension.
+    /// Selections of one shape and step, stacked along a new first dimension.
     Stack(&'a [Selection]),
-    /// Ranges of elements of an array of one dimension, one behind the other.
+    /// Ranges of a one-dimensional array, one after the other.
     Ranges(&'a [Range<u64>]),
 }
 
@@ -123,19 +124,19 @@ fn length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// Where selected elements lie in packed bytes.
+/// The distances between selected elements in packed chunks, and where index lists place them.
 #[derive(Clone, Debug)]
 pub struct Spacing {
-    /// The order of the elements, and whether results are stacked; `None` when nothing is selected.
+    /// The order of the elements, and whether results are stacked; `None` if nothing is selected.
     order: Option<(ChunkOrder, bool)>,
-    /// Strides in chunks of the array's own layout, which is mostly the only one.
+    /// The strides in chunks of the array's own layout, which is usually the only layout.
     usual: (Arc<ChunkLayout>, Vec<isize>),
-    /// The dimensions that index lists chose.
+    /// The places of elements along dimensions with index lists.
     pub lists: Option<Arc<Lists>>,
 }
 
 impl Spacing {
-    /// The spacing of the elements of `order`, which are stacked along a first dimension or not.
+    /// Makes the spacing of the elements of `order`. The `bool` says whether they are stacked along a first dimension.
     pub(crate) fn new(
         order: Option<(ChunkOrder, bool)>,
         layout: &Arc<ChunkLayout>,
@@ -145,8 +146,8 @@ impl Spacing {
         Spacing { order, usual, lists }
     }
 
-    /// Elements between neighbours in a packed chunk, per dimension of the result, with steps and transposed axes. Numbers in lists
-    /// count in them.
+    /// The strides of selected elements in a packed chunk, in elements, per dimension of the result. Steps and
+    /// transposed axes are included. For a list, the stride of neighbouring indices.
     pub(crate) fn strides(&self, layout: &Arc<ChunkLayout>) -> Cow<'_, [isize]> {
         match &self.usual {
             (usual, strides) if Arc::ptr_eq(usual, layout) => Cow::Borrowed(strides),
@@ -160,35 +161,35 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
     is_stacked.then_some(0).into_iter().chain(order.packed_strides(&layout.strides)).collect()
 }
 
-/// The name of an array in errors, where a call reads several.
+/// The name of an array in errors, if a call reads several.
 type Label = Option<Arc<str>>;
 
-/// The plan of a read of one or several selections.
+/// Plans a read of one or several selections.
 pub struct Plan {
     source: Arc<Source>,
-    /// The number of the array among those of the call.
+    /// The array's number in the call.
     array: usize,
     label: Label,
-    /// The number of its first result among those of the call.
+    /// The number of the plan's first result in the call.
     first_out: usize,
-    /// The selections in the order of their results, and where each goes.
+    /// The selections in the order of their results, and where the elements of each go.
     selections: Vec<ChunkOrder>,
     goals: Vec<Goal>,
-    /// The first selection that has not begun.
+    /// The number of the first selection that has not begun.
     next: usize,
     /// Whether each selection is complete before the next one begins.
     in_turn: bool,
     options: PlanOptions,
     stack: Vec<Frame>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
-    /// The number of entries of all known indexes.
+    /// The number of entries of all indexes that the plan keeps.
     known_entries: usize,
-    /// Pieces of the last chunk for which there was no room yet.
+    /// Units for which there was no room yet, all of the last chunk.
     pieces: VecDeque<Unit>,
 }
 
 impl Plan {
-    /// The plan of a read of `selection`.
+    /// Plans a read of `selection`.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
@@ -196,11 +197,12 @@ impl Plan {
         Plan::of_results(source, &[ResultOf::One(&selection)], options)
     }
 
-    /// The plan of a read of several results of one array, each with a number from 0 on. A chunk that several want comes once.
+    /// Plans a read of several results of one array. They are numbered from 0. A chunk that several results need comes
+    /// once.
     ///
     /// # Errors
-    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when selections of a stack differ in more than their
-    /// place.
+    /// `SelectionInvalid` when a selection does not fit the array; `ShapeMismatch` when the selections of a stack
+    /// differ in shape or step.
     pub fn of_results(source: Arc<Source>, results: &[ResultOf<'_>], options: PlanOptions) -> Result<Plan> {
         let (mut orders, mut goals) = (Vec::new(), Vec::new());
         for (out, result) in results.iter().enumerate() {
@@ -234,8 +236,9 @@ impl Plan {
         Ok(Plan::of(source, orders, goals, options))
     }
 
-    /// The plan of a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of the
-    /// next, but each box is complete before the next one begins. The first dimension of places is the box's number.
+    /// Plans a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of
+    /// the next, but each box is complete before the next one begins. The first index of a place is the number of its
+    /// box.
     ///
     /// # Errors
     /// `SelectionInvalid` when a selection does not fit the array, or is not a box of all its dimensions.
@@ -270,7 +273,7 @@ impl Plan {
         }
     }
 
-    /// The plan of this read for another binding of the array, whose packed chunks may have another layout.
+    /// Makes the plan of the same read for another binding of the array, whose packed chunks may have another layout.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
@@ -279,12 +282,12 @@ impl Plan {
         Ok(Plan { in_turn: self.in_turn, ..Plan::of(Arc::clone(source), orders, self.goals, self.options) })
     }
 
-    /// The number of innermost chunks that the selections touch, each counted for itself.
+    /// Number of innermost chunks that the selections touch. A chunk counts once for each selection.
     pub(crate) fn chunks(&self) -> u64 {
         self.selections.iter().map(|order| chunks_touched(&self.source, order)).fold(0, u64::saturating_add)
     }
 
-    /// The array.
+    /// The description of the array.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -294,17 +297,18 @@ impl Plan {
         &self.selections
     }
 
-    /// Whether the plan has one selection, whose result is the whole result.
+    /// Whether the plan has one selection, which fills its whole result.
     pub(crate) fn is_of_one(&self) -> bool {
         matches!(self.goals[..], [Goal { at: At::Alone, .. }])
     }
 
-    /// Whether several selections may want one shard.
+    /// Whether several selections may need the same shard.
     fn is_of_several(&self) -> bool {
         self.selections.len() > 1
     }
 
-    /// The array's own grid, for the next selections: one, or as many as keep the list of their cells small.
+    /// Begins the next selections in the array's own grid. It takes so many that the list of their cells stays small,
+    /// but at least one.
     fn first_frame(&mut self) -> Option<Frame> {
         let from = self.next;
         let objects = self.source.cells(0);
@@ -325,8 +329,8 @@ impl Plan {
         (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
     }
 
-    /// Where elements of a result lie in packed bytes and in memory of shape `array`, per dimension of the result. Results are counted
-    /// from the plan's first one.
+    /// Where the elements of a result lie in packed bytes, and in memory of shape `array`. `result` counts from the
+    /// plan's first result.
     ///
     /// # Errors
     /// `InvalidArgument` when `array` is not the result's shape.
@@ -342,7 +346,7 @@ impl Plan {
         Ok(Spacing::new(order, self.source.layout(), lists))
     }
 
-    /// The shards that hold the whole selection, when reading them whole is faster than reading their indexes first.
+    /// The shards that hold the selection, if reading them whole is faster than reading their indexes first.
     pub fn whole_shards(&self) -> Option<WholeShards> {
         match &self.selections[..] {
             [selection] => whole_shards(&self.source, selection, &self.options),
@@ -350,13 +354,13 @@ impl Plan {
         }
     }
 
-    /// Gives the plan an index that it asked for; `None` when the shard does not exist.
+    /// Gives the plan an index that it asked for; `None` if the shard does not exist.
     pub fn learn(&mut self, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.known_entries += entries.as_ref().map_or(1, |entries| entries.len());
         self.known.insert(place, entries);
     }
 
-    /// Takes an index that was learned. It is only needed again when another selection uses the same shard.
+    /// Returns an index that the plan was given. It is kept only if another selection may use the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
         if self.is_of_several() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
@@ -366,20 +370,20 @@ impl Plan {
         Some(taken)
     }
 
-    /// The plan of this read with the array's name in errors.
+    /// The same plan, with the array's name in errors.
     #[must_use]
     pub(crate) fn labelled(self, name: &str) -> Plan {
         Plan { label: Some(name.into()), ..self }
     }
 
-    /// The plan of this read for the array with this number among those of a call, with its results from `first_out` on.
+    /// The same plan, for the array with this number in a call. Its results are numbered from `first_out` on.
     #[must_use]
     pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
         self.goals.iter_mut().for_each(|goal| goal.out += first_out);
         Plan { array, first_out, ..self }
     }
 
-    /// Adds the next units and fills to a batch, as long as there is room and nothing must be learned first.
+    /// Adds the next units and fills to a batch, until it is full or an index is needed.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
@@ -443,7 +447,7 @@ impl Plan {
         }
     }
 
-    /// The next step of this plan alone.
+    /// Returns the next step of this plan alone.
     #[cfg(test)]
     fn next(&mut self, room: &Room) -> Result<Step> {
         let mut filling = Filling::new(*room);
@@ -454,7 +458,7 @@ impl Plan {
         })
     }
 
-    /// The indexes of the first shards, of a plan that has not begun; none when objects are chunks.
+    /// The indexes of the first shards that a new plan needs. Empty if objects are chunks.
     ///
     /// # Errors
     /// Those of [`Plan::fill_up`].
@@ -467,10 +471,10 @@ impl Plan {
         if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
     }
 
-    /// The batch of what was filled.
+    /// Makes the batch from what was filled.
     pub(crate) fn hand_out(&self, filling: Filling, group: usize) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
-        // Encoded chunks are mostly smaller than what was counted for them.
+        // Encoded chunks are usually smaller than the memory that was counted for them.
         let surplus = if self.source.layout().packed.stored_is_packed { 0 } else { filling.used_bytes as u64 };
         let limits = CoalesceLimits {
             gap_bytes: self.options.coalesce_gap_bytes,

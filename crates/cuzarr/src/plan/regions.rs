@@ -1,5 +1,5 @@
-//! Regions: the boxes in which an array is worked through. They are whole stored objects of the target, as many as the budget
-//! allows, chosen so that source chunks are read as few times as possible.
+//! Regions: the boxes in which an array is processed. Each has whole stored objects of the target, as many as the
+//! budget allows. Their shape is chosen so that source chunks are read as few times as possible.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RegularGrid;
 use crate::plan::Selection;
 
-/// Size of a region that keeps every thread busy. Larger regions only help when they save reads.
+/// Size of a region that keeps every thread busy. Larger regions only help if they save reads.
 const COMFORTABLE_BYTES: u64 = 128 << 20;
 
 /// One box of an array.
@@ -22,10 +22,10 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region as a selection.
+    /// The selection of this region.
     ///
     /// # Errors
-    /// `SelectionInvalid` when its end cannot be counted.
+    /// `SelectionInvalid` when its end overflows.
     pub fn selection(&self) -> Result<Selection> {
         Selection::region(&self.start, &self.extent)
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// All regions of an array, in C order.
+/// The regions of an array, in C order.
 ///
 /// ```
 /// use cuzarr::plan::Regions;
@@ -63,7 +63,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Regions of shape `shape` in an array of shape `array`.
+    /// Makes the regions of shape `shape` in an array of shape `array`.
     ///
     /// # Errors
     /// `InvalidArgument` when the dimensions differ; `MetadataInvalid` for regions without elements, or too many of them.
@@ -73,8 +73,8 @@ impl Regions {
         Ok(Regions { array: array.to_vec(), grid, counts, len })
     }
 
-    /// Regions of whole objects of shape `unit` and of at most `most_bytes` bytes, with elements of `element_bytes`. They are
-    /// chosen so that chunks of the shapes `chunks` are read as few times as possible.
+    /// Chooses regions of whole objects of shape `unit`, with at most `most_bytes` bytes. They are chosen so that
+    /// chunks of the shapes `chunks` are read as few times as possible.
     ///
     /// # Errors
     /// `BudgetExceeded` when one object is larger.
@@ -97,7 +97,7 @@ impl Regions {
         Regions::new(array, search.shape)
     }
 
-    /// Elements of a region along each dimension. Regions at the far edges are cut off.
+    /// Extents of a region. Regions at the far edges are cut off.
     pub fn shape(&self) -> &[u64] {
         self.grid.chunk_shape()
     }
@@ -112,12 +112,12 @@ impl Regions {
         self.len == 0
     }
 
-    /// Bytes of the largest region.
+    /// Size of the largest region in bytes.
     pub fn most_bytes(&self, element_bytes: u64) -> u64 {
         size_bytes(self.shape(), &self.array, element_bytes)
     }
 
-    /// The average number of times that chunks of this shape are read, when chunks are always read whole.
+    /// Average number of times that chunks of this shape are read, if chunks are always read whole.
     pub fn reads(&self, chunk: &[u64]) -> f64 {
         reads(&self.array, self.shape(), chunk)
     }
@@ -147,7 +147,7 @@ impl Regions {
     }
 }
 
-/// A greedy search. It takes those steps first that save the most reads for their memory.
+/// A greedy search. It first takes the steps that save the most reads for the memory that they cost.
 struct Search<'a> {
     array: &'a [u64],
     element_bytes: u64,
@@ -165,14 +165,14 @@ impl Search<'_> {
         self.chunks.iter().map(|chunk| reads(self.array, shape, chunk)).sum()
     }
 
-    /// The shape with another extent along one dimension.
+    /// The current shape, with another extent along one dimension.
     fn with(&self, dim: usize, extent: u64) -> Vec<u64> {
         let mut shape = self.shape.clone();
         shape[dim] = extent;
         shape
     }
 
-    /// The extent of the whole dimension, rounded up to whole objects.
+    /// The extent of the whole array along one dimension, rounded up to whole objects.
     fn whole(&self, dim: usize) -> u64 {
         self.array[dim].div_ceil(self.unit[dim]).max(1).saturating_mul(self.unit[dim])
     }
@@ -210,7 +210,8 @@ impl Search<'_> {
         }
     }
 
-    /// Grows the last dimensions first, so that elements are copied in long contiguous runs.
+    /// Uses the remaining memory. It grows the last dimensions first, so that elements are copied in long contiguous
+    /// runs.
     fn grow(&mut self, most_bytes: u64) {
         for dim in (0..self.shape.len()).rev() {
             while self.shape[dim] < self.whole(dim) {
@@ -224,7 +225,7 @@ impl Search<'_> {
     }
 }
 
-/// Bytes of a box of this shape inside the array.
+/// Bytes of the largest box of this shape inside the array.
 fn size_bytes(shape: &[u64], array: &[u64], element_bytes: u64) -> u64 {
     shape.iter().zip(array).fold(element_bytes, |bytes, (&extent, &len)| bytes.saturating_mul(extent.min(len)))
 }

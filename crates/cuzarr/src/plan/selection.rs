@@ -11,11 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct AxisSelection {
     /// First element.
     pub start: u64,
-    /// The number of elements.
+    /// Number of elements.
     pub count: u64,
-    /// Distance between neighbours, at least 1.
+    /// Distance between neighbours; at least 1.
     pub step: u64,
-    /// Whether the result lacks the dimension (for an integer index; `count` is 1).
+    /// Whether the dimension is missing in the result. This is so for an integer index; then `count` is 1.
     pub dropped: bool,
 }
 
@@ -24,16 +24,16 @@ pub struct AxisSelection {
 pub enum SliceArg {
     /// An integer, which drops the dimension. Negative integers count from the end.
     Index(i64),
-    /// `start:stop:step`, with Python's meaning.
+    /// `start:stop:step`, as in Python.
     Slice {
         /// First element.
         start: Option<i64>,
-        /// The end, behind the last element.
+        /// The index behind the last element.
         stop: Option<i64>,
-        /// Distance, positive.
+        /// The step; it must be positive.
         step: Option<i64>,
     },
-    /// `...`: as many full slices as are needed.
+    /// `...`: as many full slices as are missing.
     Ellipsis,
 }
 
@@ -42,13 +42,13 @@ pub enum SliceArg {
 pub enum AxisIndex {
     /// Elements at even distances.
     Range(AxisSelection),
-    /// The elements with these indices, in any order. An index may be named several times.
+    /// The elements with these indices, in any order. An index may occur several times.
     List(Arc<[u64]>),
 }
 
 /// A selection of elements of an array: a box, the outer product of one selector per dimension, or points.
 ///
-/// Where a selection that is written names an element several times, the last value counts.
+/// If an element is selected several times in a write, the last value counts.
 ///
 /// ```
 /// use cuzarr::plan::{Selection, SliceArg};
@@ -68,16 +68,16 @@ pub struct Selection {
 /// The kinds of selections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {
-    /// Ranges along each dimension.
+    /// A range along each dimension.
     Box(Vec<AxisSelection>),
-    /// At least one dimension has a list.
+    /// A range or a list along each dimension, with at least one list.
     Product(Vec<AxisIndex>),
-    /// The indices of all points, for each dimension.
+    /// For each dimension, the indices of all points.
     Points(Vec<Arc<[u64]>>),
 }
 
 impl Selection {
-    /// Makes a selection. [`Selection::check`] compares it with an array.
+    /// Makes a selection from a range along each dimension. [`Selection::check`] tests whether it fits an array.
     ///
     /// # Errors
     /// `SelectionInvalid` when a step is 0, a dropped dimension does not have one element, or the last element overflows.
@@ -86,7 +86,7 @@ impl Selection {
         Ok(Selection { parts: Parts::Box(axes) })
     }
 
-    /// The outer product of one selector per dimension.
+    /// Makes the outer product of one range or list per dimension.
     ///
     /// # Errors
     /// Those of [`Selection::new`].
@@ -101,7 +101,7 @@ impl Selection {
         Ok(Selection { parts: Parts::Product(axes) })
     }
 
-    /// Points, by the indices of all of them along each dimension. The result has one dimension.
+    /// Selects points. For each dimension, `indices` has the indices of all points. The result has one dimension.
     ///
     /// # Errors
     /// `SelectionInvalid` when there are no dimensions, or the numbers of indices differ.
@@ -114,7 +114,8 @@ impl Selection {
         Ok(Selection { parts: Parts::Points(indices) })
     }
 
-    /// Points by their C-order numbers in an array of this shape, as [`nonzero`](cuzarr_device::nonzero) finds them in a mask.
+    /// Selects points by their C-order numbers in an array of this shape, as [`nonzero`](cuzarr_device::nonzero) finds
+    /// them in a mask.
     ///
     /// ```
     /// use cuzarr::device::{DType, Device, NdBuffer, Order, nonzero};
@@ -139,13 +140,13 @@ impl Selection {
         Selection::points(indices)
     }
 
-    /// Every element of an array.
+    /// Selects every element of an array.
     pub fn all(shape: &[u64]) -> Selection {
         let axis = |&count: &u64| AxisSelection { start: 0, count, step: 1, dropped: false };
         Selection { parts: Parts::Box(shape.iter().map(axis).collect()) }
     }
 
-    /// The box of `extent` elements that begins at `start`.
+    /// Selects the box of shape `extent` that begins at `start`.
     ///
     /// # Errors
     /// `SelectionInvalid` when the lengths differ or the end overflows.
@@ -158,7 +159,8 @@ impl Selection {
         Selection::new(axes.map(|(&start, &count)| AxisSelection { start, count, step: 1, dropped: false }).collect())
     }
 
-    /// The selection of `array[args]` for an array of this shape. Missing dimensions are selected whole.
+    /// Makes the selection of `array[args]` for an array of this shape. Dimensions without an argument are selected
+    /// whole.
     ///
     /// # Errors
     /// `SelectionInvalid` for too many arguments, two ellipses, an index out of bounds, or a step below 1.
@@ -185,27 +187,27 @@ impl Selection {
         Ok(Selection { parts: Parts::Box(axes.collect::<Result<_>>()?) })
     }
 
-    /// Whether it is of points.
+    /// Whether the selection consists of points.
     pub(crate) fn is_points(&self) -> bool {
         matches!(self.parts, Parts::Points(_))
     }
 
-    /// The selection along each dimension of the array, for a box; `None` for index lists and points.
+    /// The range along each dimension of the array, for a box; `None` for index lists and points.
     pub fn axes(&self) -> Option<&[AxisSelection]> {
         if let Parts::Box(axes) = &self.parts { Some(axes) } else { None }
     }
 
-    /// What is selected, by its kind.
+    /// The kind of the selection, with its parts.
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// Whether `other` only differs in its place: both are boxes, with as many elements at the same distances.
+    /// Whether both are boxes that differ only in their place: they have the same shape and steps.
     pub fn is_like(&self, other: &Selection) -> bool {
         self.likeness().is_some_and(|own| other.likeness() == Some(own))
     }
 
-    /// All but the place of a box; `None` for other selections.
+    /// The properties of a box except its place; `None` for other selections.
     pub(crate) fn likeness(&self) -> Option<Vec<(u64, u64, bool)>> {
         Some(self.axes()?.iter().map(|axis| (axis.count, axis.step, axis.dropped)).collect())
     }
@@ -330,7 +332,7 @@ fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
         Some(at) if at < 0 => (at + wide).max(0),
         Some(at) => at.min(wide),
     };
-    // Both lie in 0..=len, so they fit u64 again.
+    // Both lie in 0..=len, so they fit `u64`.
     let (start, stop) = (clamp(start, 0) as u64, clamp(stop, wide) as u64);
     let step = step as u64;
     let count = stop.saturating_sub(start).div_ceil(step);
@@ -339,7 +341,7 @@ fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
 
 impl fmt::Display for AxisSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The stop is shown one full step behind the last element, as a reader would write it.
+        // The stop is one full step behind the last element, as people write it.
         let stop = self.count.saturating_mul(self.step).saturating_add(self.start);
         match (self.dropped, self.step) {
             (true, _) => write!(f, "{}", self.start),

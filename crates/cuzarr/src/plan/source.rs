@@ -1,4 +1,4 @@
-//! The source of a plan: the array's grid, its levels of sharding, and the layout of a packed chunk.
+//! The description of an array for plans: its grid, its levels of sharding, and the layout of a packed chunk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RectilinearGrid;
 use crate::store::ByteRange;
 
-/// The chunks of one level: the array's chunks, or the inner chunks of a shard.
+/// The chunks of one level: the array's chunks, or the inner chunks of its shards.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Elements of a chunk, per dimension.
+    /// Extents of a chunk.
     pub chunk_shape: Vec<u64>,
-    /// Most bytes of an encoded chunk; `None` for elements of variable length.
+    /// Maximum size of an encoded chunk; `None` for elements of variable length.
     pub bound_bytes: Option<u64>,
-    /// The layout of the shard, when the chunk is a shard. Its inner chunks are the next level.
+    /// If the chunk is a shard, its layout. The shard's inner chunks are the next level.
     pub shard: Option<ShardLayout>,
 }
 
 /// The place of a shard's index, and the grid of its inner chunks.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
-    /// Inner chunks per dimension.
+    /// Number of inner chunks per dimension.
     pub grid: Vec<u64>,
-    /// The bytes of the index in the shard: a `Suffix`, or a `Span` from 0.
+    /// The range of the index in the shard: a `Suffix`, or a `Span` from 0.
     pub index_range: ByteRange,
     /// Bytes of the encoded index.
     pub index_size_bytes: u64,
 }
 
-/// The layout of the innermost chunk's elements after its host codecs are undone.
+/// The layout of an innermost chunk after the host has undone its codecs: of its packed bytes.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
     /// Bytes of a packed chunk; 0 for variable-length elements.
@@ -43,20 +43,20 @@ pub struct PackedLayout {
     pub axes: Vec<usize>,
     /// Whether stored bytes are packed bytes, so that no host codec has to run.
     pub stored_is_packed: bool,
-    /// Whether a part of the packed bytes can be used alone, because elements lie one after the other.
+    /// Whether a part of the packed bytes can be used alone. It can if elements lie one after the other.
     pub divisible: bool,
 }
 
 /// A function that makes the key of a chunk from its place in the grid.
 pub type KeyOf = Arc<dyn Fn(&[u64]) -> String + Send + Sync>;
 
-/// A function that makes the layout of objects of a shape.
+/// A function that makes the layout of objects of a given shape.
 pub(crate) type LayoutOf = Arc<dyn Fn(&[u64]) -> Result<Arc<ChunkLayout>> + Send + Sync>;
 
 /// The layout of objects of one shape, and the codecs that are bound to it.
 #[derive(Debug)]
 pub struct ChunkLayout {
-    /// The objects, then the inner chunks of shards. Chunks of the last level are decoded.
+    /// The levels, from objects down to the innermost chunks. Chunks of the last level are decoded.
     pub(crate) levels: Vec<Level>,
     /// The layout of a packed chunk of the last level.
     pub(crate) packed: PackedLayout,
@@ -69,7 +69,7 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// The layout of objects with these codecs.
+    /// Makes the layout of objects with the codecs `chain`.
     pub(crate) fn new(
         levels: Vec<Level>,
         packed: PackedLayout,
@@ -95,7 +95,7 @@ impl ChunkLayout {
         self.program.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Elements of an innermost chunk.
+    /// Number of elements of an innermost chunk.
     pub(crate) fn chunk_elements(&self) -> usize {
         self.chain.leaf().spec().elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
     }
@@ -104,44 +104,44 @@ impl ChunkLayout {
 /// The description of an array for plans.
 #[derive(Clone)]
 pub struct Source {
-    /// Elements per dimension.
+    /// Extents of the array.
     pub shape: Vec<u64>,
-    /// The keys of objects.
+    /// Makes the keys of objects.
     pub key: KeyOf,
-    /// The layout of all objects; in an uneven grid, of the largest one.
+    /// The layout of all objects. In an uneven grid, the layout of the largest object.
     layout: Arc<ChunkLayout>,
-    /// The grid of objects and their layouts, where their shapes differ.
+    /// The grid of objects and their layouts, if objects differ in shape.
     uneven: Option<(Arc<RectilinearGrid>, LayoutOf)>,
 }
 
 impl Source {
-    /// An array whose objects have one shape.
+    /// Describes an array whose objects have one shape.
     pub(crate) fn new(shape: Vec<u64>, key: KeyOf, layout: Arc<ChunkLayout>) -> Source {
         Source { shape, key, layout, uneven: None }
     }
 
-    /// These chunks as part of an array of another shape, under other keys.
+    /// Describes the same chunks as part of an array of another shape, under other keys.
     #[must_use]
     pub(crate) fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Source {
         Source { shape, key, ..self.clone() }
     }
 
-    /// This array with objects of the shapes that `grid` has. The source's own layout is that of the largest object.
+    /// Describes the same array with the uneven grid `grid`. The source's own layout stays that of the largest object.
     #[must_use]
     pub(crate) fn with_grid(self, grid: &RectilinearGrid, layout_of: LayoutOf) -> Source {
         let is_even = (0..grid.ndim()).all(|dim| grid.even_edge(dim).is_some());
         Source { uneven: (!is_even).then(|| (Arc::new(grid.clone()), layout_of)), ..self }
     }
 
-    /// The layout of all objects; in an uneven grid, of the largest one.
+    /// The layout of all objects. In an uneven grid, the layout of the largest object.
     pub(crate) fn layout(&self) -> &Arc<ChunkLayout> {
         &self.layout
     }
 
-    /// The layout of the object with this place in the grid, which begins with this element.
+    /// The layout of the object whose first element is `origin`.
     ///
     /// # Errors
-    /// What the codecs of an object of its shape report.
+    /// Errors from the codecs of an object of its shape.
     pub(crate) fn layout_at(&self, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
         let Some((grid, layout_of)) = &self.uneven else { return Ok(Arc::clone(&self.layout)) };
         let extent = |(dim, &start): (usize, &u64)| {
@@ -152,11 +152,11 @@ impl Source {
         if shape == self.layout.levels[0].chunk_shape { Ok(Arc::clone(&self.layout)) } else { layout_of(&shape) }
     }
 
-    /// The grid of a level: objects, or inner chunks of shards.
+    /// The grid of a level: of objects, or of inner chunks.
     pub(crate) fn cells(&self, level: usize) -> Cells<'_> {
         match &self.uneven {
             Some((grid, _)) if level == 0 => Cells::Uneven(grid),
-            // Shards hold whole inner chunks, so these have one grid across all shards.
+            // Shards consist of whole inner chunks, so inner chunks have one grid across all shards.
             _ => Cells::Even(&self.layout.levels[level].chunk_shape),
         }
     }
@@ -176,7 +176,7 @@ impl Source {
         self.uneven.is_some()
     }
 
-    /// Whether chunks that are decoded differ in shape.
+    /// Whether the innermost chunks differ in shape.
     pub(crate) fn has_uneven_leaf(&self) -> bool {
         self.is_uneven() && self.levels() == 1
     }

@@ -1,5 +1,4 @@
-//! A tour over the cells of one grid, for one selection or for several together. A chunk that several selections want comes
-//! once.
+//! A tour over the cells of one grid, for one or several selections. A chunk that several selections need comes once.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +6,31 @@ use super::cells::Cells;
 use super::chunk_order::ChunkOrder;
 use super::chunk_order::{Cell, Walk};
 
-/// The part of a cell that one selection wants.
+/// The part of a cell that one selection needs.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
     /// The selection's number.
     pub(super) selection: usize,
-    /// The selection's positions inside the cell, `from..to`: per dimension, or of points.
+    /// The range of the selection's positions in the cell, `from..to`: per dimension, or one for points.
     pub(super) inside: Vec<(u64, u64)>,
 }
 
-/// A cell and all its wanted parts.
+/// A cell, and the parts of it that selections need.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     /// The cell's place in the grid.
     pub(super) at: Vec<u64>,
-    /// The cell's first element in the array.
+    /// The array element at which the cell begins.
     pub(super) origin: Vec<u64>,
-    /// The wanted parts, at least one.
+    /// The needed parts, at least one.
     pub(super) wants: Vec<Want>,
 }
 
-/// The cells that are still to come.
+/// The remaining cells of a grid.
 pub(super) enum Tour {
     /// Cells of one selection.
     Walk(usize, Walk),
-    /// Cells of several selections, the next cell last.
+    /// Cells of several selections, in reverse order.
     Listed(Vec<Spot>),
 }
 
@@ -42,7 +41,7 @@ impl Spot {
 }
 
 impl Tour {
-    /// A tour over the wanted cells of a grid, in the part of the array that begins at `origin`.
+    /// Makes a tour over the needed cells of a grid. The grid begins at the array element `origin`.
     pub(super) fn new(selections: &[ChunkOrder], wants: &[Want], origin: &[u64], cells: Cells<'_>) -> Tour {
         let walk = |want: &Want| selections[want.selection].walk(origin, cells, &want.inside);
         if let [want] = wants {
@@ -78,7 +77,7 @@ impl Tour {
         }
     }
 
-    /// The cells that are still to come: the place in the grid and the first element of each.
+    /// The remaining cells: for each, its place in the grid and its first element.
     pub(super) fn places(&self) -> Box<dyn Iterator<Item = (Vec<u64>, Vec<u64>)> + '_> {
         match self {
             Tour::Walk(_, walk) => Box::new(places_of(walk.clone())),
@@ -87,7 +86,7 @@ impl Tour {
     }
 }
 
-/// The cells of a walk: the place in the grid and the first element of each.
+/// The cells of a walk: for each, its place in the grid and its first element.
 pub(super) fn places_of(walk: Walk) -> impl Iterator<Item = (Vec<u64>, Vec<u64>)> {
     walk.map(|cell| (cell.at, cell.origin))
 }

@@ -1,4 +1,5 @@
-//! Shards that one request reads whole. Where requests take long, reading the index first would double the time.
+//! Shards that are read whole, each with one request. If requests take long, reading the index first would double the
+//! time.
 
 use std::sync::Arc;
 
@@ -6,26 +7,28 @@ use super::chunk_order::ChunkOrder;
 use super::options::PlanOptions;
 use super::source::{ChunkLayout, Source};
 
-/// Most shards that are read at once: hundreds of requests, like for indexes.
+/// Maximum number of shards that are read at once: hundreds of requests, as for indexes.
 const MOST_SHARDS: u64 = 256;
 
-/// Most bytes of a shard's elements for reading it whole. More bytes take one connection longer than another request.
+/// Maximum size of the elements of a shard that is read whole. Beyond this, reading on takes longer than another
+/// request.
 const SMALL_SHARD_BYTES: u64 = 4 << 20;
 
-/// Bytes that an incompressible chunk has beside its elements and a sixteenth of them.
+/// An incompressible chunk grows by at most a sixteenth of its size and this number of bytes.
 const HEADER_BYTES: u64 = 64;
 
-/// Objects that may be read whole before anything is known about them.
+/// Objects that can be read whole before their indexes are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
     /// The objects' keys.
     pub keys: Vec<Arc<str>>,
-    /// Most bytes of one object.
+    /// Maximum size of one object.
     pub bound_bytes: u64,
 }
 
-/// The shards that hold the selection, when they are small, all fit in memory at once, and at least half of their inner chunks
-/// are wanted. Otherwise reading parts is faster: many at a time, while others are decoded.
+/// The shards that hold the selection, if they should be read whole. They should if they are small, all fit in memory
+/// at once, and at least half of their inner chunks are needed. Otherwise reading parts is faster: many at a time,
+/// while others are decoded.
 pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOptions) -> Option<WholeShards> {
     let [_, inner, ..] = &source.layout().levels[..] else { return None };
     let Sizes { elements_bytes, bound_bytes } = sizes(source.layout())?;
@@ -37,7 +40,7 @@ pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOp
     let (mut keys, mut inner_chunks) = (Vec::new(), 0u64);
     let ndim = source.shape.len();
     for shard in order.walk_all(objects) {
-        // A shard at the array's end has no inner chunks beyond it.
+        // A shard at the array's edge has no inner chunks beyond the edge.
         let extents = (0..ndim).map(|dim| {
             let end = objects.along(dim).at(shard.origin[dim]).end.min(source.shape[dim]);
             (end - shard.origin[dim]).div_ceil(inner.chunk_shape[dim].max(1))
@@ -52,11 +55,11 @@ pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOp
 struct Sizes {
     /// The bytes of a shard's elements.
     elements_bytes: u64,
-    /// Most bytes of a sensibly written object. Codecs allow several times as much.
+    /// Maximum size of an object from a sensible writer. Codecs would allow several times as much.
     bound_bytes: u64,
 }
 
-/// Sizes of a shard, or of the largest one; `None` for elements of variable length.
+/// Sizes of the largest shard; `None` for elements of variable length.
 fn sizes(layout: &ChunkLayout) -> Option<Sizes> {
     let (mut chunks, mut indexes_bytes) = (1u64, 0u64);
     for shard in layout.levels.iter().filter_map(|level| level.shard.as_ref()) {

@@ -1,8 +1,8 @@
 //! The plan of a write: the objects and chunks that it touches, the part of the value for each chunk, and whether the chunk's old
 //! elements matter.
 //!
-//! Like the plan of a read, it does nothing and lists nothing: objects and the inner chunks of shards come from iterators. The
-//! plan does not know the value's elements. When a chunk would hold only the fill value, `run` deletes it, or leaves it out of
+//! Like the plan of a read, it does nothing and lists nothing: objects and inner chunks come from iterators. The plan
+//! does not know the value's elements. If a chunk would only hold the fill value, `run` deletes it, or leaves it out of
 //! its shard.
 
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use super::selection::Selection;
 use super::source::{ChunkLayout, Source};
 use crate::error::Result;
 
-/// Bytes that the writer of a shard keeps for each inner chunk, written or not: the handle of its new bytes, its part of the new
-/// object, and its entries in the old and the new index.
+/// Bytes that the writer of a shard needs for each inner chunk, written or not: the handle of its new bytes, its part
+/// of the new object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
-/// Lists of up to this many bytes are not counted: thousands of inner chunks.
+/// Lists of up to this size (thousands of inner chunks) are not counted.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
-/// Bytes for the old and new place of an element of variable length. A plan cannot know the element's own size.
+/// Bytes for the old and new place of a variable-length element. A plan cannot know the size of the element itself.
 const VARIABLE_PLACE_BYTES: u64 = 24;
-/// Copies of a chunk while it is encoded: its packed bytes once more, and its encoded bytes.
+/// Number of extra copies of a chunk while it is encoded: packed bytes, and encoded bytes.
 const ENCODING_COPIES: u64 = 2;
 
 /// How much of a chunk's old elements a write keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
-    /// None: every element of the chunk is written.
+    /// No elements: every element of the chunk is written.
     Full,
-    /// None: every element that the array has in the chunk is written. Elements beyond the array's edge become the fill value.
+    /// No elements: every element inside the array is written. Elements beyond the array's edge become the fill value.
     UpToEdge,
-    /// Some: the chunk is read, changed and written again.
+    /// Some elements: the chunk is read, changed and written again.
     Part,
 }
 
@@ -44,7 +44,7 @@ impl Coverage {
     }
 }
 
-/// A coverage that every chunk has at least that a write of these elements touches.
+/// The least coverage of any chunk that a write of these elements touches.
 fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
     let Some(axes) = order.ranges() else { return Coverage::Part };
@@ -62,24 +62,24 @@ fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     least
 }
 
-/// A chunk, shard or inner chunk that a write touches.
+/// A chunk, a shard or an inner chunk that a write touches.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
-    /// Its name, for keys and messages.
+    /// The chunk's name, for keys and messages.
     pub(crate) name: ChunkName,
-    /// Its C-order number in its shard; 0 for an object.
+    /// The chunk's C-order number in its shard; 0 for an object.
     pub(crate) number: usize,
-    /// Its level among the array's chunks and shards: 0 for an object.
+    /// The chunk's level among chunks and shards; 0 for an object.
     pub(crate) level: usize,
-    /// How much of its old elements is kept.
+    /// How much of the chunk's old elements is kept.
     pub(crate) coverage: Coverage,
-    /// The layout of the object that it is, or lies in, and its codecs.
+    /// The layout of the object in which the chunk lies, or which it is; and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
-    /// Its place and the part of the selection inside it.
+    /// The chunk's place in the grid, and the part of the selection in it.
     cell: Cell,
 }
 
-/// The plan of writing one selection.
+/// Plans a write of one selection.
 pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
@@ -87,14 +87,14 @@ pub(crate) struct WritePlan {
 }
 
 impl Touched {
-    /// Whether the chunk is a shard, whose inner chunks are written.
+    /// Whether the chunk is a shard. Then its inner chunks are written.
     pub(crate) fn is_shard(&self) -> bool {
         self.layout.levels[self.level].shard.is_some()
     }
 }
 
 impl WritePlan {
-    /// The plan of a write to `selection`.
+    /// Plans a write to `selection`.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array.
@@ -111,7 +111,7 @@ impl WritePlan {
     /// The objects that the write touches.
     ///
     /// # Errors
-    /// What the codecs of an object of its shape report.
+    /// Errors from the codecs of an object of its shape.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Result<Touched>> + '_ {
         self.order.walk_all(self.source.cells(0)).map(|cell| {
             let name = ChunkName { array: None, key: (self.source.key)(&cell.at).into(), inner: Vec::new() };
@@ -146,17 +146,17 @@ impl WritePlan {
         }
     }
 
-    /// A coverage that every touched chunk has at least.
+    /// The least coverage of any chunk that the write touches.
     pub(crate) fn least_coverage(&self) -> Coverage {
         least_coverage(&self.source, &self.order)
     }
 
-    /// The part of the value for a chunk: starts and extents of the kept dimensions.
+    /// The box of the value for a chunk: starts and extents of the kept dimensions.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
         self.order.region(&chunk.cell.inside).unzip()
     }
 
-    /// The index of a chunk's first written element in its packed bytes.
+    /// The index of the first written element in the chunk's packed bytes.
     pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
         self.order.first_elem(&chunk.layout.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
@@ -170,15 +170,15 @@ impl WritePlan {
         Ok(Spacing::new(Some((self.order.clone(), false)), self.source.layout(), lists))
     }
 
-    /// The extents of the largest written part of a chunk, per kept dimension, for a box.
+    /// Extents of the largest part of a chunk that is written, per kept dimension. Empty for lists and points.
     pub(crate) fn largest_part(&self) -> Vec<u64> {
         let axes = self.selection.axes().unwrap_or_default().iter().zip(&self.source.layout().leaf().chunk_shape);
         let kept = axes.filter(|(axis, _)| !axis.dropped);
         kept.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
     }
 
-    /// Host memory for the work on an object of `old_bytes`, while `threads` threads encode chunks: its old bytes, and its
-    /// packed and encoded chunks.
+    /// Host memory for the work on one object, while `threads` threads encode chunks: its `old_bytes`, and its packed
+    /// and encoded chunks.
     pub(crate) fn bytes_in_flight(&self, object: &Touched, old_bytes: u64, threads: usize) -> u64 {
         let (packed, leaf) = (&object.layout.packed, &object.layout.leaf().chunk_shape);
         let chunk_bytes = match packed.element_bytes {
@@ -192,7 +192,7 @@ impl WritePlan {
         chunks_bytes.saturating_add(old_bytes).saturating_add(slots_bytes)
     }
 
-    /// Bytes of the lists of inner chunks, for all touched shards of an object.
+    /// Size of the lists of inner chunks, for all touched shards of an object.
     fn slots_bytes(&self, object: &Touched) -> u64 {
         let slots = object.layout.levels.iter().enumerate().filter_map(|(number, level)| {
             let shards = self.cells_touched(object, number);
@@ -201,7 +201,7 @@ impl WritePlan {
         slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
     }
 
-    /// The number of cells of a level that the write touches in an object.
+    /// Counts the cells of a level that the write touches in an object.
     fn cells_touched(&self, object: &Touched, level: usize) -> u64 {
         self.order.cells(&object.cell.inside, self.source.cells(level))
     }

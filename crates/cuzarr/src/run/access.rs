@@ -23,16 +23,16 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// Access to this array on the host, for an array that is bound to another device. It does not convert elements.
+    /// The same array bound to the host, for small reads into another device's memory. It does not convert elements.
     host: OnceLock<Arc<Access>>,
 }
 
 /// The properties of a read's result that its placement depends on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadResult {
-    /// Its bytes, if it is contiguous in C order and memory of its own.
+    /// Bytes of the result, if it is contiguous in C order and has its own memory.
     pub(crate) contiguous_bytes: Option<usize>,
-    /// Whether boxes are handed over one after the other.
+    /// Whether boxes are completed in order, and each is handed to the caller.
     pub(crate) in_turn: bool,
 }
 
@@ -43,18 +43,18 @@ struct Binding {
     cast: Option<DType>,
     /// The array's codecs, for objects of the array's chunk shape: in a rectilinear grid, the largest chunk.
     chain: Arc<Chain>,
-    /// The array, where objects have other shapes, too, and what was made for these.
+    /// For an array whose objects differ in shape: its metadata, and the layouts that were made for the other shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
 /// Layouts by the shape of objects.
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
-/// Most layouts of objects of different shapes that an array keeps.
+/// Maximum number of layouts that an array keeps, for objects of different shapes.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
-    /// The layout of objects with these codecs.
+    /// Makes the layout of objects with the codecs `chain`.
     fn layout(&self, chain: &Arc<Chain>) -> Result<ChunkLayout> {
         let leaf = chain.leaf();
         let program = if leaf.is_variable() { None } else { Some(leaf.bind(self.device)?) };
@@ -66,7 +66,7 @@ impl Binding {
         Ok(ChunkLayout::new(levels(chain), packed, Arc::clone(chain), program.map(Arc::new)))
     }
 
-    /// The layout of objects of a shape, made when it is first needed.
+    /// Returns the layout of objects of this shape. It is made when it is first needed.
     fn layout_of(&self, shape: &[u64]) -> Result<Arc<ChunkLayout>> {
         let Some((metadata, made)) = &self.uneven else { return self.layout(&self.chain).map(Arc::new) };
         let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl Binding {
         Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
     }
 
-    /// The array's description for plans.
+    /// Makes the array's description for plans, for this binding. The array's grid is that of `like`.
     fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
         let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
         Ok(self.with_grid(source))
@@ -94,7 +94,7 @@ impl Binding {
         source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
     }
 
-    /// The binding of the same codecs to another device or type.
+    /// Binds the same codecs to another device, or to another element type.
     fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
         let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
         Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
@@ -127,7 +127,7 @@ impl Access {
         })
     }
 
-    /// Access to these chunks as part of an array of another shape, under other keys.
+    /// Returns access to the same chunks as part of an array of another shape, under other keys.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
         let source = self.source.with_chunks(shape, key);
@@ -141,7 +141,7 @@ impl Access {
         }
     }
 
-    /// This array with elements and fill value converted to `dtype`, like NumPy's `astype`. It is for reading only.
+    /// Returns access that converts elements and fill value to `dtype`, like NumPy's `astype`. It is for reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted, `Unsupported` for elements of variable length.
@@ -160,7 +160,7 @@ impl Access {
         })
     }
 
-    /// This array bound to the host, for small reads.
+    /// Returns this array bound to the host, for small reads.
     ///
     /// # Errors
     /// Those of [`Access::new`] and [`Access::reading_as`].
@@ -193,7 +193,7 @@ impl Access {
         self.binding.device
     }
 
-    /// The type to which elements are converted when they are read; `None` for their own.
+    /// The type to which elements are converted when they are read; `None` if they are not converted.
     pub(crate) fn cast(&self) -> Option<DType> {
         self.binding.cast
     }
@@ -218,7 +218,7 @@ impl Access {
         self.dtype
     }
 
-    /// The placement of a read by `plan` into memory of the access's device.
+    /// Chooses the placement of a read by `plan` into memory of the access's device.
     pub(crate) fn place_read(
         &self,
         store: &dyn Store,
@@ -226,7 +226,8 @@ impl Access {
         result: ReadResult,
         options: &Options,
     ) -> ReadPlacement {
-        // On the host nothing depends on it, and many points take long to count.
+        // On the host, the placement does not depend on the number of chunks, which takes long to count for many
+        // points.
         let chunks = if self.device() == Device::Cpu { 0 } else { plan.chunks() };
         let is_one = || chunks == 1 && plan.is_of_one() && store.capabilities().divides_reads;
         let given = Circumstances {
@@ -238,7 +239,7 @@ impl Access {
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
-    /// The placement of a write by `plan` from memory of `device`.
+    /// Chooses the placement of a write by `plan` from memory of `device`.
     pub(crate) fn place_write(
         &self,
         store: &dyn Store,
@@ -271,7 +272,7 @@ impl Access {
         &self.indexes
     }
 
-    /// The program of the innermost chunks: in an uneven grid, of the largest one.
+    /// The program of the innermost chunks. In an uneven grid, the program of the largest chunk.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.

@@ -1,4 +1,4 @@
-//! Calls of the engine: what is asked is checked, planned, and read or written.
+//! Calls of the engine: each checks its arguments, makes a plan, and reads or writes.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -38,10 +38,10 @@ impl Engine {
         self.read_one(access, store, ResultOf::One(selection), out, options)
     }
 
-    /// Like [`Engine::read`], for anything that fills one result.
+    /// Like [`Engine::read`], for any [`ResultOf`] that fills one result.
     ///
     /// # Errors
-    /// Those of [`Engine::read`]; `ShapeMismatch` also when selections of a stack differ in more than their place.
+    /// Those of [`Engine::read`]; `ShapeMismatch` also if the selections of a stack differ in shape.
     pub fn read_one(
         &self,
         access: &Access,
@@ -69,8 +69,9 @@ impl Engine {
         Ok(report)
     }
 
-    /// Reads of several arrays, each into its own results, in one pipeline: chunks that are decoded in the same way share launches.
-    /// All arrays are bound to one device. The first failure ends all; results hold anything then.
+    /// Reads several arrays, each into its own results, in one pipeline. Chunks that are decoded in the same way share
+    /// launches. All arrays are bound to one device. The first failure ends the whole call; the content of the results
+    /// is then unspecified.
     ///
     /// # Errors
     /// Those of [`Engine::read`]; `MemorySpace` when arrays are bound to different devices; `InvalidArgument` when results in host
@@ -102,9 +103,9 @@ impl Engine {
 
     /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
     /// when it is complete.
-    ///
-    /// There is memory for `at_once` boxes, beside the limit. The receiver must return boxes without waiting for memory of
-    /// reads and writes. Damage in a box may be noticed after later boxes were delivered, so boxes only count when this returns
+    /// Beside the memory limit, there is memory for `at_once` boxes. The receiver must return boxes without waiting for
+    /// memory of reads and writes. Damage in a box may be noticed after later boxes were delivered. So a box is only
+    /// valid once this call has returned without an error.
     /// without an error.
     ///
     /// # Errors
@@ -184,8 +185,8 @@ impl Engine {
         self.write_all(&[EngineWrite { access, store, name: None, selection, value }], options)
     }
 
-    /// Writes to several arrays, which share no stored object, from values on one device. Nothing is written unless all values fit. The
-    /// first failure ends all.
+    /// Writes to several arrays, from values on one device. The arrays must not share stored objects. Nothing is
+    /// written unless all values fit. The first failure ends the whole call.
     ///
     /// # Errors
     /// Those of [`Engine::write`].
@@ -198,7 +199,7 @@ impl Engine {
         let _range = profile::range("write", checked.iter().map(|of: &OfArray<'_>| of.value.size_bytes()).sum());
         let stores: Vec<&Arc<dyn Store>> = writes.iter().map(|write| write.store).collect();
         let call = self.call(&stores, first.value.device(), options);
-        // Each array has a coordinator, which waits for workers.
+        // Each array has its own coordinator, which waits for the workers.
         let at_once = if call.is_far() { FAR_WRITES } else { WRITES_AT_ONCE };
         Threads::callers().map(at_once, checked, |of| {
             let name = of.name.clone();
@@ -211,19 +212,19 @@ impl Engine {
     }
 }
 
-/// Arrays of one call that are written at a time.
+/// Number of arrays of one call that are written at a time.
 const WRITES_AT_ONCE: usize = 16;
 
-/// What is written to one array of a call.
+/// One array of a call that writes, with the value.
 #[derive(Clone, Copy)]
 pub struct EngineWrite<'a> {
     /// The array.
     pub access: &'a Access,
     /// The store with its chunks.
     pub store: &'a Arc<dyn Store>,
-    /// The array's name in errors, where the call writes to several.
+    /// The array's name in errors, if the call writes to several arrays.
     pub name: Option<&'a str>,
-    /// Where the elements go.
+    /// The part of the array that is written.
     pub selection: &'a Selection,
     /// The elements. Their shape is broadcast to the selection's.
     pub value: &'a Value,
@@ -250,7 +251,7 @@ impl<'a> EngineWrite<'a> {
     }
 }
 
-/// Adds the name of an array to an error, where there is one.
+/// Adds the name of an array to an error, if the array has a name.
 trait AtArray<T> {
     fn at_array(self, name: Option<&str>) -> Result<T>;
 }
@@ -264,13 +265,13 @@ impl<T> AtArray<T> for Result<T> {
     }
 }
 
-/// Whether [`Engine::read_in_turn`] works for this store and device. It does not where frames are checked, and may be placed
-/// again, after all others.
+/// Whether [`Engine::read_in_turn`] works for this store and device. It does not work if frames come in the device's
+/// memory: those are checked last, and their elements may be placed again.
 pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }
 
-/// Refuses elements of variable length that are more or fewer than selected ones.
+/// Checks that a value of variable-length elements has as many elements as the selection.
 ///
 /// # Errors
 /// `ShapeMismatch`

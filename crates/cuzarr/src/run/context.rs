@@ -15,21 +15,21 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
-/// Writes that are on their way to stores far away at the same time, of all calls.
+/// Maximum number of writes to far stores that are on their way at the same time, over all calls.
 pub(crate) const FAR_WRITES: usize = 64;
 
-/// Most failures that are kept beside the first one.
+/// Maximum number of failures that a call keeps beside the first one.
 const OTHER_FAILURES: usize = 15;
 
 /// The context of one read or write.
 pub(crate) struct Context {
-    /// The stores of the call's arrays, by the numbers of these.
+    /// The stores of the call's arrays, indexed by the number of the array.
     pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Threads,
-    /// The call's own jobs in that pool.
+    /// The jobs of this call in `pool`.
     pub(crate) jobs: Jobs,
-    /// Threads that wait for writes to stores far away.
+    /// Threads that wait for writes to far stores.
     pub(crate) senders: Threads,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
@@ -38,14 +38,15 @@ pub(crate) struct Context {
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
     pub(crate) failures: Failures,
-    /// Keeps the memory of the device's pool below the limit.
+    /// Keeps the device's memory pool below the limit while the call runs.
     pub(crate) _within: Within,
 }
 
-/// The store of one array of a call. Arrays may share keys, and so each has its own open and held objects.
+/// The store of one array of a call. Two arrays may use the same keys, so each has its own open shards and held
+/// objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
-    /// Shards that were opened for their index. Their chunks must come from the same version.
+    /// Shards that were opened to read their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
     /// Objects that were read whole.
     held: OnceLock<HeldValues>,
@@ -56,9 +57,9 @@ impl CallStore {
         CallStore { store, shards, held: OnceLock::new() }
     }
 
-    /// Holds objects until the call ends. The store is not asked for them again.
+    /// Holds objects in memory until the call ends. The call does not ask the store for them again.
     pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
-        // A call holds objects once.
+        // A call holds objects only once, so this never fails.
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
     }
 
@@ -67,7 +68,7 @@ impl CallStore {
         self.held.get().is_some()
     }
 
-    /// Whether the store is far away.
+    /// Whether requests to the store take long, as over a network.
     pub(crate) fn is_far(&self) -> bool {
         self.store.capabilities().far && !self.holds()
     }
@@ -81,17 +82,18 @@ pub(crate) struct Failures {
 }
 
 impl Context {
-    /// The threads that the call lends to stores, with their own turn.
+    /// The threads that the call lends to stores. They share a new turn of the pool.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
 
-    /// Gives a job to the call's threads, or to threads that wait for stores far away and keep no other from its work.
+    /// Runs a job on the call's threads. If it `waits` for a far store, it runs on a thread that does nothing else but
+    /// wait.
     pub(crate) fn submit(&self, waits: bool, job: impl FnOnce() + Send + 'static) {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
 
-    /// The store of an array.
+    /// Returns the store of an array.
     ///
     /// # Panics
     /// When there is no such array.
@@ -99,7 +101,7 @@ impl Context {
         &self.stores[array]
     }
 
-    /// Reads a batch of an array from held objects if they have all of it, else from the store.
+    /// Reads a batch of an array. It comes from held objects if they have all of it, else from the store.
     pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let CallStore { store, held, .. } = self.of(array);
         if let Some(held) = held.get().filter(|held| held.have(&batch)) {
@@ -113,16 +115,16 @@ impl Context {
         }
     }
 
-    /// Whether a store is far away.
+    /// Whether any store of the call is far away.
     pub(crate) fn is_far(&self) -> bool {
         self.stores.iter().any(CallStore::is_far)
     }
 
-    /// Notes a failure. Work that has not begun then ends early.
+    /// Records a failure. Work that has not begun then ends early.
     pub(crate) fn fail(&self, error: Error) {
         self.failures.cancelled.store(true, Ordering::Release);
         let mut failures = self.errors();
-        // A cancellation because of an earlier failure tells nothing new.
+        // A cancellation after another failure adds no information.
         let news = error.kind() != ErrorKind::Cancelled || failures.is_empty();
         if news && failures.len() <= OTHER_FAILURES {
             failures.push(error);
@@ -134,7 +136,7 @@ impl Context {
         self.failures.cancelled.load(Ordering::Acquire)
     }
 
-    /// Checks that this call still goes on: nothing failed, and the caller has not cancelled it.
+    /// Checks that the call may go on: nothing failed, and the caller has not cancelled it.
     ///
     /// # Errors
     /// `Cancelled`
@@ -145,7 +147,7 @@ impl Context {
         self.cancellation.check()
     }
 
-    /// Checks that a value has the wanted version, if one is wanted.
+    /// Checks that a value has the wanted version. Without a wanted version, any is accepted.
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
@@ -176,7 +178,7 @@ impl Context {
         if failures.is_empty() {
             return Ok(());
         }
-        // A cancellation can only come first when its cause followed it closely.
+        // A cancellation is first only if its cause was recorded shortly after it.
         let first = failures.iter().position(|error| error.kind() != ErrorKind::Cancelled).unwrap_or(0);
         let first = failures.swap_remove(first);
         Err(first.with_others(failures.into_iter().filter(|error| error.kind() != ErrorKind::Cancelled)))

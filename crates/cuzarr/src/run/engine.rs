@@ -19,38 +19,38 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{Identity, OpenLimit, OpenValues, Store};
 
-/// Most threads of the process. This is more than any machine's cores, for remote stores.
+/// Maximum number of threads of the process. Reads from remote stores may use more threads than a machine has cores.
 const MOST_THREADS: usize = 512;
 
-/// Shards that all reads of the process together keep open. This is many more than threads, and far fewer than the thousand files
-/// that systems allow a process.
+/// Maximum number of shards that all reads of the process together keep open. This is many more than there are threads,
+/// and far fewer than the thousand open files that systems allow a process.
 const OPEN_SHARDS: usize = 128;
 
-/// The engine: threads, scratch memory and budgets. The process has one, and calls share it.
+/// The engine: threads, scratch memory and budgets. Each process has one, which all calls share.
 pub struct Engine {
     pool: Threads,
-    /// The threads of reads whose calling thread works too.
+    /// The threads of reads in which the calling thread works too.
     driven_pool: Threads,
-    /// Threads that wait for writes to stores far away, and do nothing else.
+    /// Threads that only wait for writes to far stores.
     senders: Threads,
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
     open_shards: Arc<OpenLimit>,
     turns: Arc<Turns>,
-    /// Changes of metadata, by node.
+    /// The locks for changes of metadata, one for each node.
     nodes: Arc<Turns>,
 }
 
 static ENGINE: PerProcess<OnceLock<Arc<Engine>>> = PerProcess::new();
 
 impl Engine {
-    /// The engine of this process. A forked child gets a new one: threads do not survive a fork.
+    /// Returns the engine of this process. A forked child gets a new one, because threads do not survive a fork.
     pub fn get() -> Arc<Engine> {
         Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::with_workers(Threads::workers()))))
     }
 
-    /// A separate engine, for tests and for programs that keep work apart.
+    /// Makes a separate engine, for tests and for programs that keep work apart.
     pub fn new(threads: usize) -> Engine {
         Engine::with_workers(Threads::new(threads))
     }
@@ -69,18 +69,18 @@ impl Engine {
         }
     }
 
-    /// The bytes in flight on a device, of all calls.
+    /// Counter of the bytes that all calls together have in flight on a device.
     pub fn memory(&self, device: Device) -> Memory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
 
-    /// The context of a call on the arrays of these stores.
+    /// Makes the context of a call. `stores` has the store of each array.
     pub(crate) fn call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.pool, options.threads, stores, device, options)
     }
 
-    /// The context of a read into device memory in which the calling thread works too. Work that it puts on the device must not
-    /// wait until a worker leaves it a core, which takes milliseconds.
+    /// Makes the context of a read into device memory in which the calling thread works too. Otherwise, work for the
+    /// device would have to wait until a worker leaves the calling thread a core, which takes milliseconds.
     pub(crate) fn driven_call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), stores, device, options)
     }
@@ -115,7 +115,7 @@ impl Engine {
         })
     }
 
-    /// Waits for the lock of a write to an array's objects between the first and the last along each dimension.
+    /// Waits for the lock of a write. Each item of `objects` is a box of one array's stored objects.
     ///
     /// # Errors
     /// `Cancelled`
@@ -123,7 +123,7 @@ impl Engine {
         self.turns.take(objects, cancellation)
     }
 
-    /// Waits for the lock of changes to a node's metadata.
+    /// Waits for the lock that guards changes of a node's metadata.
     ///
     /// # Errors
     /// `Cancelled`

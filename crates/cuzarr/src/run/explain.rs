@@ -11,7 +11,7 @@ use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::store::Store;
 
-/// Bytes of a new result, where it is contiguous in C order.
+/// Bytes of a new result, if it is contiguous in C order.
 fn contiguous_bytes(access: &Access, selection: &Selection, options: &Options) -> Option<usize> {
     let is_c = options.order == Order::C || selection.shape().len() < 2;
     let (dtype, len) = access.dtype().zip(selection.len()).filter(|_| is_c)?;

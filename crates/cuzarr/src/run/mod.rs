@@ -1,17 +1,17 @@
-//! Carrying out plans: threads, streams, budgets.
+//! Execution of plans: threads, streams, budgets.
 //!
-//! **Reading.** The calling thread asks the plan for batches and launches them while memory lasts. On worker threads, the store
-//! fills memory that the batch lends it. The thread that has the bytes continues with them while they are in its cache: it
-//! decodes them into their place (host) or into a slab of pinned memory (device). When a whole batch has come, the calling
-//! thread closes it: on a device it puts one copy and one scatter on the streams. Workers never wait for each other, nor for
-//! memory, which the calling thread takes beforehand.
+//! **Reading.** The calling thread asks the plan for batches, and launches them while there is memory. On worker
+//! threads, the store fills memory that the batch lends it. The thread that gets the bytes decodes them while they are
+//! in its cache: into their place (host), or into a slab of pinned memory (device). When all bytes of a batch are
+//! there, the calling thread closes the batch: on a device it enqueues one copy and one scatter on the streams. Workers
+//! never wait for each other, and never for memory, which the calling thread reserves beforehand.
 //!
-//! **Writing** goes the same way back. Workers gather, encode and deliver chunks. The worker that delivers the last inner chunk
-//! of a shard makes the shard. Stores write atomically, so a failure leaves old values whole. Calls that touch the same objects
-//! go one after the other (`schedule::range_lock`).
+//! **Writing** goes the same way back. Workers gather, encode and deliver chunks. The worker that delivers the last
+//! inner chunk of a shard makes the shard. Stores write atomically, so a failure leaves the old value intact. Calls
+//! that touch the same objects run one after the other (`schedule::range_lock`).
 //!
-//! **Failures** cancel work that has not begun. The call returns when all its work has ended, with the first failure and the
-//! others attached. All its memory is free then.
+//! **Failures** cancel work that has not begun. The call returns when all its work has ended, with the first failure
+//! and the others attached to it. All its memory is free by then.
 
 pub(crate) mod access;
 mod calls;
@@ -37,7 +37,7 @@ pub use report::{Report, Span, Stage, StageReport};
 pub use schedule::budget::Memory;
 pub(crate) use schedule::range_lock::{Objects, Turn};
 
-// The engine's: for the Python package's pipeline, for `cuzarr-compute`, and for tests.
+// Engine types for the Python package's pipeline, for `cuzarr-compute`, and for tests.
 pub(crate) use access::Access;
 pub(crate) use engine::Engine;
 pub(crate) use schedule::walk::{beside, relay, write_behind};

@@ -1,4 +1,4 @@
-//! What a device does to decode chunks whose layouts differ: the same steps, with other sizes.
+//! The kernels with which a device decodes chunks of different layouts: the same steps, with other sizes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,35 +10,36 @@ use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{ChunkLayout, Unit};
 
-/// The device's work for chunks of each layout: the passes of decoding from some pass on.
+/// The device's part of decoding, for chunks of each layout: the passes behind those that run on the host.
 pub(crate) struct Natives {
     host_passes: usize,
-    /// The work for the array's own layout, which is mostly the only layout.
+    /// The kernels for the array's own layout, which is usually the only layout.
     usual: (Arc<ChunkLayout>, Arc<Native>),
-    /// Those of other layouts, by the addresses of these; `None` where the device cannot do it.
+    /// The kernels for other layouts, keyed by the address of the layout; `None` if the device cannot decode it.
     others: Mutex<HashMap<usize, Other>>,
 }
 
-/// The work for another layout, which is kept so that its address stays its own.
+/// The kernels for another layout. The layout is kept so that no other can get its address.
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
-    /// The work behind `host_passes` passes. For the array's own layout it is `native`.
+    /// Makes the set of kernels that run after `host_passes` passes on the host. `native` has those for the array's own
+    /// layout.
     pub(crate) fn new(host_passes: usize, layout: &Arc<ChunkLayout>, native: Arc<Native>) -> Natives {
         Natives { host_passes, usual: (Arc::clone(layout), native), others: Mutex::default() }
     }
 
-    /// The work for the array's own layout.
+    /// The kernels for the array's own layout.
     pub(crate) fn usual(&self) -> &Arc<Native> {
         &self.usual.1
     }
 
-    /// The number of passes that the host runs before.
+    /// Number of passes that the host runs first.
     pub(crate) fn host_passes(&self) -> usize {
         self.host_passes
     }
 
-    /// The work for chunks of a layout; `None` when the device cannot do it.
+    /// Returns the kernels for chunks of a layout; `None` if the device cannot decode them.
     pub(crate) fn of(&self, layout: &Arc<ChunkLayout>) -> Option<Arc<Native>> {
         let (usual, native) = &self.usual;
         if Arc::ptr_eq(usual, layout) {
@@ -54,7 +55,7 @@ impl Natives {
         made
     }
 
-    /// Lays out the work on chunks that lie in `source`, one for each unit.
+    /// Prepares the decoding of chunks that lie in `source`, one for each unit.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` for a layout that [`Natives::of`] does not know.

@@ -8,15 +8,16 @@ use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
 use crate::store::Capabilities;
 
-/// Divisor of the memory limit for shards that one call reads whole, and for indexes that an open array keeps.
+/// The memory limit is divided by this for shards that one call reads whole, and for the shard indexes that an open
+/// array keeps.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
-/// Bytes of shard indexes that one call fetches at once, or of shards that are fetched whole instead.
+/// Bytes of shard indexes that one call fetches at once, or of shards that it reads whole instead.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Largest gap that one read covers, as the configuration has it.
+/// Default of `coalesce_gap_bytes`: the largest gap between ranges that one read covers.
 const DEFAULT_GAP_BYTES: u64 = 1 << 20;
-/// What that is for stores nearby. To copy more bytes from the page cache takes longer than another read.
+/// The same default for near stores: copying more bytes than this from the page cache takes longer than another read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Multiprocessors of the GPU on which the shipped costs were measured.
@@ -36,24 +37,24 @@ pub struct Options {
     pub device: Device,
     /// The order of elements in an array's results.
     pub order: Order,
-    /// Whether a fall-back to the host is an error. Then a device decodes and encodes all that it can, also where the host would be
-    /// faster.
+    /// Whether a fall-back to the host is an error. If so, a device decodes and encodes all that it can, even if the
+    /// host would be faster.
     pub strict: bool,
-    /// Whether missing chunks give the fill value. Otherwise they are an error.
+    /// Whether missing chunks are read as the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub write_empty_chunks: bool,
-    /// Most bytes in flight outside results, for all calls on the device together, and for each kind of memory (host, pinned,
-    /// device).
+    /// Maximum bytes in flight outside results. The limit holds for all calls on the device together, and for each kind
+    /// of memory (host, pinned, device).
     pub memory_limit_bytes: u64,
-    /// Most threads of one call.
+    /// Maximum number of threads of one call.
     pub threads: usize,
-    /// Largest gap between ranges that one read covers. 1 MiB, the default, stands for 128 KiB in stores that divide reads, such as
-    /// local files.
+    /// Largest gap between ranges that one read covers. The default is 1 MiB; it stands for 128 KiB in stores that
+    /// divide reads, such as local files.
     pub coalesce_gap_bytes: u64,
-    /// Most bytes of one read of several ranges.
+    /// Maximum bytes of one read that covers several ranges.
     pub coalesce_max_bytes: u64,
-    /// Most decoded bytes of a chunk with elements of variable length.
+    /// Maximum decoded bytes of a chunk with elements of variable length.
     pub variable_limit_bytes: u64,
     /// Whether reports list every piece of work.
     pub trace: bool,
@@ -63,14 +64,14 @@ pub struct Options {
     pub(crate) tuning: Tuning,
 }
 
-/// The sizes of batches, and where they are decoded. The defaults suit every array, and none of these changes a result.
+/// The sizes of batches, and where they are decoded. The defaults suit every array. No value changes a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
     /// Decoded bytes of one batch for the kernels, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,
-    /// Whether a device decodes and encodes all that it can, also where the host would be faster. `strict` implies it.
+    /// Whether a device decodes and encodes all that it can, even if the host would be faster. `strict` implies it.
     pub force_device: bool,
 }
 
@@ -136,7 +137,7 @@ impl Options {
     /// The circumstances for placing a read of `chunks` chunks to `device`.
     pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
         Circumstances {
-            // A device that does not tell counts as the measured one.
+            // A device that does not report its multiprocessors counts as the measured one.
             multiprocessors: device.multiprocessors().unwrap_or(MEASURED_MULTIPROCESSORS),
             threads: self.threads,
             force_device: self.force_device(),
@@ -150,7 +151,7 @@ impl Options {
         }
     }
 
-    /// The limits for plans of reads from a store with these capabilities.
+    /// Makes the limits for plans of reads from a store with these capabilities.
     pub(crate) fn plan(&self, store: &Capabilities) -> PlanOptions {
         let is_near = store.divides_reads && !store.far;
         PlanOptions {

@@ -34,7 +34,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Every stage. The stages of reads come first.
+    /// All stages, those of reads first.
     pub const ALL: [Stage; 9] = [
         Stage::Fetch,
         Stage::Decode,
@@ -66,13 +66,13 @@ impl Stage {
 /// The work of one stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageReport {
-    /// Bytes of output.
+    /// Bytes that the stage produced.
     pub size_bytes: u64,
-    /// Seconds of work, added over all threads, or over a device's streams.
+    /// Seconds of work, summed over all threads or over a device's streams.
     pub seconds: f64,
-    /// The number of reads, chunks, copies or launches.
+    /// Number of reads, chunks, copies or launches.
     pub count: u64,
-    /// Seconds in which at least one thread or stream worked.
+    /// Seconds in which at least one thread or stream worked on this stage.
     pub busy_seconds: f64,
 }
 
@@ -95,9 +95,9 @@ pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
     /// Seconds from the call to its return.
     pub wall_seconds: f64,
-    /// Requests to a server, for stores that have one.
+    /// Requests to a server, if the store has one.
     pub traffic: TrafficCounts,
-    /// Every piece of work, in the order of their ends; empty unless the call was traced.
+    /// Every piece of work, in the order in which they ended; empty unless the call was traced.
     pub spans: Vec<Span>,
 }
 
@@ -107,12 +107,12 @@ impl Report {
         self.stages[stage as usize]
     }
 
-    /// The stages that did something, in order.
+    /// The stages with work, in order.
     pub fn stages(&self) -> impl Iterator<Item = (Stage, StageReport)> + '_ {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// The report of a traced call with these pieces of work.
+    /// Makes the report of a traced call from its pieces of work.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
         let counters = Counters::new(true);
@@ -174,12 +174,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// Counters of a running call, for all threads.
+/// Counters of a running call, which all threads update.
 pub(crate) struct Counters {
     begun: Instant,
     traffic: Traffic,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
-    /// Work on a device whose end has not been seen yet.
+    /// Work on a device that is not known to have ended.
     under_way: Mutex<Timeline>,
     /// Every piece of work, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
@@ -193,23 +193,24 @@ struct StageCounter {
     busy: Busy,
 }
 
-/// The times when a stage worked: intervals in order that do not touch, and the total length of those left out of the list.
+/// The times when a stage worked, as intervals. `join` sorts them, and joins those that overlap.
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
-/// Most intervals that are kept before overlapping ones are joined.
+/// Maximum number of intervals. When it is reached, overlapping intervals are joined.
 const KEPT_INTERVALS: usize = 4096;
 
 impl Busy {
     fn add(&mut self, start_ns: u64, end_ns: u64) {
         match self.0.last_mut() {
-            // Most work touches the last interval.
+            // Most work continues the last interval.
             Some(last) if start_ns >= last.0 && start_ns <= last.1 => last.1 = last.1.max(end_ns),
             _ => self.0.push((start_ns, end_ns)),
         }
         if self.0.len() >= KEPT_INTERVALS {
             self.join();
-            // There are many short pieces of work, far from each other. The smallest gaps between them are closed.
+            // If too many intervals remain, the work was many short pieces, far apart. Then neighbouring intervals are
+            // joined in pairs.
             while self.0.len() > KEPT_INTERVALS / 2 {
                 self.0 = self.0.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1)).collect();
             }
@@ -234,10 +235,10 @@ impl Busy {
     }
 }
 
-/// The marks around work on a device.
+/// Events that mark the beginning and the end of work on a device.
 #[derive(Default)]
 struct Timeline {
-    /// The first mark, and its time in nanoseconds of the call.
+    /// The first event, and its time in nanoseconds from the beginning of the call.
     origin: Option<(Event, u64)>,
     timed: Vec<Timed>,
 }
@@ -269,7 +270,7 @@ impl Counters {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Counts work that ended now.
+    /// Counts work that has just ended.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
         let end_ns = self.elapsed_ns();
         self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
@@ -287,7 +288,7 @@ impl Counters {
         }
     }
 
-    /// Does `work` and counts it, also when it fails.
+    /// Runs `work` and counts it, even if it fails.
     pub(crate) fn time<T>(&self, stage: Stage, size_bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let _range = profile::range(stage.name(), size_bytes);
@@ -296,12 +297,12 @@ impl Counters {
         result
     }
 
-    /// Counts the requests that a store makes in `work`, or begins there.
+    /// Runs `work`, and counts the requests that the store begins in it.
     pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         self.traffic.watch(work)
     }
 
-    /// Marks the beginning of all work on a device. `stream` must be idle.
+    /// Sets the time from which work on a device is counted. `stream` must be idle.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -311,7 +312,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Does `work`, which puts work on `stream`, and counts the device's time for it.
+    /// Runs `work`, which enqueues work on `stream`, and counts the time that the device takes for it.
     pub(crate) fn time_on<T, E: Into<Error>>(
         &self,
         stage: Stage,
@@ -330,7 +331,7 @@ impl Counters {
         Ok(done)
     }
 
-    /// Counts copies between marks.
+    /// Counts copies, whose begin and end were marked by events.
     pub(crate) fn add_copies(&self, stage: Stage, copies: Vec<Copied>) {
         let mut timeline = lock(&self.under_way);
         let timed = copies.into_iter().map(|Copied { start, end, size_bytes }| {
@@ -340,7 +341,7 @@ impl Counters {
         timeline.timed.extend(timed);
     }
 
-    /// Counts the work on devices that has ended meanwhile.
+    /// Counts the work on devices that has ended.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -1,5 +1,5 @@
-//! Reading a batch from a store whose values open like files. Requests of one value share one opening, and the lent threads
-//! take units of work until none is left.
+//! Reads of a batch from a store whose values open like files. Requests for one value share one opening. The lent
+//! threads take units of work until none is left.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,22 +13,22 @@ use super::parts::{PART_BYTES, Parts};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Most requests of one value that a thread takes at a time. Many small ranges of a large shard spread over the threads, and
-/// a thread need not return to the queue after each range.
+/// Maximum number of requests in a unit. So many small ranges of a large shard spread over the threads, and a thread
+/// need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// Bytes after which a unit of several ranges ends. This is the size of one part of a divided read, so units and parts take
-/// a thread equally long.
+/// Size from which a unit of several ranges is complete. It is the size of one part of a divided read, so units and
+/// parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
-/// A place where values are opened.
+/// A source of values that can be opened.
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
     /// Opens a value; `None` when the key does not exist.
     fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
 
-    /// The place that errors name.
+    /// The name of the source in errors.
     fn name(&self) -> String;
 }
 
@@ -53,7 +53,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
-    /// Units that still need the value open.
+    /// Number of units that still need the value to be open.
     remaining: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// A unit of work: some of a group's items, by position.
+/// A unit of work: some items of a group, given by their position in it.
 struct BatchUnit {
     group: usize,
     positions: Range<usize>,
@@ -78,12 +78,13 @@ struct SharedBatch<S: Source> {
     groups: Vec<BatchGroup<S>>,
     units: Vec<BatchUnit>,
     next: AtomicUsize,
-    /// The lent threads, for reads that are divided.
+    /// The number of lent threads, for reads that are divided.
     threads: usize,
     helpers: Option<Arc<dyn Workers>>,
 }
 
-/// Groups the requests by key. The groups keep the order of the requests, so early requests tend to be answered first.
+/// Groups the requests by key. The groups are in the order of the requests, so early requests tend to be answered
+/// first.
 fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<BatchGroup<S>> {
     let mut groups: Vec<BatchGroup<S>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
@@ -138,7 +139,7 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// The group's value, opened once. Other threads that need the same value wait here for its opening.
+    /// Opens the group's value, once. Other threads that need it wait here.
     fn open(&self, group: &BatchGroup<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*opening, Opening::Untried) {
@@ -156,7 +157,7 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// A value that the caller keeps open, or one that is opened now.
+    /// Returns the value that the caller keeps open, or opens it now.
     fn open_or_kept(&self, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let Some(kept) = self.sink.open_values() else { return Ok(self.source.open(key)?.map(Arc::new)) };
         if let Some(object) = kept.get(key) {
@@ -165,7 +166,7 @@ impl<S: Source> SharedBatch<S> {
         Ok(self.source.open(key)?.map(|object| kept.keep(key, Arc::new(object))))
     }
 
-    /// Whether the read must fail when the value changes while the item is read.
+    /// Whether the read of an item must fail if the value changes meanwhile.
     fn is_watched(&self, item: usize) -> bool {
         self.batch[item].range == ByteRange::Full || self.sink.open_values().is_some()
     }
@@ -195,7 +196,7 @@ impl<S: Source> SharedBatch<S> {
         self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
     }
 
-    /// Takes memory for an item. When the item's bytes come on the device, it returns them instead.
+    /// Reserves memory for an item. If the item's bytes come in device memory, returns those bytes instead.
     fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
         if let Some(version) = object.version() {
             self.sink.opened(item, version)?;
@@ -223,14 +224,15 @@ impl<S: Source> SharedBatch<S> {
     }
 }
 
-/// The state of an item's read after [`SharedBatch::begin`].
+/// What [`SharedBatch::begin`] returns.
 enum Begun {
-    /// The item is read into lent memory, from this byte of the value on.
+    /// The item is read into lent memory. The number is the offset of its first byte in the value.
     Lent(u64, Box<dyn Lease>),
     OnDevice(Buffer),
 }
 
-/// Threads may drop jobs that they never ran. Their items end here, so that no caller waits for them for ever.
+/// Threads may drop jobs that they never ran. The items of such jobs end here, so that no caller waits for them
+/// forever.
 impl<S: Source> Drop for SharedBatch<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);
@@ -242,7 +244,7 @@ impl<S: Source> Drop for SharedBatch<S> {
     }
 }
 
-/// Reserves memory from the sink and checks that it has the requested size.
+/// Reserves memory from the sink, and checks that it has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
     let lent_bytes = lease.bytes().len();

@@ -1,8 +1,8 @@
 //! A store that keeps its values in the memory of a device.
 //!
-//! Chunks stay where they were computed. A device array that writes uncompressed chunks hands its memory over, and a read on
-//! that device gets the store's memory lent. Neither copies through the host. Metadata documents are only read by the host,
-//! so they always live in host memory. On the device `cpu`, everything does.
+//! Chunks stay where they were computed. When a device array writes uncompressed chunks, the store takes over their
+//! memory. When that device reads, the store lends its memory. Nothing is copied through the host. Only the host reads
+//! metadata documents, so they are always kept in host memory. On the device `cpu`, all values are.
 
 use std::fmt;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub struct GpuMemoryStore {
 }
 
 impl GpuMemoryStore {
-    /// An empty store. The device is not used yet.
+    /// Makes an empty store. The device is not used yet.
     pub fn new(device: Device) -> Self {
         GpuMemoryStore { device, values: Values::default(), identity: Identity::unique() }
     }
@@ -50,7 +50,7 @@ impl GpuMemoryStore {
         self.device
     }
 
-    /// The stored value itself, read-only: on the device, or in host memory for a metadata document.
+    /// The stored value itself, read-only. It is on the device, or in host memory if it is a metadata document.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -65,7 +65,7 @@ impl GpuMemoryStore {
     fn take_in(&self, place: Device, value: Payload<'_>) -> Result<Buffer> {
         match value {
             Payload::Bytes(bytes) => Ok(Buffer::from_bytes(place, bytes)?),
-            // A view would keep its whole block alive, and a block that others own can change.
+            // A view would keep its whole block alive, and others may write to that block. So such a value is copied.
             Payload::Buffer(value) if value.device() == place && value.size_bytes() == value.allocation_bytes() => {
                 Ok(value.clone())
             }
@@ -96,7 +96,7 @@ impl Object for Buffer {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this value, which never changes.
+        // `batch` checked the range against this value, which never changes.
         let offset = offset as usize;
         let part = self.slice(offset..offset + bytes.len())?;
         match part.host_bytes() {
@@ -128,7 +128,7 @@ impl Object for Buffer {
 
 impl Store for GpuMemoryStore {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        // Lending is one look into the table; threads would cost more.
+        // Lending is only a look-up in the table, so threads would take longer.
         match self.is_on(sink.device()) {
             true => batch::run(self.clone(), batch, sink, &InlineWorkers),
             false => batch::run(self.clone(), batch, sink, workers),

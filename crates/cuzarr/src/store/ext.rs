@@ -7,7 +7,7 @@ use cuzarr_device::{Buffer, Device};
 use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// [`Workers`] that run each job at once, on the calling thread.
+/// Runs each job at once, on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineWorkers;
 
@@ -21,10 +21,10 @@ impl Workers for InlineWorkers {
     }
 }
 
-/// A value, and its version where the store tells versions.
+/// A value, with its version if the store reports versions.
 pub type Versioned = (Vec<u8>, Option<Version>);
 
-/// Blocking calls on every store: they wait for the store, and return values in new memory.
+/// Blocking calls for every store. They wait for the store, and return values in new memory.
 pub trait StoreExt: Store {
     /// Reads a whole value; `None` when the key does not exist.
     ///
@@ -43,8 +43,8 @@ pub trait StoreExt: Store {
         only(collect(self, vec![request], limit_bytes))
     }
 
-    /// Reads a whole value that must not be larger than `limit_bytes`, and its version; `None` when the key does not exist. The
-    /// version is `None` when the store does not tell versions.
+    /// Reads a whole value that must not be larger than `limit_bytes`, with its version; `None` when the key does not
+    /// exist. The version is `None` if the store does not report versions.
     ///
     /// # Errors
     /// Those of [`StoreExt::get_at_most`].
@@ -62,7 +62,7 @@ pub trait StoreExt: Store {
         only(collect(self, vec![ReadRequest { key: key.to_string(), range }], u64::MAX))
     }
 
-    /// Reads a batch. The results are in the order of the requests, and each item succeeds or fails alone.
+    /// Reads a batch. Results are in the order of the requests. Each item can fail without the others.
     fn get_many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Option<Vec<u8>>>> {
         collect(self, requests, u64::MAX)
     }
@@ -72,7 +72,7 @@ pub trait StoreExt: Store {
         collect(self, requests, limit_bytes)
     }
 
-    /// Like [`StoreExt::get_many_at_most`], with the version of each value, where the store tells versions.
+    /// Like [`StoreExt::get_many_at_most`], with the version of each value if the store reports versions.
     fn get_many_versioned(&self, requests: Vec<ReadRequest>, limit_bytes: u64) -> Vec<Result<Option<Versioned>>> {
         let (items, versions) = collect_versioned(self, requests, limit_bytes);
         items.into_iter().zip(versions).map(|(item, version)| Ok(item?.map(|bytes| (bytes, version)))).collect()
@@ -147,7 +147,7 @@ fn collect<S: Store + ?Sized>(store: &S, requests: Vec<ReadRequest>, limit_bytes
     collect_versioned(store, requests, limit_bytes).0
 }
 
-/// Reads a batch, and tells the version of each item's value where the store does.
+/// Reads a batch, with the version of each item's value if the store reports versions.
 pub(super) fn collect_versioned<S: Store + ?Sized>(
     store: &S,
     requests: Vec<ReadRequest>,
@@ -228,7 +228,7 @@ impl OneBuffer {
     fn take(&self, outcome: ReadOutcome) -> Result<Option<Buffer>> {
         match outcome {
             ReadOutcome::Missing => Ok(None),
-            // The caller may write the result, so it must not share the store's memory.
+            // The caller may write to the result, so the result must not share the store's memory.
             ReadOutcome::OnDevice(buffer) if buffer.is_read_only() => {
                 let copy = Buffer::empty(self.device, buffer.size_bytes())?;
                 copy.copy_from(&buffer)?;
@@ -261,12 +261,12 @@ impl ReadSink for OneBuffer {
 
     fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
         let outcome = outcome.and_then(|outcome| self.take(outcome));
-        // The receiver takes one outcome and drops any other.
+        // The receiver takes only the first outcome.
         let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send(outcome);
     }
 }
 
-/// Allocates zeroed memory; an error when there is not enough.
+/// Allocates zeroed memory, or returns an error if there is not enough.
 pub(super) fn zeroed(size_bytes: u64) -> Result<Vec<u8>> {
     let no_memory =
         || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for a value of {size_bytes} bytes"));

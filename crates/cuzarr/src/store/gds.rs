@@ -1,11 +1,11 @@
-//! A local directory whose files are read into and written from GPU memory by cuFile (GPUDirect Storage).
+//! A local directory whose files cuFile (GPUDirect Storage) reads into GPU memory and writes from it.
 //!
-//! Reads into GPU memory do not use our host memory. With the kernel module `nvidia-fs` they bypass the host completely.
-//! Everything else is done by [`LocalStore`]: keys, links, listings, atomic writes. cuFile's compatibility mode is slower than
-//! our own pinned slabs, so [`Gds::Auto`] uses cuFile only where it is direct.
+//! Reads into GPU memory use no memory of this process on the host. With the kernel module `nvidia-fs` they bypass the
+//! host completely. [`LocalStore`] does everything else: keys, links, listings, atomic writes. cuFile's compatibility
+//! mode is slower than our own pinned slabs, so [`Gds::Auto`] uses cuFile only if it is direct.
 //!
-//! Registering a file with cuFile costs more than a small read. So a file is registered once, and stays registered while it is
-//! among the last used. Each read still opens the value by its key, so a replaced value is never mistaken for the old one.
+//! Registering a file with cuFile takes longer than a small read. So a file stays registered as long as it is among the
+//! files used last. Each read still opens the value by its key. So a replaced value is never mistaken for the old one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,13 +31,13 @@ use crate::error::{Error, ErrorKind, Result};
 /// Number of files that stay registered.
 const REGISTERED: usize = 128;
 
-/// When values are read and written with cuFile.
+/// When cuFile reads and writes values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gds {
-    /// Use cuFile where the library is installed and drives can write to GPU memory.
+    /// Use cuFile if the library is installed and drives can write to GPU memory.
     #[default]
     Auto,
-    /// Use cuFile always, also in its compatibility mode. Without the library, reads into GPU memory fail.
+    /// Always use cuFile, even in its compatibility mode. Without the library, reads into GPU memory fail.
     On,
     /// Never use cuFile.
     Off,
@@ -56,8 +56,8 @@ impl FromStr for Gds {
     }
 }
 
-/// A directory of the local file system, read and written by cuFile where the memory is a GPU's. Clones share the registered
-/// files.
+/// A directory of the local file system. cuFile reads and writes it if the memory belongs to a GPU. Clones share the
+/// registered files.
 #[derive(Clone)]
 pub struct GdsStore {
     local: LocalStore,
@@ -66,7 +66,7 @@ pub struct GdsStore {
 }
 
 impl GdsStore {
-    /// A store of the values below `root`. The library is not loaded yet.
+    /// Makes a store of the values below `root`. The library is not loaded yet.
     ///
     /// # Errors
     /// Those of [`LocalStore::new`].
@@ -79,7 +79,7 @@ impl GdsStore {
         self.local.root()
     }
 
-    /// Whether cuFile moves values between files and this device's memory. Loads the library when `device` is a GPU.
+    /// Whether cuFile moves values between files and the memory of `device`. Loads the library if that is a GPU.
     pub fn uses_cufile(&self, device: Device) -> bool {
         device != Device::Cpu
             && match self.gds {
@@ -90,7 +90,7 @@ impl GdsStore {
     }
 }
 
-/// The registered files. They are open, so the system cannot reuse their inodes for other files.
+/// The registered files. They stay open, so the system cannot give their inodes to other files.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 
@@ -105,7 +105,7 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The registered handle of an open file; registers the file when it is not known.
+    /// Returns the registered handle of an open file, and registers the file if necessary.
     fn get(&self, file: &OpenFile) -> Result<Arc<DirectFile>> {
         let version = file.version();
         if let Some(version) = &version {
@@ -117,7 +117,7 @@ impl Files {
                 return Ok(Arc::clone(known));
             }
         }
-        // Without the lock: registering is slow, and registering one file twice does no harm.
+        // The lock is not held: registering is slow, and registering one file twice is harmless.
         let fresh =
             Arc::new(DirectFile::new(for_reading(file.file()).map_err(|error| failed("cannot open it", &error))?)?);
         let Some(version) = version else { return Ok(fresh) };
@@ -137,8 +137,8 @@ impl Files {
     }
 }
 
-/// Opens the file again, without flags that cuFile refuses. Where drives can write to GPU memory and the file system allows
-/// it, the new handle bypasses the page cache.
+/// Opens the file again, without flags that cuFile refuses. The new handle bypasses the page cache, if drives can write
+/// to GPU memory and the file system allows it.
 fn for_reading(file: &File) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
@@ -155,7 +155,7 @@ fn for_reading(file: &File) -> io::Result<File> {
     file.try_clone()
 }
 
-/// Adds a hint for the case that cuFile is installed but refuses a file.
+/// Adds a hint, in case cuFile is installed but refuses a file.
 fn with_hint(error: Error) -> Error {
     match error.hint() {
         Some(_) => error,
@@ -171,7 +171,7 @@ fn failed(what: &str, error: &io::Error) -> Error {
 /// Opens values for one batch.
 struct GdsReader(GdsStore);
 
-/// A value that is open for reading.
+/// An open value.
 struct GdsValue {
     file: OpenFile,
     files: Arc<Files>,
@@ -217,7 +217,7 @@ impl Object for GdsValue {
         match self.files.get(&self.file) {
             Ok(direct) => direct.read_exact_at(&buffer, range.start)?,
             Err(_) if self.gds == Gds::Auto => {
-                // cuFile works on this machine, but not on this file system.
+                // cuFile works on this machine, but does not support this file system.
                 let host = Buffer::zeroed(Device::Cpu, buffer.size_bytes())?;
                 self.file.read_exact_at(&mut host.host_bytes_mut()?, range.start)?;
                 buffer.copy_from(&host)?;
@@ -261,7 +261,7 @@ impl Store for GdsStore {
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        // Registered files are open, so their disk space would not be freed.
+        // Open files keep their disk space, so the registered ones are closed.
         self.files.clear();
         self.local.delete_prefix(prefix)
     }
@@ -283,7 +283,7 @@ impl Store for GdsStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // cuFile's reads are not divided.
+        // Reads by cuFile are not divided.
         Capabilities { divides_reads: false, ..self.local.capabilities() }
     }
 

@@ -1,4 +1,4 @@
-//! Values of another store that are already in memory as a whole, so that parts of them can be read without the store.
+//! Whole values of another store that are held in memory, so that parts of them can be read without the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::object::Object;
 use super::{Key, ReadRequest, ReadSink, Workers};
 use crate::error::Result;
 
-/// Values of a store as they were when they were read. Clones share them.
+/// Values of a store, unchanged since they were read. Clones share them.
 #[derive(Clone)]
 pub(crate) struct HeldValues {
-    /// The name of their store, for error messages.
+    /// The name of the values' store, for error messages.
     name: String,
     /// `None` for keys that do not exist.
     values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
@@ -23,7 +23,7 @@ impl HeldValues {
         HeldValues { name, values: Arc::new(values.collect()) }
     }
 
-    /// Whether every request of a batch is for one of these keys.
+    /// Whether the values have every key of a batch.
     pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
         batch.iter().all(|request| self.values.contains_key(&request.key))
     }
@@ -54,7 +54,7 @@ impl Object for HeldValue {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this value, which never changes.
+        // `batch` checked the range against this value, which never changes.
         let offset = offset as usize;
         bytes.copy_from_slice(&self.0[offset..offset + bytes.len()]);
         Ok(())

@@ -1,4 +1,4 @@
-//! The identity of a store: it tells whether two handles hold the same values.
+//! The identity of a store, which shows whether two handles hold the same values.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Key;
 
-/// The identity of a store, or of a part of a store. It is never parsed from a name that is meant for people.
+/// The identity of a store, or of a part of a store. It is never derived from a name that is meant for people.
 ///
-/// Two stores have one identity when every key means the same value in both. Write locks, checks for overlapping copies and
-/// caches compare it.
+/// Two stores have the same identity if every key means the same value in both. Write locks, checks for overlapping
+/// copies and caches compare identities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     data: Place,
-    /// The place of the documents of arrays and groups, when it differs from `data`.
+    /// The place of the documents of arrays and groups, if it differs from `data`.
     metadata: Option<Place>,
 }
 
@@ -28,26 +28,26 @@ struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum IdentityRoot {
     FileSystem,
-    /// A thing that only this process knows, such as values in memory.
+    /// Something that only this process has, such as values in memory.
     Process(u64),
-    /// The thing that an address names, such as the bucket of an object store.
+    /// Something that has an address, such as the bucket of an object store.
     Address(Arc<str>),
 }
 
 impl Identity {
-    /// The identity of the directory at `path`, which need not exist. Relative paths, links and repeated separators make no
-    /// difference.
+    /// The identity of the directory at `path`, which need not exist. Relative paths, links and repeated separators are
+    /// resolved.
     pub fn directory(path: impl AsRef<Path>) -> Identity {
         Identity::at(IdentityRoot::FileSystem, resolved(path.as_ref()))
     }
 
-    /// A new identity that no other store has. A store makes it once, and its clones share it.
+    /// A new identity that no other store has. A store makes it once; its clones share it.
     pub fn unique() -> Identity {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Identity::at(IdentityRoot::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
     }
 
-    /// The identity of what an address names. A `file://` address is the directory at that path.
+    /// The identity of the thing at an address. A `file://` address means the directory at that path.
     pub fn address(address: &str) -> Identity {
         match address.strip_prefix("file://") {
             Some(path) => Identity::directory(path),
@@ -70,19 +70,20 @@ impl Identity {
         Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below) }
     }
 
-    /// The identity of a split store: the documents of arrays and groups are in `other`, everything else is here.
+    /// The identity of a split store: the documents of arrays and groups are in `other`, everything else is in this
+    /// store.
     #[must_use]
     pub fn with_metadata_in(self, other: Identity) -> Identity {
         let metadata = Some(other.metadata.unwrap_or(other.data)).filter(|place| *place != self.data);
         Identity { data: self.data, metadata }
     }
 
-    /// Whether both have the same chunks. Then writers of one must wait for writers of the other.
+    /// Whether both contain the same chunks. Then writers of one must wait for writers of the other.
     pub fn has_same_chunks(&self, other: &Identity) -> bool {
         self.data == other.data
     }
 
-    /// Whether a place of one is a place of the other, or lies inside it.
+    /// Whether a place of one is also a place of the other, or lies inside one.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
@@ -98,7 +99,7 @@ impl Place {
     }
 }
 
-/// The real path: links are resolved as far as the path exists.
+/// The path with all links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let real = path.ancestors().find_map(|above| {

@@ -1,4 +1,4 @@
-//! Keys: which strings are valid keys, and how keys are joined.
+//! Rules for valid keys, and how keys are joined.
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -30,7 +30,7 @@ pub struct MemoryStore {
     identity: Identity,
 }
 
-/// A value with a unique number, which is its version.
+/// A value with a unique number, which serves as its version.
 #[derive(Clone)]
 pub(super) struct Value {
     bytes: Arc<[u8]>,
@@ -49,7 +49,7 @@ impl Value {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Makes an empty store.
     pub fn new() -> Self {
         MemoryStore { values: Values::default(), identity: Identity::unique() }
     }
@@ -83,7 +83,7 @@ impl Object for Value {
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // `batch` resolved the range inside this value, which never changes.
+        // `batch` checked the range against this value, which never changes.
         let offset = offset as usize;
         bytes.copy_from_slice(&self.bytes[offset..offset + bytes.len()]);
         Ok(())

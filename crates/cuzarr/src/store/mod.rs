@@ -1,37 +1,41 @@
-//! Stores: keys and their bytes. A store knows nothing about codecs, and reads into memory that its caller lends.
+//! Stores: keys and their bytes. A store knows nothing about codecs. It reads into memory that its caller lends.
 //!
 //! # One small trait
-//! [`Store`] has thirteen methods and no defaults. A back end writes thirteen methods. A layer forwards all of them, and the compiler
-//! complains when a new one is missing. Convenient calls (`get`, `write`, `exists`) are in [`StoreExt`], for every store.
+//! [`Store`] has thirteen methods and no defaults. A back end implements all of them, and a layer forwards all of them.
+//! If a method is missing, the compiler complains. Convenient calls (`get`, `write`, `exists`) are in [`StoreExt`], for
+//! every store.
 //!
 //! # Completion-based, without async
-//! [`Store::read`] takes a batch of (key, range) and may return before the items are done. Each item ends once, through the
-//! [`ReadSink`], in any order and on any thread. So a store may serve items one by one, with a thread pool, with `io_uring` or
-//! with hundreds of requests in flight. Users of a store need no async executor.
+//! [`Store::read`] takes a batch of (key, range) and may return before the items are done. Each item ends exactly once,
+//! through the [`ReadSink`], in any order and on any thread. So a store may serve items one by one, with a thread pool,
+//! with `io_uring`, or with hundreds of requests in flight. Users of a store need no async executor.
 //!
 //! # Lent memory
-//! A store asks the sink for memory when it knows an item's size, fills it and hands it back ([`Lease`]). So the caller decides
-//! where bytes land (a slab of pinned memory, or the result itself) and how many are in flight. It can also refuse an item
-//! before a byte is moved.
+//! When a store knows the size of an item, it asks the sink for memory, fills it and hands it back ([`Lease`]). So the
+//! caller decides where bytes go (a slab of pinned memory, or the result itself) and how many are in flight. It can
+//! also refuse an item before a byte is moved.
 //!
 //! # Large values
-//! [`Store::put`] takes a whole value. [`Store::begin`] gives an [`Unfinished`] value, to which threads write parts as they get
-//! them. So no thread needs memory for a large value, and the first parts are written while the last ones are still computed.
+//! [`Store::put`] writes a whole value. [`Store::begin`] returns an [`Unfinished`] value, to which threads write parts
+//! as they get them. So no thread needs memory for a large value, and the first parts are written while the last ones
+//! are still computed.
 //!
 //! # What a store says about itself
-//! - [`Identity`]: which values it holds. Two handles of one directory are equal, however they were opened. Write locks, checks
-//!   for overlaps and caches compare identities; names (`Display`) are only for messages.
-//! - [`Capabilities`]: what it can do, and how it is used best. Callers ask before they begin, not when something fails.
-//! - [`Version`]: which state of a value was read, such as inode and time of a file, or the ETag of an object. Reads of several
-//!   parts of one value use it to stay with one state. [`Condition::Unchanged`] only writes over that state.
+//! - [`Identity`]: which values it holds. Two handles of one directory have equal identities, however they were opened.
+//!   Write locks, checks for overlaps and caches compare identities; names (`Display`) are only for messages.
+//! - [`Capabilities`]: what it can do, and how it is used best. Callers check them before they begin, not after a
+//!   failure.
+//! - [`Version`]: which state of a value was read, such as inode and time of a file, or the ETag of an object. Reads of
+//!   several parts of one value use it to see only one state. [`Condition::Unchanged`] only writes over that state.
 //!
 //! # Opening
-//! [`Registry`] turns URLs into stores. Another crate adds its schemes with [`Registry::with`]. A scheme that wraps a store, such
-//! as `zip::`, opens the inner store with the registry that it is given.
+//! [`Registry`] turns URLs into stores. Other crates add schemes with [`Registry::with`]. A scheme that wraps a store,
+//! such as `zip::`, opens the inner store with the registry that it is given.
 //!
 //! # Stopping
-//! A store does not know whether its caller still waits. The sink does: [`ReadSink::check`] and [`ReadSink::reserve`] fail after
-//! the call was cancelled through the token in its options ([`crate::CancellationToken`]).
+//! A store does not know whether its caller still waits, but the sink does. [`ReadSink::check`] and
+//! [`ReadSink::reserve`] fail after the call was cancelled through the token in its options
+//! ([`crate::CancellationToken`]).
 //!
 //! # Promises
 //! [`conformance`] is a test suite for everything that is promised here. Every back end and every layer runs it.
@@ -82,7 +86,7 @@ pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 
-/// The bytes of a value that a request wants.
+/// The part of a value that a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
     /// All bytes.
@@ -91,7 +95,7 @@ pub enum ByteRange {
     Span {
         /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Size in bytes.
         size_bytes: u64,
     },
     /// All bytes from `offset` on.
@@ -101,13 +105,13 @@ pub enum ByteRange {
     },
     /// The last `size_bytes` bytes; all bytes when the value is shorter.
     Suffix {
-        /// How many bytes.
+        /// Size in bytes.
         size_bytes: u64,
     },
 }
 
 impl ByteRange {
-    /// Offset and size of this range in a value of `total_bytes`.
+    /// Returns the offset and the size of this range in a value of `total_bytes`.
     ///
     /// # Errors
     /// `StoreFailed` when the range is not inside the value.
@@ -142,11 +146,11 @@ impl ByteRange {
 pub struct ReadRequest {
     /// The key of the value.
     pub key: String,
-    /// The bytes of the value that are wanted.
+    /// The wanted part of the value.
     pub range: ByteRange,
 }
 
-/// Copies bytes into lent memory, from byte `at` on: [`Lease::write`] of leases whose memory is one piece.
+/// Copies bytes into lent memory, from byte `at` on. For implementations of [`Lease::write`] whose memory is one piece.
 ///
 /// # Errors
 /// `StoreFailed` when the bytes end behind the memory.
@@ -157,7 +161,8 @@ pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// Memory lent to a store for the bytes of one item. It has one owner at a time, so only one side can touch it.
+/// Memory that is lent to a store for the bytes of one item. It has one owner at a time, so only one side can access
+/// it.
 pub trait Lease: Send {
     /// The memory, of exactly the reserved size. Its content before the read is unspecified.
     fn bytes(&mut self) -> &mut [u8];
@@ -167,8 +172,8 @@ pub trait Lease: Send {
         self.bytes().len()
     }
 
-    /// Copies bytes into the memory, from byte `at` on. A store whose bytes come piece by piece may fill a lease by this alone, in
-    /// place of [`Lease::bytes`]. Memory that lies in several places then needs no copy of all of it.
+    /// Copies bytes into the memory, from byte `at` on. A store whose bytes come in pieces may fill a lease with this
+    /// method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
     ///
     /// # Errors
     /// `StoreFailed` when the bytes end behind the memory.
@@ -176,12 +181,12 @@ pub trait Lease: Send {
         write_to(self.bytes(), at, bytes)
     }
 
-    /// Lets the lender get its own type back.
+    /// Lets the lender convert the lease back to its own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
-    /// Keeps the first `at` bytes and returns the rest as separate memory, so that several threads can fill one item. `None` when
-    /// this memory cannot be divided. The store drops the separate parts before it hands the first part back, which then stands
-    /// for the whole item.
+    /// Keeps the first `at` bytes, and returns the rest as separate memory. So several threads can fill one item.
+    /// `None` if the memory cannot be divided. The store drops the separate parts before it hands back the first one,
+    /// which then stands for the whole item.
     fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
         let _ = at;
         None
@@ -198,9 +203,9 @@ impl Lease for Vec<u8> {
     }
 }
 
-/// The outcome of one item that did not fail.
+/// How an item ended that did not fail.
 pub enum ReadOutcome {
-    /// The lent memory holds the bytes and returns to its lender.
+    /// The lent memory holds the bytes, and returns to its lender.
     Filled(Box<dyn Lease>),
     /// The bytes lie in memory of the sink's device: the store's own memory, which is never written again, or memory from
     /// [`ReadSink::reserve_on_device`]. They are ready on every stream.
@@ -209,17 +214,17 @@ pub enum ReadOutcome {
     Missing,
 }
 
-/// The receiver of a batch's bytes. Its methods are called from any thread.
+/// Receives the bytes of a batch. Its methods are called from any thread.
 pub trait ReadSink: Send + Sync {
-    /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It either fills
-    /// all of the memory and hands it back through `done`, or drops it.
+    /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It
+    /// then either fills all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
     /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the error on
     /// to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
-    /// Checks that the items are still wanted. A store that reads one item after the other asks before each item.
+    /// Checks that the items are still wanted. A store that reads one item after another calls this before each item.
     ///
     /// # Errors
     /// When the batch was cancelled. The store passes the error on to `done`.
@@ -227,13 +232,14 @@ pub trait ReadSink: Send + Sync {
         Ok(())
     }
 
-    /// Values that the caller keeps open between its batches, if it does. A store that opens values looks here first, and adds
-    /// the values that it opens. After each read of such a value, it checks that the value has not changed.
+    /// Values that the caller keeps open between its batches, if any. A store that opens values looks here first, and
+    /// adds the values that it opens. After each read of such a value, it checks that the value has not changed.
     fn open_values(&self) -> Option<&OpenValues> {
         None
     }
 
-    /// Tells the version of the value of item `index`. A store that knows versions calls this before it reserves memory.
+    /// Reports the version of the value of item `index`. A store that knows versions calls this before it reserves
+    /// memory.
     ///
     /// # Errors
     /// When another version is wanted. The store passes the error on to `done`.
@@ -241,7 +247,7 @@ pub trait ReadSink: Send + Sync {
         Ok(())
     }
 
-    /// The device whose memory the sink also accepts; `cpu` when it wants all bytes on the host.
+    /// The device in whose memory the sink also accepts bytes; `cpu` if it wants all bytes on the host.
     fn device(&self) -> Device {
         Device::Cpu
     }
@@ -254,7 +260,7 @@ pub trait ReadSink: Send + Sync {
         Err(Error::new(ErrorKind::MemorySpace, "this sink takes bytes in host memory only"))
     }
 
-    /// Ends item `index` with its outcome. It is called exactly once per item.
+    /// Ends item `index` with its outcome. It is called exactly once for each item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
 }
 
@@ -263,21 +269,21 @@ pub trait Workers: Send + Sync {
     /// Runs `job` soon, on some thread.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// How many jobs run at once.
+    /// Number of jobs that run at once.
     fn count(&self) -> usize;
 
-    /// A handle to these threads, for jobs that spawn more jobs; `None` when there is only the caller's thread.
+    /// A handle to these threads, for jobs that start more jobs; `None` if there is only the caller's thread.
     fn handle(&self) -> Option<Arc<dyn Workers>> {
         None
     }
 }
 
-/// Name of the object by which a server's store locks a node ([`Store::try_lock`]), below the node's prefix.
+/// Name of the object that stands for a node's lock on a server ([`Store::try_lock`]), below the node's prefix.
 pub const LOCK_NAME: &str = ".cuzarr-lock";
 
-/// The answer of [`Store::try_lock`].
+/// What [`Store::try_lock`] returns.
 pub enum Lock {
-    /// The lock, held until this value is dropped.
+    /// The lock. It is held until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
     /// Another caller, here or in another process, holds the lock.
     Busy,
@@ -299,8 +305,8 @@ pub struct Listing {
 pub enum Payload<'a> {
     /// Bytes in host memory.
     Bytes(&'a [u8]),
-    /// A buffer, which may be in device memory. It is ready on every stream. Its memory is never written again, so the store may
-    /// keep it.
+    /// A buffer, perhaps in device memory. It is ready on every stream. Its memory is never written again, so the store
+    /// may keep it.
     Buffer(&'a Buffer),
 }
 
@@ -328,19 +334,19 @@ impl Payload<'_> {
     }
 }
 
-/// When a value is written.
+/// The condition under which a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Write always, also over another value.
+    /// Always write, even over another value.
     Always,
-    /// Write when the key has no value.
+    /// Write only if the key has no value.
     Absent,
-    /// Write when the key has a value of this version. Only for stores with [`Capabilities::conditional_writes`].
+    /// Write only if the key has a value of this version. For stores with [`Capabilities::conditional_writes`].
     Unchanged(Version),
 }
 
 impl Condition {
-    /// Whether a value may be written over a value of version `found`, which is `None` where there is no value.
+    /// Whether a value may be written over a value of version `found`; `None` means that there is no value.
     pub fn allows(&self, found: Option<&Version>) -> bool {
         match self {
             Condition::Always => true,
@@ -349,7 +355,7 @@ impl Condition {
         }
     }
 
-    /// Refuses conditions on versions, for stores that cannot compare a version and write in one step.
+    /// Refuses conditions on versions. For stores that cannot compare a version and write in one step.
     ///
     /// # Errors
     /// `Unsupported` for [`Condition::Unchanged`].
@@ -364,35 +370,36 @@ impl Condition {
     }
 }
 
-/// What a store knows about a value without reading it.
+/// The size and the version of a value, which a store knows without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its size.
+    /// The size of the value.
     pub size_bytes: u64,
-    /// Its version, where the store knows versions.
+    /// The version of the value, if the store reports versions.
     pub version: Option<Version>,
 }
 
 /// What a store can do, and how it is used best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Every write is refused.
+    /// Whether every write is refused.
     pub read_only: bool,
-    /// Values can be deleted. A caller that needs to delete checks this before it writes anything.
+    /// Whether values can be deleted. A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
-    /// [`Condition::Unchanged`] is supported.
+    /// Whether [`Condition::Unchanged`] is supported.
     pub conditional_writes: bool,
-    /// Writes become visible when the caller commits them, as in an Icechunk session or a local ZIP file. Such a store may only
-    /// accept keys of Zarr's documents and of chunks, and chunks only for arrays whose metadata exists.
+    /// Whether writes become visible only when the caller commits them, as in an Icechunk session or a local ZIP file.
+    /// Such a store may refuse keys other than Zarr's documents and chunks, and chunks of arrays without metadata.
     pub transactional: bool,
-    /// Each request takes long, even for few bytes, as over a network. Then one request for more bytes is better than two in a
-    /// row.
+    /// Whether each request takes long, even for few bytes, as over a network. Then one request for more bytes is
+    /// better than two consecutive ones.
     pub far: bool,
-    /// The store spreads one large read over all lent threads, so a few reads at a time keep them busy.
+    /// Whether the store spreads one large read over all lent threads. Then a few reads at a time keep the threads
+    /// busy.
     pub divides_reads: bool,
-    /// [`Store::begin`] is supported.
+    /// Whether [`Store::begin`] is supported.
     pub writes_parts: bool,
-    /// [`Unfinished::shorten`] is supported: a value can be begun before its size is known.
+    /// Whether [`Unfinished::shorten`] is supported, so that a value can be begun before its size is known.
     pub shortens_parts: bool,
 }
 
@@ -412,29 +419,31 @@ impl Default for Capabilities {
     }
 }
 
-/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. Dropping it before that leaves the old value.
+/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. If it is dropped before, the old
+/// value remains.
 pub trait Unfinished: Send + Sync {
-    /// Writes `bytes` from `offset` on. Parts come in any order and from any threads, and each byte comes once.
+    /// Writes `bytes` from `offset` on. Parts may come in any order and from any threads. Each byte must come exactly
+    /// once.
     ///
     /// # Errors
     /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Makes the value shorter than it was begun, when all bytes that it will have were written. Only for stores with
+    /// Makes the value shorter than it was begun. All bytes that remain must have been written. For stores with
     /// [`Capabilities::shortens_parts`].
     ///
     /// # Errors
     /// `InvalidArgument` for more bytes than it was begun with; `Unsupported`; what the store reports.
     fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
-    /// Gives the value its key, atomically, after all its bytes were written.
+    /// Gives the value its key, atomically. All its bytes must have been written.
     ///
     /// # Errors
     /// `InvalidArgument` when bytes are missing; what the store reports. The old value is left then.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// The answer of [`Store::begin`] for stores that only write whole values.
+/// The result of [`Store::begin`] for stores that only write whole values.
 ///
 /// # Errors
 /// `Unsupported`, always.
@@ -449,22 +458,22 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
-    /// Writes a value when the condition holds; returns whether it wrote. The write is atomic: readers see the old value or the
-    /// new one.
+    /// Writes a value if the condition holds. Returns whether it wrote. The write is atomic: readers see the old value
+    /// or the new one.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a condition that the store does not support; what the store reports.
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<bool>;
 
-    /// Begins a value of `size_bytes` that is written in parts, over any value that the key has. Only for stores with
-    /// [`Capabilities::writes_parts`]; others answer with [`no_parts`].
+    /// Begins a value of `size_bytes` that is written in parts. It replaces any value of the key. For stores with
+    /// [`Capabilities::writes_parts`]; others return [`no_parts`].
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported`; what the store reports.
     fn begin(&self, key: &Key, size_bytes: u64) -> Result<Box<dyn Unfinished>>;
 
-    /// Deletes values in any order, as one batch where the store can. Missing keys are not an error. After a failure, some values
-    /// may be gone already.
+    /// Deletes values in any order, as one batch if the store can. Missing keys are not an error. After a failure, some
+    /// of the values may be deleted.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
@@ -482,8 +491,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// What the store reports.
     fn stat(&self, key: &Key) -> Result<Option<Stat>>;
 
-    /// Lists the keys and prefixes directly below a prefix (`""`: the root), sorted. A store on a file system may still list a
-    /// prefix whose values are all deleted.
+    /// Lists the keys and prefixes directly below a prefix (`""`: the root), sorted. A store on a file system may list
+    /// a prefix even if all its values are deleted.
     ///
     /// # Errors
     /// What the store reports.
@@ -501,19 +510,19 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether values move to and from memory of `device` without passing through host memory. Then all reads into a sink of that
-    /// device end as [`ReadOutcome::OnDevice`].
+    /// Whether values move to and from memory of `device` without passing through host memory. If so, all reads into a
+    /// sink of that device end as [`ReadOutcome::OnDevice`].
     fn is_on(&self, device: Device) -> bool;
 
-    /// Tries to lock the node at a prefix, without waiting. The lock excludes all other callers of this method, also in other
-    /// processes. Writes do not ask for it.
+    /// Tries to lock the node at a prefix, without waiting. The lock excludes all other callers of this method, even in
+    /// other processes. Writes do not check it.
     ///
     /// # Errors
     /// `KeyInvalid`; what the store reports.
     fn try_lock(&self, prefix: &Key) -> Result<Lock>;
 
-    /// The store that this one is a part of, and the prefix of this one in it: the parent of a directory, the bucket of a prefix.
-    /// `None` when the store cannot know.
+    /// The store of which this one is a part, and this store's prefix in it: the parent of a directory, the bucket of a
+    /// prefix. `None` if the store cannot know.
     fn above(&self) -> Option<(Arc<dyn Store>, String)>;
 }
 

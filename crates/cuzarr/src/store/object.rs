@@ -11,16 +11,16 @@ use crate::error::Result;
 pub(super) trait Object: Send + Sync {
     fn size_bytes(&self) -> u64;
 
-    /// The version of the value; `None` where it is not known.
+    /// The version of the value; `None` if it is not known.
     fn version(&self) -> Option<Version> {
         None
     }
 
-    /// Fills `bytes` from `offset` on; the range was checked against `size_bytes`.
+    /// Fills `bytes` from `offset` on. The caller has checked the range against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
 
-    /// The bytes of `range` in memory of `device`: either the value's own memory, or memory from `reserve`, filled. `None` when
-    /// the bytes must go through the host.
+    /// Returns the bytes of `range` in memory of `device`: the value's own memory, or memory from `reserve`, filled.
+    /// `None` if the bytes must go through the host.
     fn on_device(
         &self,
         _device: Device,
@@ -35,6 +35,6 @@ pub(super) trait Object: Send + Sync {
         true
     }
 
-    /// Fails when the value was changed in place since it was opened.
+    /// Fails if the value was changed in place since it was opened.
     fn check_unchanged(&self) -> Result<()>;
 }

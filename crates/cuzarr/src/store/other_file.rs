@@ -1,14 +1,14 @@
-//! Hints about files that are no store: netCDF, HDF5 and tables of references.
+//! Hints about files that are not stores: netCDF, HDF5 and tables of references.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The first bytes of an HDF5 file, such as netCDF-4, at one of the places where its superblock may begin.
+/// The first bytes of an HDF5 superblock. netCDF-4 files begin with one, too.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 const HDF5_PLACES: [u64; 4] = [0, 512, 1024, 2048];
 
-/// What to do with a file where a directory is expected, by the file's first bytes.
+/// A hint about a file that was found where a directory is expected. It depends on the file's first bytes.
 pub fn hint_about_file(place: &Path) -> String {
     let shown = place.display();
     let begin = bytes_at(place, 0);
@@ -30,7 +30,7 @@ pub fn hint_about_file(place: &Path) -> String {
     "use a directory that contains zarr.json, .zarray or .zgroup".to_string()
 }
 
-/// Eight bytes at a place in a file; zeros where there are none.
+/// Reads eight bytes at an offset in a file; zeros beyond its end.
 fn bytes_at(place: &Path, offset: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     let read = File::open(place).and_then(|mut file| {

@@ -1,7 +1,7 @@
-//! A large read that several threads fill: its memory is divided, and the thread that ends the last part ends the item.
+//! A large read that several threads fill. Its memory is divided, and the thread that ends the last part ends the item.
 //!
-//! One thread copies from the page cache at about a tenth of the speed of all threads together, and a device cannot start
-//! before it has the first large chunk.
+//! One thread copies from the page cache at about a tenth of the speed of all threads together. And a device cannot
+//! start before it has the first large chunk.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,16 +11,16 @@ use super::object::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of one part. A thread fills it in about a fifth of a millisecond.
+/// Size of one part. A thread fills it in about a fifth of a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-/// The function that is called once with the outcome of the item.
+/// A function that is called once, with the outcome of the item.
 type PartEnd = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 
 /// A read whose memory was divided.
 pub(super) struct Parts<O: Object> {
     object: Arc<O>,
-    /// Whether the read must fail when the value changes meanwhile.
+    /// Whether the read must fail if the value changes meanwhile.
     watched: bool,
     waiting: Mutex<VecDeque<Part>>,
     remaining: AtomicUsize,
@@ -28,7 +28,7 @@ pub(super) struct Parts<O: Object> {
 }
 
 struct Part {
-    /// The memory of the first part stands for the whole item.
+    /// Whether this is the first part, whose memory stands for the whole item.
     first: bool,
     offset: u64,
     lease: Box<dyn Lease>,
@@ -45,7 +45,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, the memory for the bytes of the value from `offset` on. Returns `lease` when it cannot be divided.
+    /// Divides `lease`, the memory for the value's bytes from `offset` on. Returns `lease` itself if it cannot be
+    /// divided.
     pub(super) fn divide(
         object: &Arc<O>,
         offset: u64,
@@ -55,11 +56,12 @@ impl<O: Object + 'static> Parts<O> {
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
         let size_bytes = lease.bytes().len();
         let mut waiting = VecDeque::new();
-        // Down to 0: the first part is kept until the item ends. It has no bytes, so that no bytes wait for the others.
+        // Down to 0, so the first part has no bytes. It is kept until the item ends, and no bytes should have to wait
+        // for that.
         for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: offset + at as u64, lease }),
-                // Memory that cannot be split off here stays with the part before it.
+                // If the memory cannot be split here, it stays with the part before it.
                 None if waiting.is_empty() => return Err(lease),
                 None => {}
             }
@@ -70,7 +72,8 @@ impl<O: Object + 'static> Parts<O> {
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 
-    /// Fills the parts on up to `threads` threads, one part per job. Between two parts a thread can do work that began earlier.
+    /// Fills the parts with up to `threads` threads, one part per job. Between two parts, a thread can do work that
+    /// began earlier.
     pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
         for _ in 0..threads.min(lock(&self.waiting).len()) {
             Arc::clone(&self).spawn_part(Arc::clone(workers));
@@ -86,7 +89,7 @@ impl<O: Object + 'static> Parts<O> {
         }));
     }
 
-    /// Fills the next part; returns whether more parts wait.
+    /// Fills the next part. Returns whether more parts wait.
     fn fill_one(&self) -> bool {
         let mut waiting = lock(&self.waiting);
         let (part, others_wait) = (waiting.pop_front(), !waiting.is_empty());
@@ -126,7 +129,7 @@ impl<O: Object + 'static> Parts<O> {
     }
 }
 
-/// A thread that panicked never ends its part. The item ends here, so that no caller waits for it for ever.
+/// A thread that panicked never ends its part. So the item ends here, and no caller waits for it forever.
 impl<O: Object> Drop for Parts<O> {
     fn drop(&mut self) {
         let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();
@@ -143,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Memory of a vector, in parts.
+    /// The memory of a vector, divisible into parts.
     struct Divisible {
         all: Arc<Mutex<Vec<u8>>>,
         part: Vec<u8>,
@@ -171,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Byte `i` of the value is `i % 251`; reading at or behind `broken` fails or panics.
+    /// Byte `i` of the value is `i % 251`. Reading at or after `broken` fails or panics.
     struct Value {
         broken: u64,
         panics: bool,
@@ -216,7 +219,7 @@ mod tests {
         let end = move |outcome: Result<ReadOutcome>| sender.send(outcome.map(drop)).unwrap();
         let parts = Parts::divide(&Arc::new(value), 7, whole, lease, end).ok().unwrap();
         let workers: Arc<dyn Workers> = Arc::new(Threads);
-        // Lent threads outlive a panic, and so does this one.
+        // Lent threads survive a panic, and so must this one.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.fill(&workers, 3)));
         let outcome = ended.recv().unwrap();
         assert!(ended.recv().is_err(), "an item ends once");

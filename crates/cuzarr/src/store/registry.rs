@@ -1,4 +1,4 @@
-//! The registry that opens the store of a URL by its scheme.
+//! The registry, which opens the store of a URL by its scheme.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,14 +15,14 @@ use crate::error::{Error, ErrorKind, Result};
 const REMOTE_SCHEMES: [&str; 11] =
     ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https", "reference", "icechunk"];
 
-/// A function that opens the store of a URL. A scheme that wraps another store opens that one with the registry it is given.
+/// A function that opens the store of a URL. A scheme that wraps another store opens it with the given registry.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
 /// A check of a URL before its store is opened.
 type Check = dyn Fn(&Url) -> Result<()> + Send + Sync;
 
-/// A table of schemes that turns URLs into stores. It never changes: [`Registry::with`] returns another one with one more
-/// scheme.
+/// A table of schemes that turns URLs into stores. It never changes: [`Registry::with`] returns another table with one
+/// more scheme.
 ///
 /// | URL | store |
 /// |---|---|
@@ -46,13 +46,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry with the schemes of this crate: `file`, `memory` and `zip`.
+    /// Makes a registry with the schemes of this crate: `file`, `memory` and `zip`.
     pub fn new() -> Registry {
         let none = Registry { openers: BTreeMap::new(), check: None };
         none.with("file", open_file).with("memory", open_memory).with("zip", open_zip)
     }
 
-    /// A registry that opens `scheme` with `opener`, and all other schemes like this one.
+    /// Returns a registry that opens `scheme` with `opener`, and all other schemes like this one.
     #[must_use]
     pub fn with(
         &self,
@@ -64,8 +64,8 @@ impl Registry {
         Registry { openers, check: self.check.clone() }
     }
 
-    /// A registry that calls `check` before it opens a URL, also a wrapped one. It opens all schemes like this one, whose own check it
-    /// no longer calls.
+    /// Returns a registry that calls `check` before it opens any URL, including a wrapped one. It opens all schemes
+    /// like this one. This registry's own check is replaced.
     #[must_use]
     pub fn with_check(&self, check: impl Fn(&Url) -> Result<()> + Send + Sync + 'static) -> Registry {
         Registry { openers: self.openers.clone(), check: Some(Arc::new(check)) }
@@ -76,7 +76,7 @@ impl Registry {
         self.openers.keys().map(String::as_str)
     }
 
-    /// Opens the store at a path or URL. A store that does not exist yet opens as an empty one where it can be created.
+    /// Opens the store at a path or URL. If the store does not exist yet and can be created, an empty one is opened.
     ///
     /// # Errors
     /// `Unsupported` for an unknown scheme; what the store reports.
@@ -131,7 +131,7 @@ fn open_file(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// Whether a path ends like that of a ZIP file: `.zip`, or `.ozx` of OME-Zarr.
+/// Whether a path ends like that of a ZIP file: `.zip`, or OME-Zarr's `.ozx`.
 pub fn has_zip_name(place: &Path) -> bool {
     let is = |ending: &str| place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending));
     is("zip") || is("ozx")
@@ -148,7 +148,7 @@ pub fn is_zip(place: &Path) -> bool {
 }
 
 fn open_memory(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
-    // The only state of the process: the stores by name.
+    // The only state of the process: named stores in memory.
     static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
     refuse_wrapping(url)?;
     let (name, prefix) = url.path().split_once('/').unwrap_or((url.path(), ""));

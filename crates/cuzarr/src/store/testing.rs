@@ -1,4 +1,4 @@
-//! A store for tests: it watches, delays or fails the operations of another store.
+//! A store for tests that records, delays or fails the operations of another store.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// An operation that a store was asked for.
+/// An operation that was requested from a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// One item of a batch.
     Read(ReadRequest),
-    /// A write, of this many bytes, or the beginning of one in parts.
+    /// A write of this many bytes, or the beginning of a value in parts.
     Write(String, usize),
-    /// A part of a value: its offset and size.
+    /// The write of a part of a value: its offset and size.
     Part(String, u64, usize),
-    /// A write unless the key exists.
+    /// A write only if the key does not exist.
     WriteIfAbsent(String, usize),
     /// A deletion.
     Delete(String),
@@ -39,7 +39,7 @@ pub enum Operation {
 
 type Failure = dyn Fn(&Operation) -> Option<Error> + Send + Sync;
 
-/// A store that watches another one. It records operations, counts the bytes read, and can delay or fail operations.
+/// Observes another store: records operations, counts the bytes read, and can delay or fail operations.
 pub struct Observed {
     inner: Arc<dyn Store>,
     operations: Arc<Mutex<Vec<Operation>>>,
@@ -60,7 +60,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that run on a separate thread, each after a delay.
+/// Runs jobs on a separate thread, each after a delay.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,
@@ -69,7 +69,7 @@ struct Delayed {
 impl Delayed {
     fn new(delay: Duration) -> Delayed {
         let (jobs, waiting) = channel::<(Instant, Job)>();
-        // All jobs wait equally long, so they arrive in the order in which they are due. The thread ends with the store.
+        // All delays are equal, so jobs are due in the order in which they arrive. The thread ends with the store.
         std::thread::spawn(move || {
             for (due, job) in waiting {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -81,7 +81,7 @@ impl Delayed {
 }
 
 impl Observed {
-    /// Watches `inner`.
+    /// Makes a store that observes `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Observed {
             inner,
@@ -95,15 +95,15 @@ impl Observed {
         }
     }
 
-    /// Makes each item of a read take at least `delay`, like a remote store. Any number of items wait at the same time, and no
-    /// thread of the caller does.
+    /// Makes each item of a read take at least `delay`, as in a remote store. Any number of items wait at the same
+    /// time, and none of them blocks a thread of the caller.
     #[must_use]
     pub fn with_read_delay(mut self, delay: Duration) -> Self {
         self.delayed = Some(Delayed::new(delay));
         self
     }
 
-    /// Claims that writes are invisible until they are committed; see [`Capabilities::transactional`].
+    /// Makes the store claim that writes are invisible until they are committed; see [`Capabilities::transactional`].
     #[must_use]
     pub fn transactional(mut self) -> Self {
         self.transactional = true;
@@ -115,14 +115,14 @@ impl Observed {
         self.in_flight.most.load(Ordering::Relaxed)
     }
 
-    /// Calls `failure` before each operation. The operation fails with the error that it returns, if any.
+    /// Calls `failure` before each operation. If it returns an error, the operation fails with that error.
     #[must_use]
     pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
         self.failure = Some(Arc::new(failure));
         self
     }
 
-    /// Claims that values cannot be deleted, like a ZIP file.
+    /// Makes the store claim that values cannot be deleted, as in a ZIP file.
     #[must_use]
     pub fn without_deletes(mut self) -> Self {
         self.refuses_deletes = true;
@@ -134,7 +134,7 @@ impl Observed {
         std::mem::take(&mut *self.operations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The keys and ranges that were read since the last call. Other operations are dropped.
+    /// The keys and ranges that were read since the last call. Records of other operations are discarded.
     pub fn take_reads(&self) -> Vec<(String, ByteRange)> {
         let reads = self.take_operations().into_iter().filter_map(|operation| match operation {
             Operation::Read(request) => Some((request.key, request.range)),
@@ -143,7 +143,7 @@ impl Observed {
         reads.collect()
     }
 
-    /// The bytes that reads delivered since the store was made.
+    /// Number of bytes that reads have delivered since the store was made.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
     }
@@ -159,7 +159,7 @@ fn observe(operations: &Mutex<Vec<Operation>>, failure: Option<&Failure>, operat
     failure.map_or(Ok(()), Err)
 }
 
-/// A value in parts, which are observed.
+/// A value in parts, whose parts are recorded.
 struct ObservedValue {
     value: Box<dyn Unfinished>,
     key: String,
@@ -184,7 +184,7 @@ impl Unfinished for ObservedValue {
     }
 }
 
-/// A sink that passes one item's calls on to its batch.
+/// Passes the calls of one item on to its batch's sink.
 struct ItemSink {
     item: usize,
     sink: Arc<dyn ReadSink>,
@@ -201,7 +201,7 @@ impl ItemSink {
     }
 }
 
-/// A job that is dropped before it runs also ends its item.
+/// Ends the item even if its job is dropped before it runs.
 impl Drop for ItemSink {
     fn drop(&mut self) {
         if !*self.ended.get_mut() {
@@ -268,7 +268,7 @@ impl Store for Observed {
             let job = Box::new(move || inner.read([request].into(), Arc::new(item_sink), &InlineWorkers));
             match &self.delayed {
                 None => workers.spawn(job),
-                // Without the thread the job is dropped, which ends the item.
+                // If the thread has ended, the job is dropped, which ends the item.
                 Some(Delayed { delay, jobs }) => drop(jobs.send((Instant::now() + *delay, job))),
             }
         }
@@ -327,7 +327,7 @@ impl Store for Observed {
             deletes: inner.deletes && !self.refuses_deletes,
             far: inner.far || self.delayed.is_some(),
             transactional: inner.transactional || self.transactional,
-            // Items are passed on one by one.
+            // Items are passed on one at a time.
             divides_reads: false,
             ..inner
         }

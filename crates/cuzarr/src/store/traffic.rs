@@ -1,7 +1,7 @@
-//! The traffic between stores and their servers: requests, bytes, retries, and the time until answers begin.
+//! Traffic between stores and their servers: requests, bytes, retries, and the time until answers begin.
 //!
-//! A caller that wants to know lets a store work inside [`Traffic::watch`]. A store far away asks [`Traffic::current`] on the
-//! thread that called it, and counts there, also later and on other threads. Layers need to forward nothing.
+//! A caller that wants these counts calls the store inside [`Traffic::watch`]. A far store asks [`Traffic::current`] on
+//! the thread that called it, and counts there, even later and on other threads. Layers need not forward anything.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -43,20 +43,20 @@ struct TrafficCounters {
 /// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrafficCounts {
-    /// Requests, also those that failed and were made again.
+    /// Number of requests, including those that failed and were repeated.
     pub requests: u64,
-    /// Requests that failed in a way that lets the store make them again.
+    /// Number of requests that failed in a way that allows the store to repeat them.
     pub retries: u64,
     /// Bytes of the answers' bodies.
     pub received_bytes: u64,
     /// Bytes of the requests' bodies.
     pub sent_bytes: u64,
-    /// Mean seconds from a request to the begin of its answer.
+    /// Mean seconds from a request to the beginning of its answer.
     pub first_byte_seconds: f64,
 }
 
 impl Traffic {
-    /// The counters that the caller of this thread watches.
+    /// The counters for calls on this thread, if a caller watches them.
     pub fn current() -> Option<Traffic> {
         CURRENT.with_borrow(Clone::clone)
     }
@@ -67,7 +67,8 @@ impl Traffic {
         work()
     }
 
-    /// Counts a request whose answer began after `first_byte`, or failed then. `is_retried`: it may be made again.
+    /// Counts a request whose answer began after `first_byte`, or which failed then. `is_retried`: whether it may be
+    /// repeated.
     pub fn answered(&self, first_byte: Duration, is_retried: bool) {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         self.0.retries.fetch_add(u64::from(is_retried), Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Traffic {
     }
 }
 
-/// Puts the counters back that were current before, also after a panic.
+/// Restores the previous counters of the thread, even after a panic.
 struct Restored(Option<Traffic>);
 
 impl Drop for Restored {

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The address of a store: a path, a URL, or a chain in which each URL wraps the next (`zip::file:///data/a.zip`).
 ///
-/// The query of a URL may be a signature. It is part of [`Url::address`], and left out of the texts that `Display` and `Debug` give.
+/// The query of a URL may be a signature. It is part of [`Url::address`], but `Display` and `Debug` leave it out.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Url {
     scheme: String,
@@ -44,13 +44,13 @@ impl Url {
         &self.scheme
     }
 
-    /// The text after the scheme, up to the URL that it wraps.
+    /// The text after the scheme, up to the wrapped URL.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Splits the URL of a file into the URL of its folder and the file's name. The query of a web server's URL goes with the folder, and
-    /// the name is decoded.
+    /// Splits the URL of a file into the URL of its folder and the file's name. For a web server, the folder keeps the
+    /// query, and the name is percent-decoded.
     ///
     /// # Errors
     /// `InvalidArgument` when the path does not end in a name, or the name is not UTF-8.
@@ -74,7 +74,7 @@ impl Url {
         matches!(&*self.scheme, "http" | "https")
     }
 
-    /// The path without the query, unless it is a path of this machine.
+    /// The path for messages: without the query, unless it is a path of this machine.
     fn shown_path(&self) -> &str {
         let is_here = matches!(&*self.scheme, "file" | "memory" | "zip");
         if is_here { &self.path } else { divided(&self.path).0 }
@@ -88,25 +88,26 @@ impl Url {
         }
     }
 
-    /// The URL that this one wraps.
+    /// The URL that this one wraps, if any.
     pub fn wrapped(&self) -> Option<&Url> {
         self.wrapped.as_deref()
     }
 }
 
-/// Whether `text` is a scheme by RFC 3986, section 3.1. A single letter is a drive, not a scheme.
+/// Whether `text` is a scheme by RFC 3986, section 3.1. A single letter is not a scheme, but a drive.
 fn is_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-/// A path and the query behind it. A fragment means nothing to a server.
+/// Splits a path from the query behind it. A fragment is dropped, because servers ignore it.
 fn divided(path: &str) -> (&str, &str) {
     let path = path.split('#').next().unwrap_or(path);
     path.split_at(path.find('?').unwrap_or(path.len()))
 }
 
-/// Text in which `%` and two digits stand for a byte (RFC 3986, section 2.1); `None` where the bytes are not UTF-8.
+/// Decodes text in which `%` and two digits stand for a byte (RFC 3986, section 2.1); `None` if the bytes are not
+/// UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((&first, behind)) = rest.split_first() {

@@ -1,4 +1,5 @@
-//! A table of keys and values, with listing and deleting. Stores that hold all their keys in memory share it, `cuzarr-remote`'s too.
+//! A table of keys and values, with listing and deleting. Stores that have all their keys in memory share it, including
+//! those of `cuzarr-remote`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -32,7 +33,7 @@ impl<V: Clone> Values<V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.read().len()
     }
@@ -51,7 +52,7 @@ impl<V: Clone> Values<V> {
         Ok(self.read().get(key).cloned())
     }
 
-    /// Inserts a value if `may_replace` allows it; returns whether it did. `may_replace` gets the old value, if any.
+    /// Inserts a value if `may_replace` allows it. Returns whether it did. `may_replace` gets the old value, if any.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -62,7 +63,7 @@ impl<V: Clone> Values<V> {
             return Ok(false);
         }
         let old = values.insert(key.to_string(), value);
-        // The old value is dropped without the lock, because freeing device memory may wait.
+        // The old value is dropped after the lock, because freeing device memory may wait.
         drop(values);
         drop(old);
         Ok(true)
@@ -91,7 +92,7 @@ impl<V: Clone> Values<V> {
         let removed = if prefix.is_empty() {
             std::mem::take(&mut *values)
         } else {
-            // Everything below `prefix/` lies between `prefix/` and `prefix0`: '0' is the character after '/'.
+            // Everything below `prefix/` lies between `prefix/` and `prefix0`, because '0' is the character after '/'.
             let mut tail = values.split_off(&format!("{prefix}/"));
             let mut rest = tail.split_off(&format!("{prefix}0"));
             values.append(&mut rest);
@@ -110,7 +111,7 @@ impl<V: Clone> Values<V> {
         validate_prefix(prefix)?;
         let (values, start) = (self.read(), join_key(prefix, ""));
         let (mut listing, mut from) = (Listing::default(), start.clone());
-        // The loop jumps over whole sub-prefixes, so its cost is the number of entries, not of keys below them.
+        // The loop skips whole sub-prefixes, so its cost is the number of entries, not the number of keys below them.
         while let Some((key, _)) = values.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next() {
             let Some(name) = key.strip_prefix(&start) else { break };
             match name.split_once('/') {
@@ -124,7 +125,7 @@ impl<V: Clone> Values<V> {
                 }
             }
         }
-        // 'a' < 'a-b' < 'a/c': the loop finds 'a-b' before the prefix 'a', so the prefixes need sorting.
+        // 'a' < 'a-b' < 'a/c': the loop finds 'a-b' before the prefix 'a', so the prefixes must be sorted.
         listing.prefixes.sort_unstable();
         Ok(listing)
     }

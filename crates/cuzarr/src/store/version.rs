@@ -1,8 +1,8 @@
 //! Versions of values, and values that stay open while a caller reads from them repeatedly.
 //!
-//! Values stay open for one call, not for as long as an array is open. A later call must check for a newer file anyway, and the
-//! check takes half as long as opening (3 of 6 microseconds for a local file). Also, an open file keeps its disk space after it
-//! was deleted.
+//! Values stay open for one call, not for as long as an array is open. A later call must check for a newer file anyway,
+//! and the check takes half as long as opening the file (3 of 6 microseconds for a local file). Also, an open file
+//! keeps its disk space after it was deleted.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ use std::time::{Duration, SystemTime};
 
 use super::Key;
 
-/// The coarsest tick of a file system's clock. A file that changes twice within one tick may look unchanged.
+/// The coarsest tick of any file system's clock. A file that changes twice within one tick may look unchanged.
 const TICK: Duration = Duration::from_secs(2);
 
-/// A value's version: it differs when the value was changed or replaced.
+/// The version of a value. It differs if the value was changed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(VersionKind);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum VersionKind {
-    /// A file: its file system, its inode, its size, the time its bytes changed, and the time its name or attributes changed.
+    /// A file: its file system, inode and size, when its bytes changed, and when its name or attributes changed.
     File {
         identity: [u64; 4],
         changed_ns: u64,
@@ -32,7 +32,8 @@ enum VersionKind {
     Hints(Hints),
 }
 
-/// The signs of a value's version that a server without strong entity tags gives. A difference proves a change; equal hints prove nothing.
+/// What a server without strong entity tags says about a value's version. A difference proves a change; equality proves
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hints {
     weak_tag: Option<Arc<str>>,
@@ -41,7 +42,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether none of the signs that both have proves a change.
+    /// Whether nothing that both have proves a change.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);
@@ -51,17 +52,17 @@ impl Hints {
     }
 }
 
-/// What is inside an entity tag, weak or strong (RFC 9110, section 8.8.3).
+/// The text inside a weak or strong entity tag (RFC 9110, section 8.8.3).
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
-/// A value's version, as its server tells it. Tags alone tell versions apart.
+/// A version from a server. Two versions are equal if `compared` is equal.
 #[derive(Clone, Debug)]
 struct Tag {
-    /// The text that the server's conditions compare: the entity tag, or a number in its place.
+    /// The text that the server compares for conditions: the entity tag, or a number instead of it.
     compared: Arc<str>,
-    /// The entity tag, where conditions compare something else.
+    /// The entity tag, if conditions compare something else.
     entity: Option<Arc<str>>,
     modified_seconds: Option<u64>,
 }
@@ -81,14 +82,14 @@ impl Hash for Tag {
 }
 
 impl Version {
-    /// The version of a file: its file system and inode, its size, the time its bytes changed, and the time its name or
+    /// The version of a file: its file system and inode, its size, when its bytes changed, and when its name or
     /// attributes changed. Times are in nanoseconds since 1970.
     pub fn of_file(device: u64, inode: u64, size_bytes: u64, modified_ns: u64, changed_ns: u64) -> Version {
         let changed_ns = changed_ns.max(modified_ns);
         Version(VersionKind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
 
-    /// The version of a value with this number, which no other value of this process ever gets.
+    /// The version of a value with this number. No other value of this process may have the number.
     pub fn numbered(number: u64) -> Version {
         Version(VersionKind::Number(number))
     }
@@ -101,14 +102,14 @@ impl Version {
         (!tag.compared.is_empty() && !tag.compared.starts_with("W/")).then_some(Version(VersionKind::ETag(tag)))
     }
 
-    /// The version of a value of a server that gives no strong entity tags: a weak one, the time at which the value changed, in seconds
-    /// since 1970, and its size. Two such versions tell that a value was changed where one of these differs. They never tell that it was
-    /// not changed, so nothing is kept by them, and no write is made on their condition.
+    /// The version of a value from a server without strong entity tags: a weak tag, the time of the last change in
+    /// seconds since 1970, and the size. If two such versions differ, the value has changed. If they are equal, it may
+    /// still have changed. So nothing is cached by them, and no conditional write uses them.
     pub fn of_hints(weak_tag: Option<&str>, modified_seconds: Option<u64>, size_bytes: u64) -> Version {
         Version(VersionKind::Hints(Hints { weak_tag: weak_tag.map(Into::into), modified_seconds, size_bytes }))
     }
 
-    /// This version with the entity tag of a server whose conditions compare something else. Files have none.
+    /// Adds the entity tag, for a server whose conditions compare something else. A version of a file stays as it is.
     #[must_use]
     pub fn with_entity_tag(mut self, entity_tag: &str) -> Version {
         if let VersionKind::ETag(tag) = &mut self.0 {
@@ -117,7 +118,8 @@ impl Version {
         self
     }
 
-    /// This version with the time at which a server says that the value changed, in seconds since 1970. Files have their own.
+    /// Adds the time at which the value changed, according to the server, in seconds since 1970. A version of a file
+    /// stays as it is.
     #[must_use]
     pub fn with_modified_seconds(mut self, seconds: u64) -> Version {
         if let VersionKind::ETag(tag) = &mut self.0 {
@@ -126,7 +128,7 @@ impl Version {
         self
     }
 
-    /// What requests with conditions such as `If-Match` send: the entity tag, or what the server compares in its place.
+    /// The text to send in conditions such as `If-Match`: the entity tag, or what the server compares instead.
     pub fn etag(&self) -> Option<&str> {
         match &self.0 {
             VersionKind::ETag(tag) => Some(&tag.compared),
@@ -134,7 +136,7 @@ impl Version {
         }
     }
 
-    /// Whether a table that names this entity tag may mean the value. Weak tags are compared like strong ones.
+    /// Whether a reference with this entity tag may mean the value. Weak tags are compared like strong ones.
     pub fn allows_entity_tag(&self, expected: &str) -> bool {
         self.entity_tag().is_none_or(|found| opaque(found) == opaque(expected))
     }
@@ -148,7 +150,7 @@ impl Version {
         }
     }
 
-    /// The time at which the value changed, in whole seconds since 1970; `None` where it is not known.
+    /// The time at which the value changed, in whole seconds since 1970; `None` if it is not known.
     pub fn modified_seconds(&self) -> Option<u64> {
         match &self.0 {
             VersionKind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
@@ -158,13 +160,13 @@ impl Version {
         }
     }
 
-    /// Whether both versions have the same bytes. Names and attributes may have changed. With [`Version::of_hints`], whether nothing
-    /// proves that the bytes differ.
+    /// Whether both versions have the same bytes. Names and attributes may differ. For versions from
+    /// [`Version::of_hints`]: whether nothing proves that the bytes differ.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
             (VersionKind::File { identity, .. }, VersionKind::File { identity: other, .. }) => identity == other,
             (VersionKind::Hints(one), VersionKind::Hints(other)) => one.allow(other),
-            // The server gave a strong tag with one answer alone.
+            // The server gave a strong tag with only one of the answers.
             (VersionKind::Hints(hints), VersionKind::ETag(tag))
             | (VersionKind::ETag(tag), VersionKind::Hints(hints)) => {
                 let tagged = Hints { weak_tag: Some(Arc::clone(&tag.compared)), ..hints.clone() };
@@ -174,7 +176,7 @@ impl Version {
         }
     }
 
-    /// Whether every later change gets another version. A change within the same tick of the clock may not.
+    /// Whether every later change will get another version. A change within the same tick of the clock may not.
     pub fn is_settled(&self) -> bool {
         let changed_ns = match self.0 {
             VersionKind::File { changed_ns, .. } => changed_ns,
@@ -186,8 +188,8 @@ impl Version {
     }
 }
 
-/// A limit on the values that all callers together keep open. Systems allow a process about a thousand open files; where they
-/// allow fewer, at most a quarter of these stay open, so that threads can open others.
+/// A limit on the number of values that all callers together keep open. Systems allow a process about a thousand open
+/// files. If fewer are allowed, at most a quarter of them stay open, so that threads can open others.
 #[derive(Debug)]
 pub struct OpenLimit {
     most: usize,
@@ -195,7 +197,7 @@ pub struct OpenLimit {
 }
 
 impl OpenLimit {
-    /// A limit of `most` values.
+    /// Makes a limit of `most` values.
     pub fn new(most: usize) -> OpenLimit {
         OpenLimit { most, now: AtomicUsize::new(0) }
     }
@@ -211,7 +213,7 @@ impl OpenLimit {
     }
 }
 
-/// Files that the system lets this process open now; `None` where there is no limit.
+/// Number of files that the system currently lets this process open; `None` if there is no limit.
 fn open_files_allowed() -> Option<usize> {
     #[cfg(unix)]
     {
@@ -222,8 +224,8 @@ fn open_files_allowed() -> Option<usize> {
     None
 }
 
-/// Values that a caller keeps open between its batches. So it opens each value once and reads one version of it. The values
-/// that were used last stay open, as many as the limit allows.
+/// Values that a caller keeps open between its batches. So it opens each value once, and reads only one version of it.
+/// The values used last stay open, as many as the limit allows.
 pub struct OpenValues {
     limit: Arc<OpenLimit>,
     state: Mutex<State>,
@@ -247,7 +249,7 @@ struct Kept {
 }
 
 impl OpenValues {
-    /// An empty set of open values.
+    /// Makes an empty set of open values.
     pub fn new(limit: Arc<OpenLimit>) -> OpenValues {
         OpenValues { limit, state: Mutex::default() }
     }
@@ -256,12 +258,13 @@ impl OpenValues {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open value of a key; `None` when it is not open or not of type `T`.
+    /// The open value of a key; `None` if it is not open, or not of type `T`.
     pub fn get<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
         self.state().get(key)
     }
 
-    /// Keeps a value open if the limit allows it. Returns the value to use: another thread may have opened the key meanwhile.
+    /// Keeps a value open if the limit allows it. Returns the value to use: another thread may have opened the same key
+    /// meanwhile.
     pub fn keep<T: Any + Send + Sync>(&self, key: &Key, value: Arc<T>) -> Arc<T> {
         let mut state = self.state();
         if let Some(earlier) = state.get(key) {
@@ -270,7 +273,7 @@ impl OpenValues {
         let mut closed = None;
         if !self.limit.take() {
             let oldest = state.values.iter().min_by_key(|(_, kept)| kept.last_use).map(|(key, _)| key.clone());
-            // Other callers use up the limit.
+            // Other callers have used up the limit.
             let Some(oldest) = oldest else { return value };
             closed = state.values.remove(&oldest);
         }
@@ -280,7 +283,7 @@ impl OpenValues {
             self.limit.give_back(1);
         }
         drop(state);
-        // Closing may be slow, so it happens without the lock.
+        // Closing may be slow, so it happens after the lock.
         drop((closed, replaced));
         value
     }

@@ -1,4 +1,4 @@
-//! The CUDA driver, loaded and started when it is first needed.
+//! The CUDA driver, loaded and started at first use.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
@@ -8,10 +8,10 @@ use crate::driver::cuda::functions::*;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The hint for a device that is full.
+/// The hint for a device without free memory.
 pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
-/// The initialised driver. There is one in a process, and only after a GPU was asked for.
+/// The initialised driver. A process has one at most, and only after a GPU was asked for.
 pub(crate) struct Driver {
     pub(super) functions: Functions,
     pub(super) parameter_info: Option<ParameterInfo>,
@@ -19,11 +19,11 @@ pub(crate) struct Driver {
     process: u32,
 }
 
-/// A failure is kept, too, so that every later call gives the same answer.
+/// The driver, or the failure: every later call gives the same answer.
 static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 impl Driver {
-    /// The driver, loaded and initialised at the first call.
+    /// Returns the driver. Loads and initialises it at the first call.
     ///
     /// # Errors
     /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA
@@ -60,12 +60,12 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Where the driver's library was found.
+    /// Path of the driver's library.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// The newest CUDA this driver knows, as (major, minor).
+    /// The newest CUDA version that this driver supports, as (major, minor).
     pub(crate) fn version(&self) -> Result<(u32, u32)> {
         let mut version = 0;
         // SAFETY: writes one int.
@@ -73,7 +73,7 @@ impl Driver {
         Ok((version as u32 / 1000, version as u32 % 1000 / 10))
     }
 
-    /// How many GPUs this process sees.
+    /// Number of GPUs that this process sees.
     pub(crate) fn device_count(&self) -> Result<u32> {
         let mut count = 0;
         // SAFETY: writes one int.
@@ -81,7 +81,7 @@ impl Driver {
         Ok(count.max(0) as u32)
     }
 
-    /// The properties of GPU `ordinal`; makes no context.
+    /// Reads the properties of GPU `ordinal`. Makes no context.
     pub(crate) fn properties(&self, ordinal: u32) -> Result<Properties> {
         let device = self.device(ordinal)?;
         let mut name = [0 as c_char; 256];
@@ -105,7 +105,7 @@ impl Driver {
         })
     }
 
-    /// The GPU that memory belongs to; `None` when the driver does not know the address.
+    /// The GPU that the memory at `address` belongs to; `None` if the driver does not know the address.
     pub(crate) fn device_of(&self, address: usize) -> Result<Option<u32>> {
         let mut ordinal: c_int = 0;
         let answer = (&raw mut ordinal).cast();
@@ -175,7 +175,8 @@ impl Driver {
     }
 }
 
-/// The reason why the driver cannot be used: one that misses a function is no driver for us.
+/// Turns an error into the reason why the driver cannot be used. A library that misses a function is not a usable
+/// driver.
 fn unavailable(error: Error) -> Error {
     let error = match error.kind() {
         ErrorKind::LibraryMissing => Error::new(ErrorKind::DeviceUnavailable, error.message()),

@@ -1,4 +1,4 @@
-//! The driver's functions that this crate calls, and the numbers and structures that they take: those of cuda.h.
+//! The driver functions that this crate calls, with their constants and structures, all as in cuda.h.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 
 pub(super) type Code = c_int;
 
-/// Declares the table of functions and how it is filled, so that a name and its type are written once.
+/// Declares the table of functions together with its loader, so that each name and type is written once.
 macro_rules! driver_functions {
     ($($field:ident = $symbol:literal ($($argument:ty),*);)*) => {
         pub(super) struct Functions { $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> Code,)* }
@@ -95,10 +95,10 @@ pub(super) const FUNCTION_LOCAL_BYTES: c_int = 3;
 pub(super) const FUNCTION_REGISTERS: c_int = 4;
 pub(super) const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
 
-/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: offset and size of a parameter.
+/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: returns offset and size of a parameter.
 pub(super) type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
 
-/// Codes after which nothing on the GPU works in this process any more: a kernel faulted.
+/// Whether the code means that a kernel faulted. After that, nothing on the GPU works any more in this process.
 pub(super) fn loses_context(code: Code) -> bool {
     matches!(code, 700 | 702 | 710 | 714..=719)
 }
@@ -116,7 +116,7 @@ pub(super) struct PoolProperties {
     pub(super) reserved: [u8; 54],
 }
 
-/// `CUmemAccessDesc`: what one GPU may do with a pool's memory.
+/// `CUmemAccessDesc`: the access of one GPU to a pool's memory.
 #[repr(C)]
 pub(super) struct PoolAccess {
     pub(super) location_type: c_int,

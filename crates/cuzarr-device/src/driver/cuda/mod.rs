@@ -1,4 +1,4 @@
-//! [`CudaBackend`]: one GPU, as the CUDA driver gives it.
+//! [`CudaBackend`]: one GPU, through the CUDA driver.
 
 pub(crate) mod driver;
 mod functions;
@@ -11,19 +11,19 @@ use crate::driver::cuda::driver::Driver;
 use crate::driver::cuda::functions::*;
 use crate::error::{Error, ErrorKind, Result};
 
-/// One GPU: its primary context, retained once and never reset, and the pool its memory comes from.
+/// One GPU: its primary context, retained once and never reset, and its memory pools.
 pub(crate) struct CudaBackend {
     driver: &'static Driver,
     device: c_int,
     context: usize,
-    /// None where the GPU has no memory pools (some virtual GPUs): plain allocation then.
+    /// `None` if the GPU has no memory pools (some virtual GPUs). Plain allocations are used then.
     pools: Option<Pools>,
-    /// Bytes that are held beside them.
+    /// Number of bytes allocated outside the pools.
     apart_bytes: AtomicU64,
     properties: Properties,
 }
 
-/// Makes a context current for this thread, and puts a foreign one back at the end.
+/// Makes a context current for this thread. `drop` restores the previous one.
 struct Current<'a> {
     driver: &'a Driver,
     previous: *mut c_void,
@@ -32,7 +32,7 @@ struct Current<'a> {
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         if !self.previous.is_null() {
-            // SAFETY: it was current before; failing leaves ours current, which is no worse than not restoring.
+            // SAFETY: it was current before; if the call fails, our context stays current, which does no harm.
             unsafe { (self.driver.functions.context_set_current)(self.previous) };
         }
     }
@@ -65,7 +65,7 @@ impl CudaBackend {
         self.driver.check(call, code)
     }
 
-    /// Does `work`. When the driver has no memory left for it, gives the pool's unused memory back and does it once more.
+    /// Runs `work`. If the driver has no memory left, gives the pools' unused memory back and runs `work` once more.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -97,7 +97,7 @@ impl CudaBackend {
     }
 }
 
-/// Enters the context, calls one driver function, checks its code.
+/// Enters the context, calls one driver function, and checks its result.
 macro_rules! call {
     ($self:ident, $symbol:literal, $field:ident($($argument:expr),*)) => {{
         let _current = $self.enter()?;
@@ -135,7 +135,7 @@ impl Backend for CudaBackend {
     }
 
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize> {
-        // Whole words: kernels that change single bits do it in the aligned word around them.
+        // Rounds up to whole words: kernels that change single bits write the aligned word around them.
         let size_bytes = size_bytes.next_multiple_of(size_of::<u32>());
         if let Some(pools) = &self.pools {
             return pools.allocate(self, size_bytes, stream);
@@ -198,7 +198,7 @@ impl Backend for CudaBackend {
 
     fn create_stream(&self, urgent: bool) -> Result<RawStream> {
         const NON_BLOCKING: c_uint = 1;
-        // The driver takes the nearest one that the GPU has.
+        // The driver takes the nearest priority that the GPU has.
         let priority = if urgent { c_int::MIN } else { 0 };
         self.with_room(|| {
             let mut stream = std::ptr::null_mut();
@@ -302,7 +302,8 @@ impl Backend for CudaBackend {
     }
 
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
-        // The driver reads the size from the ELF header, so a truncated image must not reach it: `kernel` verifies hashes.
+        // The driver reads the size from the ELF header, so a truncated image must not reach it. `kernel` verifies
+        // hashes before.
         self.with_room(|| {
             let mut module = std::ptr::null_mut();
             call!(self, "cuModuleLoadData", module_load(&mut module, cubin.as_ptr().cast()))?;
@@ -370,7 +371,7 @@ impl Backend for CudaBackend {
             // SAFETY: the caller promises a function of this driver; the call writes two sizes, to locals.
             let code = unsafe { parameter_info(function as *mut c_void, sizes.len(), &mut offset, &mut size) };
             if code == ERROR_INVALID_VALUE {
-                // The way it says that there are no more.
+                // The driver's answer behind the last parameter.
                 return Ok(Some(sizes));
             }
             self.check("cuFuncGetParamInfo", code)?;

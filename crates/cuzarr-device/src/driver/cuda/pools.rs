@@ -1,4 +1,4 @@
-//! CUDA's stream-ordered pools of one GPU: one for results, and one for memory in flight, which has a greatest size.
+//! CUDA's stream-ordered memory pools of one GPU: one for results, and one of limited size for memory in flight.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -12,11 +12,11 @@ use crate::lock::lock;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: c_int = 1;
 
-/// CUDA's pools take memory in pieces of this size, and round their greatest size up to whole ones.
+/// Size of the pieces in which CUDA's pools take memory. A pool's limit is rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Pieces of a limit that are left to the other pool: for the end of a result's last piece, and for blocks that do not fit
-/// into the pool of memory in flight.
+/// Number of pieces of the limit that are left to the results' pool, for the end of a result's last piece, and for
+/// blocks that do not fit into the pool of memory in flight.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -25,17 +25,17 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// A GPU's pools.
 pub(super) struct Pools {
     results: usize,
-    /// The pool of memory in flight; 0 before there is one, and for drivers whose pools have no greatest size.
+    /// The pool of memory in flight. 0 if it was not made yet, or if the driver's pools cannot be limited.
     bounded: RwLock<usize>,
-    /// Every pool with a greatest size that was ever made, by that size. None is destroyed: blocks of it may be in use, for
-    /// which drivers were seen to crash. There are no more of them than a program has limits that differ by a piece.
+    /// Every limited pool that was ever made, by its size. None is destroyed: its blocks may be in use, and drivers
+    /// were seen to crash then. There are at most as many as the program has used limits that differ by a piece.
     sized: Mutex<Vec<(u64, usize)>>,
-    /// The GPUs that were asked, and whether they reach the pools.
+    /// The GPUs that asked for access, and whether each can reach the pools.
     opened: Mutex<Vec<(c_int, bool)>>,
 }
 
 impl CudaBackend {
-    /// The pools, empty.
+    /// Makes the pools, which are empty.
     pub(super) fn create_pools(&self) -> Result<Pools> {
         Ok(Pools {
             results: self.create_pool(0)?,
@@ -45,8 +45,8 @@ impl CudaBackend {
         })
     }
 
-    /// A pool that keeps the memory that it took: giving memory back and asking again costs milliseconds a gigabyte. It never
-    /// takes more than `most_bytes`; 0 is no bound.
+    /// Makes a pool that keeps the memory it has taken: giving memory back and asking again costs milliseconds per
+    /// gigabyte. The pool never takes more than `most_bytes`; 0 means no limit.
     fn create_pool(&self, most_bytes: usize) -> Result<usize> {
         let _current = self.enter()?;
         const PINNED_DEVICE_MEMORY: c_int = 1;
@@ -67,7 +67,7 @@ impl CudaBackend {
         Ok(pool as usize)
     }
 
-    /// How much unused memory a pool keeps when a stream is waited for.
+    /// Sets how much unused memory a pool keeps when a stream is synchronised.
     fn pool_keep(&self, pool: usize, mut size_bytes: u64) -> Result<()> {
         let (pool, value) = (pool as *mut c_void, (&raw mut size_bytes).cast());
         // This attribute is a u64.
@@ -93,7 +93,7 @@ impl CudaBackend {
         Ok(bytes)
     }
 
-    /// Lets another GPU reach a pool's memory.
+    /// Lets GPU `other` reach a pool's memory.
     fn pool_open(&self, pool: usize, other: c_int) -> Result<()> {
         const READ_AND_WRITE: c_int = 3;
         let access = PoolAccess { location_type: LOCATION_DEVICE, location_id: other, flags: READ_AND_WRITE };
@@ -143,17 +143,17 @@ impl Pools {
         let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *bounded);
         if before != 0 {
-            // Memory of it that is in use goes back to the driver when it is freed.
+            // Blocks that are still in use go back to the driver when they are freed.
             backend.pool_keep(before, 0)?;
             backend.pool_trim(before, 0)?;
         }
         if most_bytes == 0 {
-            // It has ended.
+            // The pool has ended.
         } else if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
             backend.pool_keep(pool, u64::MAX)?;
             *bounded = pool;
         } else if let Ok(pool) = backend.create_pool(most_bytes as usize) {
-            // Drivers that know no greatest size refuse: then there is none.
+            // Drivers whose pools cannot be limited refuse. Then there is no such pool.
             sized.push((most_bytes, pool));
             opened.iter().filter(|(_, reaches)| *reaches).try_for_each(|&(other, _)| backend.pool_open(pool, other))?;
             *bounded = pool;

@@ -1,4 +1,4 @@
-//! Nd-buffers as DLPack structures.
+//! Exports nd-buffers as DLPack structures.
 
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ use crate::interop::dlpack::{
 };
 use crate::memory::pool;
 
-/// The owner of an exported structure's memory; its deleter drops it.
+/// An exported structure together with the memory it describes. The structure's deleter drops it.
 struct Exported<T> {
     tensor: T,
     _array: NdBuffer,
@@ -21,12 +21,12 @@ struct Exported<T> {
     _strides: Box<[i64]>,
 }
 
-/// The array as a DLPack 1 structure that keeps its memory alive until the deleter is called.
+/// Exports the array as a DLPack 1 structure. It keeps the array's memory alive until its deleter is called.
 ///
-/// `is_copied` says that the memory was copied for this consumer alone.
+/// `is_copied` says that the memory is a copy made for this consumer.
 ///
 /// # Errors
-/// `Unsupported` for opaque elements, strides that are not whole elements, and elements that are not aligned.
+/// `Unsupported` for opaque elements, strides that are no whole number of elements, and elements that are not aligned.
 pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLManagedTensorVersioned>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensorVersioned) {
         if !tensor.is_null() {
@@ -51,11 +51,11 @@ pub fn export_versioned(array: &NdBuffer, is_copied: bool) -> Result<NonNull<DLM
     )
 }
 
-/// The array as the structure that DLPack had before version 1.
+/// Exports the array as the structure that DLPack had before version 1.
 ///
 /// # Errors
-/// Those of [`export_versioned`]; also `Unsupported` for read-only memory and elements of less than 8 bits, which that structure
-/// cannot express.
+/// Those of [`export_versioned`]; also `Unsupported` for read-only memory and elements of less than 8 bits, which the
+/// old structure cannot express.
 pub fn export_legacy(array: &NdBuffer) -> Result<NonNull<DLManagedTensor>> {
     unsafe extern "C" fn deleter(tensor: *mut DLManagedTensor) {
         if !tensor.is_null() {
@@ -125,10 +125,10 @@ fn boxed<T>(
     Ok(unsafe { NonNull::new_unchecked(tensor) })
 }
 
-/// DLPack's name of a device. The simulated device of tests has host memory.
+/// The DLPack name of a device. The simulated device of tests counts as the CPU.
 ///
 /// # Errors
-/// `Unsupported` when its number is too large.
+/// `Unsupported` when the device's number is too large.
 pub fn device(device: Device) -> Result<DLDevice> {
     match device {
         Device::Cpu | Device::Simt => Ok(DLDevice { device_type: DEVICE_CPU, device_id: 0 }),
@@ -139,7 +139,7 @@ pub fn device(device: Device) -> Result<DLDevice> {
     }
 }
 
-/// Whether an element has bits without a meaning.
+/// Whether an element has padding bits.
 fn is_padded(dtype: DType) -> bool {
     dtype.small_number().is_some_and(|number| number.part_bits() < 8)
 }

@@ -1,4 +1,4 @@
-//! DLPack structures as nd-buffers.
+//! Imports DLPack structures as nd-buffers.
 
 use std::ptr::NonNull;
 
@@ -14,7 +14,7 @@ use crate::interop::dlpack::{
 };
 use crate::memory::lease::Owner;
 
-/// A structure that was taken over; calls its deleter when the last view of its memory is gone.
+/// A structure that we took over. `drop` calls its deleter, when the last view of its memory is gone.
 struct Taken<T: Managed>(NonNull<T>);
 
 impl<T: Managed> Drop for Taken<T> {
@@ -30,15 +30,15 @@ unsafe impl<T: Managed> Send for Taken<T> {}
 // SAFETY: nothing of the structure is reached through a shared reference.
 unsafe impl<T: Managed> Sync for Taken<T> {}
 
-/// Takes over a DLPack 1 structure, also when it fails: the deleter is called when the last view of the memory is gone,
-/// or at once. The caller renames the capsule to [`Managed::USED_CAPSULE`] before.
+/// Takes over a DLPack 1 structure. The deleter is called when the last view of the memory is gone; if the import
+/// fails, at once. The caller renames the capsule to [`Managed::USED_CAPSULE`] before the call.
 ///
-/// `own` may put the structure into an owner with more to it: what else keeps the memory alive, or a lock that the
-/// deleter wants.
+/// `own` may wrap the structure in a larger owner, for example with another object that keeps the memory alive, or with
+/// a lock that the deleter needs.
 ///
 /// # Errors
-/// `Unsupported` for other major versions, devices and types that we do not have; `InvalidArgument` for shapes and
-/// strides that make no sense.
+/// `Unsupported` for other major versions, unknown devices and unknown types; `InvalidArgument` for shapes and strides
+/// that make no sense.
 ///
 /// # Safety
 /// `tensor` is a live structure that no other code takes over; its memory is as large as its shape and strides say, and
@@ -58,7 +58,7 @@ pub unsafe fn import_versioned(
     unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, (*tensor.as_ptr()).flags) }
 }
 
-/// Takes over a structure of DLPack before version 1, as [`import_versioned`] does.
+/// Takes over a structure of DLPack before version 1, like [`import_versioned`].
 ///
 /// # Errors
 /// Those of [`import_versioned`].
@@ -144,7 +144,7 @@ fn dtype(dtype: DLDataType) -> Result<DType> {
     })
 }
 
-/// The format without arithmetic that has this DLPack code and number of bits.
+/// The [`SmallNumber`] with this DLPack code and number of bits.
 fn small(code: u8, bits: u8) -> Option<SmallNumber> {
     SmallNumber::all().find(|number| number.dlpack() == Some((code, bits)))
 }

@@ -1,17 +1,17 @@
-//! Arrays to and from other libraries without copying: DLPack 1 and the array interfaces of NumPy and CUDA.
+//! Exchanges arrays with other libraries without copying: DLPack 1 and the array interfaces of NumPy and CUDA.
 //!
 //! **Order of work.** Neither side copies, so both must agree on when the memory may be touched.
 //!
-//! - *Exporting by DLPack*: the consumer passes the stream it will use to `__dlpack__(stream=…)`; the producer puts that
-//!   stream behind the work that fills the array ([`crate::Stream::wait`]), or, for `-1`, nothing. `None` means the legacy
-//!   default stream. The structures made here carry no stream.
-//! - *Importing by DLPack*: the caller passes the stream on which it will use the array to the producer's `__dlpack__`,
-//!   which must not return before that stream is behind the producer's work. Then the capsule is imported.
+//! - *Exporting by DLPack*: the consumer passes the stream it will use to `__dlpack__(stream=…)`. The producer makes
+//!   that stream wait for the work that fills the array ([`crate::Stream::wait`]). For `-1` it does nothing, and `None`
+//!   means the legacy default stream. The structures made here carry no stream.
+//! - *Importing by DLPack*: the caller passes the stream on which it will use the array to the producer's `__dlpack__`.
+//!   That call must not return before the stream waits for the producer's work. Then the capsule is imported.
 //! - *CUDA array interface*: `stream` names the producer's stream; the consumer waits for it ([`ArrayInterface::stream`]).
 //!   Exported arrays carry the stream that the caller names, or `None` when their work is done.
 //!
-//! Memory of our own pool that leaves through here is marked as shared, so that it returns to the pool only when the
-//! whole device is idle: it is not known which streams the other library used.
+//! Memory from our own pool that is exported here is marked as shared. It returns to the pool only when the whole
+//! device is idle, because we do not know which streams the other library used.
 //!
 //! Specification: <https://dmlc.github.io/dlpack/latest/c_api.html> (the structures below are its `dlpack.h`, version 1.1),
 //! <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>,
@@ -28,17 +28,17 @@ pub use crate::interop::array_interface::{ArrayInterface, wrap};
 pub use export::{device, export_legacy, export_versioned};
 pub use import::{import_legacy, import_versioned};
 
-/// Major and minor version of the structures. Another major version means another layout.
+/// Version of the structures. Another major version means another layout.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
-    /// Incompatible changes.
+    /// Grows with incompatible changes.
     pub major: u32,
-    /// Compatible changes.
+    /// Grows with compatible changes.
     pub minor: u32,
 }
 
-/// The version that is exported.
+/// The version that we export.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 /// Host memory.
@@ -47,20 +47,20 @@ pub const DEVICE_CPU: i32 = 1;
 pub const DEVICE_CUDA: i32 = 2;
 /// Pinned host memory.
 pub const DEVICE_CUDA_HOST: i32 = 3;
-/// Managed memory, that both reach.
+/// Managed memory, which host and GPU can both reach.
 pub const DEVICE_CUDA_MANAGED: i32 = 13;
 
 /// `DLDevice`: a device's type and number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDevice {
-    /// One of the `DEVICE_` constants, or another that we do not know.
+    /// One of the `DEVICE_` constants, or another value that we do not know.
     pub device_type: i32,
-    /// The number of the device among those of its type.
+    /// Number of the device among those of its type.
     pub device_id: i32,
 }
 
-/// `DLDataType`: what an element is.
+/// `DLDataType`: an element type.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
@@ -76,9 +76,9 @@ pub struct DLDataType {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
-    /// The memory; may be null when there are no elements.
+    /// The memory. May be null if there are no elements.
     pub data: *mut c_void,
-    /// Where it is.
+    /// The device of the memory.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,
@@ -98,9 +98,9 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The array.
     pub dl_tensor: DLTensor,
-    /// The owner's own pointer.
+    /// The producer's own pointer.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life; called once, by the code that took it over.
+    /// Ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -108,13 +108,13 @@ pub struct DLManagedTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// Version of what follows; only this field is to be read when the major version is unknown.
+    /// Version of this structure. If the major version is unknown, no other field may be read.
     pub version: DLPackVersion,
-    /// The owner's own pointer.
+    /// The producer's own pointer.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life; called once, by the code that took it over.
+    /// Ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// `FLAG_` bits.
+    /// The `FLAG_` bits.
     pub flags: u64,
     /// The array.
     pub dl_tensor: DLTensor,
@@ -139,14 +139,14 @@ mod layouts {
     }
 }
 
-/// The memory must not be written.
+/// Flag: the memory must not be written.
 pub const FLAG_READ_ONLY: u64 = 1;
-/// The producer made a copy for this export.
+/// Flag: the producer made a copy for this export.
 pub const FLAG_IS_COPIED: u64 = 2;
-/// Elements of less than a byte take a byte each.
+/// Flag: elements of less than a byte take a byte each.
 pub const FLAG_SUBBYTE_TYPE_PADDED: u64 = 4;
 
-/// The two structures that capsules hold.
+/// A structure that a DLPack capsule can hold.
 pub trait Managed {
     /// Name of a capsule whose structure has not been taken yet.
     const CAPSULE: &'static CStr;

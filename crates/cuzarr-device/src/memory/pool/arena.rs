@@ -1,23 +1,23 @@
-//! One piece of memory, cut into blocks of any size.
+//! An arena: one piece of memory that is cut into blocks of any size.
 //!
-//! A block is cut from the smallest hole that is large enough, preferably one without marks to wait for. A block that is
-//! given back is joined with the holes beside it. A hole keeps marks: a stream that takes a block of it has to be behind
-//! them.
+//! A block is cut from the smallest hole that is large enough, if possible one without marks (events) to wait for. A
+//! block that is given back is joined with neighbouring holes. A hole keeps the marks of its blocks: a stream that
+//! takes a block of it must wait for them.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Blocks begin at multiples of this, as the driver's do.
+/// Alignment of blocks, the same as the driver's.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// The number of marks of a hole above which marks that were passed are dropped.
+/// Number of marks of a hole above which passed marks are dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {
     address: usize,
     size_bytes: usize,
-    /// The holes by their addresses; no two touch.
+    /// The holes by address. No two holes touch.
     holes: BTreeMap<usize, Hole<M>>,
-    /// Sizes of blocks in use, by their addresses.
+    /// Sizes of the blocks in use, by address.
     blocks: HashMap<usize, usize>,
 }
 
@@ -27,7 +27,7 @@ struct Hole<M> {
 }
 
 impl<M: Clone> Arena<M> {
-    /// A piece that is not in use. `address` is aligned, and so is its size.
+    /// Makes an unused arena. `address` and `size_bytes` must be aligned.
     pub(super) fn new(address: usize, size_bytes: usize) -> Arena<M> {
         let holes = BTreeMap::from([(address, Hole { size_bytes, marks: Vec::new() })]);
         Arena { address, size_bytes, holes, blocks: HashMap::new() }
@@ -41,17 +41,18 @@ impl<M: Clone> Arena<M> {
         self.size_bytes
     }
 
-    /// Whether every block was given back.
+    /// Whether all blocks were given back.
     pub(super) fn is_unused(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Whether the block at `address` is of this piece.
+    /// Whether the block at `address` belongs to this arena.
     pub(super) fn gave(&self, address: usize) -> bool {
         self.blocks.contains_key(&address)
     }
 
-    /// A block, and marks that its user must be behind; `None` when no hole is large enough.
+    /// Takes a block, and returns its address and the marks that its user must wait for. `None` if no hole is large
+    /// enough.
     pub(super) fn take(&mut self, size_bytes: usize, is_passed: impl Fn(&M) -> bool) -> Option<(usize, Vec<M>)> {
         let size_bytes = size_bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES)?;
         let large_enough = self.holes.iter_mut().filter(|(_, hole)| hole.size_bytes >= size_bytes);
@@ -69,7 +70,7 @@ impl<M: Clone> Arena<M> {
         Some((address, marks))
     }
 
-    /// Makes the block at `address` a hole again, for streams that are behind `mark`.
+    /// Turns the block at `address` into a hole. Its next user must wait for `mark`.
     pub(super) fn give_back(&mut self, address: usize, mark: M, is_passed: impl Fn(&M) -> bool) {
         let Some(mut size_bytes) = self.blocks.remove(&address) else { return };
         let (mut start, mut marks) = (address, vec![mark]);

@@ -1,15 +1,15 @@
-//! Memory in flight: the memory that work within a limit takes beside its results.
+//! Memory in flight: the memory that work uses beside its results, within a limit.
 //!
-//! CUDA's pools take more memory of the driver before they reuse memory that another stream freed and has not passed. Between
-//! blocks of many sizes they also keep gaps. A pool that may not grow makes the stream that asks wait for the other one
-//! instead. So memory in flight comes from a pool of its own, which is never larger than the limit, and results come from
-//! another. Where the bounded pool has no room in one piece, its unused memory goes back to the driver first; then all
-//! streams are waited for; only then the other pool gives the memory.
+//! If another stream freed memory but has not passed that point, a CUDA pool takes more memory from the driver instead
+//! of waiting. Between blocks of many sizes, it also keeps gaps. A pool that may not grow makes the stream wait
+//! instead. So memory in flight comes from a pool of its own, which is never larger than the limit, and results come
+//! from another. If the limited pool has no room in one piece, its unused memory goes back to the driver; if that does
+//! not help, all streams are waited for. Only then is the memory taken from the results' pool.
 //!
-//! Pools take 32 MiB at a time, which is much of a small limit. Work within a small limit has a piece of memory as large as
-//! the limit, cut by [`Arena`]. Its results come from the driver one by one, in units of 2 MiB. Where the piece has no room
-//! for a block, pinned memory of the host serves instead, slower, so that the device memory that the driver counts stays
-//! within the limit.
+//! Pools take 32 MiB at a time, which is a large part of a small limit. So work within a small limit gets one piece of
+//! memory as large as the limit, cut by an [`Arena`]. Its results come from the driver one by one, in units of 2 MiB.
+//! If the piece has no room for a block, pinned host memory is used instead. It is slower, but keeps the device memory
+//! that the driver counts within the limit.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -24,24 +24,25 @@ use crate::memory::pinned::{Block, PinnedCache};
 use crate::memory::pool::arena::Arena;
 use crate::memory::pool::counters::out_of_memory;
 
-/// Limits below this are small. From here on, what CUDA's pools leave of a limit is at most an eighth.
+/// Limits below this are small. Above it, CUDA's pools waste at most an eighth of the limit.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
-/// The driver gives large memory in units of this size; small limits are rounded up to them.
+/// The driver gives large memory in units of this size. Small limits are rounded up to whole units.
 const UNIT_BYTES: u64 = 2 << 20;
-/// Memory that work takes without counting it: tables of kernels, statuses.
+/// Bytes for memory that work does not count: tables of kernels, statuses.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 
 thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Permission for work to have some bytes in flight on a device, until this is dropped.
+/// Permission for work to have up to `limit_bytes` in flight on a device, until it is dropped.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
 }
 
-/// Begins work on `device` that may have `limit_bytes` in flight. Gives back unused memory of work that was allowed more.
+/// Begins work on `device` that may have `limit_bytes` in flight. Frees unused memory of earlier work with a larger
+/// limit.
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -51,7 +52,7 @@ pub fn within(device: Device, limit_bytes: u64) -> Within {
 }
 
 impl Within {
-    /// The number of bytes that may be in flight.
+    /// Number of bytes that may be in flight.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
@@ -65,7 +66,7 @@ impl Drop for Within {
     }
 }
 
-/// Runs `work`; all device memory that this thread takes meanwhile is in flight, and none of it is for results.
+/// Runs `work`. All device memory that this thread allocates meanwhile counts as in flight, and none as results.
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -77,39 +78,39 @@ pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the memory that this thread takes now is in flight.
+/// Whether memory that this thread allocates now counts as in flight.
 pub(super) fn is_in_flight() -> bool {
     IN_FLIGHT.get()
 }
 
-/// Limits of the work that is under way on a device.
+/// The limits of the current work on a device.
 #[derive(Default)]
 pub(super) struct Limits {
     under_way: Mutex<Vec<u64>>,
     count: AtomicUsize,
-    /// The largest limit of the work under way; without work that of the last one, 0 before the first.
+    /// The largest limit of the current work. Without work, the last such limit; 0 before the first.
     most_bytes: AtomicU64,
-    /// Bytes in use of the pool of memory in flight.
+    /// Number of bytes in flight.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
-    /// How often that pool had no room in one piece, in the end.
+    /// Number of times that the memory in flight had no room in one piece, even after trimming and waiting.
     refusals: AtomicU64,
 }
 
 static LIMITS: PerDevice<Limits> = PerDevice::new();
 
 impl Limits {
-    /// The limits of a device.
+    /// Returns the limits of a device.
     pub(super) fn of(context: &Context) -> &'static Limits {
         LIMITS.of(context)
     }
 
-    /// The largest limit of the work under way, or of the last one; 0 before the first.
+    /// The largest limit of the current work, or of the last work; 0 before the first.
     fn most_bytes(&self) -> u64 {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// How often the pool of memory in flight had no room in one piece, although the limit allowed it.
+    /// Number of times that the memory in flight had no room in one piece, although the limit allowed it.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -126,7 +127,7 @@ impl Limits {
         let pinned = PinnedCache::of(Some(context));
         pinned.set_limit(most);
         let small_bytes = if most < SMALL_LIMITS_BYTES { most.max(1).next_multiple_of(UNIT_BYTES) } else { 0 };
-        // A failure here comes again when memory is asked for.
+        // A failure here is reported again when memory is allocated.
         let _ = context.backend.bound(if small_bytes == 0 { most } else { 0 });
         let _ = lock(&self.small).set(context, small_bytes as usize);
         if before > most || small_bytes > 0 {
@@ -143,12 +144,12 @@ impl Limits {
         self.count.store(under_way.len(), Ordering::Relaxed);
     }
 
-    /// Whether work within a small limit is under way.
+    /// Whether there is current work with a small limit.
     pub(super) fn is_small(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && (1..SMALL_LIMITS_BYTES).contains(&self.most_bytes())
     }
 
-    /// Memory for what is in flight; `None` where no work is under way, it would be more than the limit, or there is no room.
+    /// Takes memory in flight. `None` if there is no current work, the limit would be exceeded, or there is no room.
     pub(super) fn take(
         &self,
         context: &'static Context,
@@ -196,7 +197,7 @@ impl Limits {
         let taken = lock(&self.small).take(context, size_bytes)?;
         let Some((address, marks)) = taken else {
             if !self.is_small() {
-                // Not any more.
+                // The limit is not small any more.
                 return Ok(None);
             }
             self.refusals.fetch_add(1, Ordering::Relaxed);
@@ -205,21 +206,22 @@ impl Limits {
         };
         let behind = marks.iter().try_for_each(|mark| mark.hold_back(context, stream));
         if let Err(error) = behind {
-            // It was not used, but must not be used before the work that it waits for.
+            // The block was not used, but it must not be used before the work that it waits for.
             self.give_back_small(context, address, stream)?;
             return Err(error);
         }
-        // SAFETY: memory of this size that only we know of; on a device that spoils, nothing is ever under way.
+        // SAFETY: memory of this size that only we know of. On `simt`, the only device that overwrites it, no work is
+        // ever pending.
         unsafe { context.backend.spoil(address, size_bytes) };
         Ok(Some((address, Source::Small)))
     }
 
-    /// Frees the block at `address` for streams that are behind the present work of `stream`.
+    /// Gives the block at `address` back. Its next user waits for the work that is now on `stream`.
     pub(super) fn give_back_small(&self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
         lock(&self.small).give_back(context, address, stream)
     }
 
-    /// Gives back what is kept unused for work in flight. The device is idle.
+    /// Frees unused memory that is kept for work in flight. The device must be idle.
     pub(super) fn trim(&self, context: &'static Context) -> Result<()> {
         lock(&self.small).clear(context)?;
         context.backend.trim_bounded()
@@ -231,44 +233,44 @@ impl Limits {
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Notes that `size_bytes` of the bounded pool were freed.
+    /// Notes that `size_bytes` of memory in flight were freed.
     pub(super) fn give_back(&self, size_bytes: u64) {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
 }
 
-/// Where memory came from.
+/// The place that memory was allocated from.
 pub(super) enum Source {
-    /// The pool of results.
+    /// The pool for results.
     Results,
-    /// The pool of memory in flight.
+    /// The pool for memory in flight.
     InFlight,
-    /// The piece of memory in flight within small limits.
+    /// The piece of memory in flight for small limits.
     Small,
-    /// The driver, outside of all pools.
+    /// The driver directly, outside all pools.
     Apart,
-    /// Host memory that the device reaches.
+    /// Host memory that the device can access.
     Pinned(Block),
 }
 
 impl Source {
-    /// Whether it counts against the limit.
+    /// Whether the memory counts against the limit.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }
 }
 
-/// Memory of work within small limits.
+/// Memory in flight for work with small limits.
 #[derive(Default)]
 struct Small {
-    /// The size of the piece; 0 while limits are large.
+    /// The wanted size of the piece; 0 while limits are large.
     most_bytes: usize,
-    /// One piece of that size, or several where limits rose while blocks were in use.
+    /// One arena of that size. Several if the limit rose while blocks were in use.
     arenas: Vec<Arena<Event>>,
 }
 
 impl Small {
-    /// Sets the size of the piece from now on. More stays as long as it is in use.
+    /// Sets the wanted size. Arenas stay as long as one of their blocks is in use.
     fn set(&mut self, context: &'static Context, most_bytes: usize) -> Result<()> {
         self.most_bytes = most_bytes;
         if self.is_as_wished() { Ok(()) } else { self.clear(context) }
@@ -282,7 +284,7 @@ impl Small {
         self.arenas.iter().map(Arena::size_bytes).sum()
     }
 
-    /// A block, and marks that its user must be behind; `None` when there is no room in one piece.
+    /// Takes a block, and returns its address and the marks that its user must wait for. `None` if no arena has room.
     fn take(&mut self, context: &'static Context, size_bytes: usize) -> Result<Option<(usize, Vec<Event>)>> {
         if !self.is_as_wished() {
             self.clear(context)?;
@@ -295,7 +297,7 @@ impl Small {
     }
 
     fn give_back(&mut self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
-        // Under the lock of all others: no thread gets the block before it has the mark.
+        // Recorded under the lock, so that no thread gets the block without the mark.
         let mark = Event::record(context, stream, false)?;
         if let Some(arena) = self.arenas.iter_mut().find(|arena| arena.gave(address)) {
             arena.give_back(address, mark, is_passed);
@@ -303,7 +305,7 @@ impl Small {
         if self.most_bytes == 0 { self.clear(context) } else { Ok(()) }
     }
 
-    /// Gives everything back to the driver, unless a block is in use. Waits for the device.
+    /// Frees all arenas, unless a block is in use. Waits for the device.
     fn clear(&mut self, context: &'static Context) -> Result<()> {
         if !self.arenas.iter().all(Arena::is_unused) {
             return Ok(());

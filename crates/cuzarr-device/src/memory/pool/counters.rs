@@ -1,4 +1,4 @@
-//! Counts of the memory that the pool of each device has given, and the names of results.
+//! Counters of each device's pool, and the names of results.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) peak: AtomicU64,
     pub(super) allocations: AtomicU64,
     pub(super) trims: AtomicU64,
-    /// Names and sizes of results, by their address.
+    /// Names and sizes of results, by address.
     pub(super) names: Mutex<HashMap<usize, (String, u64)>>,
 }
 
@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// An entry among the names of results, until it is dropped.
+/// The name of a result. `drop` removes it from the counters.
 pub(super) struct Named {
     pub(super) context: &'static Context,
     pub(super) address: usize,
@@ -45,7 +45,7 @@ impl Drop for Named {
     }
 }
 
-/// The error for missing memory, with the memory that is in use.
+/// Turns an out-of-memory error into one that says how much memory is in use. Other errors are unchanged.
 pub(super) fn out_of_memory(context: &'static Context, size_bytes: usize, cause: Error) -> Error {
     if cause.kind() != ErrorKind::OutOfMemory {
         return cause;

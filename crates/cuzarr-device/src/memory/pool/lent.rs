@@ -1,4 +1,4 @@
-//! Memory that another library's pool gave for a result.
+//! Memory for a result from another library's pool.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::memory::buffer::Buffer;
 use crate::memory::lease::Owner;
 use crate::memory::pool::counters::Named;
 
-/// The owner of memory that another library's pool gave.
+/// The owner of memory from another library's pool.
 pub(super) struct Lent {
     pub(super) context: &'static Context,
     owner: Option<Owner>,
@@ -20,18 +20,19 @@ pub(super) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // Before other code gets this address.
+        // Before the address can be reused.
         drop(self.name.take());
         let is_lost = self.shared.load(Ordering::Acquire) && self.context.backend.synchronize_device().is_err();
         if is_lost {
-            // The other library would touch a lost device.
+            // Dropping it would let the other library use a lost device.
             std::mem::forget(self.owner.take());
         }
     }
 }
 
-/// Memory that another library's pool gave for a result. `owner` is dropped, which gives it back, with the last buffer over
-/// it, once our streams have passed it and, if `mark_shared` was called, the whole device is idle.
+/// Makes a buffer of memory that another library's pool gave for a result. `owner` gives the memory back when it is
+/// dropped. That happens with the last buffer over it, once our streams have passed it. If `mark_shared` was called, it
+/// also waits until the whole device is idle.
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used.

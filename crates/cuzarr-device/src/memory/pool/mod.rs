@@ -1,14 +1,15 @@
-//! Where device memory comes from.
+//! Allocation of device memory.
 //!
-//! We have two stream-ordered pools per GPU, which keep memory that they once took: one for results, one for memory in flight
-//! within a limit. Work within a small limit has a piece of memory of that size instead (`budget.rs`).
+//! There are two stream-ordered pools per GPU, which keep the memory that they have taken: one for results, one for
+//! memory in flight within a limit. Work within a small limit has one piece of memory of that size instead
+//! (`budget.rs`).
 //!
-//! Memory is allocated in the order of one stream. Any stream that uses it through this crate is put behind the allocation,
-//! and noted. When the last buffer over it is dropped, it is freed in the order of the stream that used it last, after all
-//! the others. So dropping never blocks, and never takes memory from running work. Memory whose address was given to other
-//! code ([`mark_shared`]) is freed only after the whole device is idle.
+//! Memory is allocated in the order of one stream. Any other stream that uses it through this crate waits for the
+//! allocation first, and is noted. When the last buffer over the memory is dropped, it is freed in the order of the
+//! stream that used it last, after all the others. So dropping never blocks, and never frees memory that running work
+//! uses. Memory whose address was given to other code ([`mark_shared`]) is freed only after the whole device is idle.
 //!
-//! Pools of other libraries come in through [`DeviceAllocator`] and [`lend`].
+//! Other libraries' pools are used through [`DeviceAllocator`] and [`lend`].
 
 mod arena;
 mod budget;
@@ -35,10 +36,11 @@ use crate::stream::Stream;
 pub use budget::{Within, in_flight, within};
 pub use lent::lend;
 
-/// Memory on the device of `stream`, in its order, from our pool. On `cpu`, zeroed memory of the host.
+/// Allocates memory in flight on the device of `stream`, in its order, from our pool. On `cpu`, returns zeroed host
+/// memory.
 ///
 /// # Errors
-/// `OutOfMemory`, after the pool was trimmed and asked once more.
+/// `OutOfMemory`, after the pool was trimmed and tried again.
 pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     match stream.context() {
         None => Buffer::zeroed_on_host(size_bytes),
@@ -46,8 +48,8 @@ pub fn allocate(size_bytes: usize, stream: &Stream) -> Result<Buffer> {
     }
 }
 
-/// Notes that other code knows this memory's address (DLPack, CUDA array interface) and may use it on streams unknown here.
-/// Freeing it then waits for the whole device.
+/// Records that other code knows this memory's address (DLPack, CUDA array interface) and may use it on unknown
+/// streams. Freeing the memory then waits for the whole device.
 pub fn mark_shared(buffer: &Buffer) {
     if let Some(pooled) = buffer.owner().downcast_ref::<PooledMemory>() {
         pooled.shared.store(true, Ordering::Release);
@@ -56,7 +58,7 @@ pub fn mark_shared(buffer: &Buffer) {
     }
 }
 
-/// Names the array of a result on a device, for [`named_bytes`], as long as the result is held.
+/// Names a result on a device, for [`named_bytes`]. The name is kept as long as the memory.
 pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
     let pooled = buffer.owner().downcast_ref::<PooledMemory>().map(|pooled| (pooled.context, &pooled.name));
     let lent = || buffer.owner().downcast_ref::<Lent>().map(|lent| (lent.context, &lent.name));
@@ -67,7 +69,7 @@ pub fn name_result(buffer: &Buffer, name: impl FnOnce() -> String) {
     }
 }
 
-/// Bytes of results on `device` that are held, by the name that [`name_result`] gave them.
+/// Bytes of live results on `device`, by the name that [`name_result`] gave them.
 pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
     let mut bytes = BTreeMap::new();
     if let Ok(context) = used_context(device) {
@@ -78,26 +80,26 @@ pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
     bytes
 }
 
-/// Counts of the memory that our pool has given on one device.
+/// Memory counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes in use now.
     pub used_bytes: u64,
-    /// Most bytes that were in use at once.
+    /// Largest number of bytes that were in use at once.
     pub peak_bytes: u64,
     /// Bytes that the pool has taken from the driver, in use or not.
     pub held_bytes: u64,
-    /// Allocations since the process began.
+    /// Number of allocations since the process began.
     pub allocations: u64,
-    /// Times the pool had to be trimmed because the device was full.
+    /// Number of times the pool was trimmed because the device was full.
     pub trims: u64,
-    /// How often the memory kept for work in flight had no room in one piece, although the limit allowed it.
+    /// Number of times that the memory for work in flight had no room in one piece, although the limit allowed it.
     pub refusals: u64,
-    /// Bytes of pinned host memory held for slabs.
+    /// Bytes of pinned host memory that are held.
     pub pinned_bytes: u64,
 }
 
-/// Counts of the memory that our pool has given on `device`. Zeroes for `cpu` and for a device that was not used.
+/// Returns the memory counters of `device`. All are 0 for `cpu` and for a device that was not used.
 pub fn stats(device: Device) -> PoolStats {
     let Ok(context) = used_context(device) else { return PoolStats::default() };
     let counters = Counters::of(context);
@@ -112,7 +114,7 @@ pub fn stats(device: Device) -> PoolStats {
     }
 }
 
-/// Free and total bytes of the device, as its driver counts them, others' memory too.
+/// Returns the free and the total bytes of the device, as its driver counts them. This includes other programs' memory.
 ///
 /// # Errors
 /// `DeviceUnavailable` for `cpu`, and when the device cannot be used; `DeviceFailed`.
@@ -127,7 +129,7 @@ pub fn reset_peak(device: Device) {
     }
 }
 
-/// Gives memory that the pool keeps unused, pinned slabs too, back to the system. Waits for the device.
+/// Gives unused pool memory and unused pinned slabs back to the system. Waits for the device.
 ///
 /// # Errors
 /// `DeviceFailed`
@@ -143,15 +145,16 @@ pub fn trim(device: Device) -> Result<()> {
     }
 }
 
-/// A context only if there is one already: asking for numbers must not start CUDA.
+/// Returns the context of a device if it exists: asking for counters must not start CUDA.
 fn used_context(device: Device) -> Result<&'static Context> {
     Context::existing(device).ok_or_else(|| Error::new(ErrorKind::DeviceUnavailable, format!("{device} was not used")))
 }
 
 impl Buffer {
-    /// One view of buffers that together fill a stretch of memory, in any order, and where in it each begins. `None` when
-    /// they leave gaps or overlap, and for blocks of the pool or of host memory, which streams and leases know one by one.
-    /// For kernels only: a copy by the driver may not cross from one block to another.
+    /// Joins buffers that together fill a range of memory, in any order. Returns one buffer over the range, and the
+    /// offset of each part. `None` if the parts leave gaps or overlap. Also `None` for several blocks of the pool or of
+    /// host memory, since streams and leases track each block. For kernels only: a driver's copy may not cross from one
+    /// block to another.
     pub fn joined(parts: &[Buffer]) -> Option<(Buffer, Vec<usize>)> {
         let mut sorted: Vec<&Buffer> = parts.iter().filter(|part| part.size_bytes() > 0).collect();
         sorted.sort_by_key(|part| part.address());

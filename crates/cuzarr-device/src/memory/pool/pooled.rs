@@ -1,4 +1,4 @@
-//! One allocation of our pool: who used it, and how it is given back.
+//! One allocation of our pool: the streams that used it, and how it is freed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -19,24 +19,24 @@ pub(crate) struct PooledMemory {
     address: usize,
     size_bytes: usize,
     source: Source,
-    /// The stream it was allocated on; none when it was given to all of them.
+    /// The stream of the allocation; `None` if all streams may use the memory at once.
     home: Option<Stream>,
-    /// A mark that is passed once the memory may be used on other streams; none when it may at once.
+    /// The mark that other streams must wait for before they use the memory; `None` if they need not wait.
     ready: Option<Event>,
-    /// The uses by the stream on which the memory was allocated.
+    /// Uses by the home stream.
     at_home: Mutex<HomeUses>,
-    /// Other streams that used it, the last one last.
+    /// Other streams that used the memory, the latest one last.
     users: Mutex<Vec<Stream>>,
     pub(super) shared: AtomicBool,
     pub(super) name: OnceLock<Named>,
 }
 
-/// Uses by the stream that memory was allocated on.
+/// Uses of memory by its home stream, on which it was allocated.
 #[derive(Default)]
 struct HomeUses {
-    /// The number of uses whose end was not marked.
+    /// Number of uses whose end was not marked.
     open: usize,
-    /// The mark behind all other uses.
+    /// The mark behind all marked uses.
     passed: Option<Event>,
 }
 
@@ -73,7 +73,7 @@ impl PooledMemory {
         Ok(memory)
     }
 
-    /// Orders `stream` behind the allocation and remembers it.
+    /// Makes `stream` wait for the allocation, and notes that it uses the memory.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             lock(&self.at_home).open += 1;
@@ -92,12 +92,12 @@ impl PooledMemory {
         Ok(())
     }
 
-    /// Marks the end of the last use that was noted, on its stream. When every use by the stream that the memory was
-    /// allocated on is marked, returning the memory does not wait for later work of that stream.
+    /// Marks the end of the last noted use, if `stream` is the home stream. If all uses by the home stream are marked,
+    /// freeing the memory does not wait for its later work.
     pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             let mut at_home = lock(&self.at_home);
-            // Marked under the lock: the last mark is behind all others.
+            // Recorded under the lock, so that the last mark is behind all others.
             at_home.passed = Some(stream.record()?);
             at_home.open -= 1;
         }
@@ -118,8 +118,9 @@ impl PooledMemory {
         let has_passed =
             |user: &Stream| (is_shared && user.device() == context.device) || user.is_idle().unwrap_or(false);
         if self.home.is_none() && users.iter().all(has_passed) {
-            // Where the next memory of no stream is asked for: it takes this instead of more from the driver, which gives
-            // out again what other streams freed only once it has seen them pass.
+            // Frees on the context's home stream, so that the next allocation without a stream reuses this memory.
+            // Memory that other streams freed is only reused once the driver has seen them pass; until then, it would
+            // take more from the system.
             // SAFETY: `drop` calls this once, with the last view gone, and all streams that used it have passed.
             return unsafe { self.free(context.home_stream) };
         }
@@ -142,7 +143,8 @@ impl PooledMemory {
     }
 
     /// # Safety
-    /// Called once. No buffer views the memory, and `stream`, which lives, is behind every stream that used it.
+    /// Called once. No buffer views the memory any more. `stream` is alive, and waits for every stream that used the
+    /// memory.
     unsafe fn free(&mut self, stream: usize) -> Result<()> {
         let (context, address) = (self.context, self.address);
         match std::mem::replace(&mut self.source, Source::Results) {
@@ -166,8 +168,8 @@ impl Drop for PooledMemory {
         drop(self.name.take());
         let is_counted = self.source.is_counted();
         if self.size_bytes > 0 {
-            // A failure means that the device is lost, or that this is a forked child; then leaking is right, and the next
-            // call on the device reports it.
+            // A failure means that the device is lost, or that this is a forked child. Then the memory may leak: the
+            // next call on the device reports the failure.
             let _ = self.give_back();
         }
         let size_bytes = self.size_bytes as u64;
@@ -179,7 +181,7 @@ impl Drop for PooledMemory {
 }
 
 impl PooledMemory {
-    /// A buffer over the whole allocation.
+    /// Returns a buffer over the whole allocation.
     pub(crate) fn into_buffer(self) -> Buffer {
         let (device, address, size_bytes) = (self.context.device, self.address, self.size_bytes);
         // SAFETY: the pool gave this memory to this value alone, and the owner gives it back. The host cannot reach it.
@@ -187,7 +189,7 @@ impl PooledMemory {
     }
 }
 
-/// Memory from the place that suits its use.
+/// Allocates memory from the pool that suits its use.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);
     if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {
@@ -195,17 +197,17 @@ fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_fligh
     }
     let backend = &context.backend;
     if limits.is_small() {
-        // Pools' pieces would be more than the result.
+        // A pool takes larger pieces from the driver than the result needs.
         let address = or_trim(context, size_bytes, &|| backend.allocate_apart(size_bytes))?;
         return Ok((address, Source::Apart));
     }
     Ok((or_trim(context, size_bytes, &|| backend.allocate(size_bytes, stream))?, Source::Results))
 }
 
-/// Calls `allocate`; where the device is full, gives unused memory back and calls it once more.
+/// Calls `allocate`. If the device is full, frees unused memory and calls it once more.
 fn or_trim(context: &'static Context, size_bytes: usize, allocate: &dyn Fn() -> Result<usize>) -> Result<usize> {
     if size_bytes as u64 > context.backend.properties().total_bytes {
-        // Trimming could not help, and drivers call some such sizes invalid rather than too large.
+        // Trimming could not help, and some drivers call such sizes invalid instead of too large.
         let cause = Error::new(ErrorKind::OutOfMemory, "the device does not have so much memory");
         return Err(out_of_memory(context, size_bytes, cause));
     }

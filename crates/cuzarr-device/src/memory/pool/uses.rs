@@ -1,4 +1,4 @@
-//! How memory gets to know the streams that use it.
+//! Records which streams use which memory.
 
 use crate::error::Result;
 use crate::memory::buffer::Buffer;
@@ -6,8 +6,9 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Stream {
-    /// Tells a buffer, before work is put on this stream, that the work will use it: orders this stream behind the
-    /// allocation, and the memory's return behind this stream. Launches in other crates call it for each buffer.
+    /// Announces that work which is about to be put on this stream uses `buffer`. The stream waits for the allocation,
+    /// and the memory is freed only after the stream's work. Code in other crates calls it for each buffer before a
+    /// launch.
     ///
     /// # Errors
     /// `MemorySpace` when the host would have to reach device memory, `DeviceFailed`.
@@ -18,8 +19,8 @@ impl Stream {
         }
     }
 
-    /// The other half of [`Stream::begin_use`], after the work was put on the stream: memory that is not of our pool is
-    /// kept until the stream has passed.
+    /// Ends what [`Stream::begin_use`] began, after the work was put on the stream. Keeps memory that is not from our
+    /// pool alive until the stream has passed.
     ///
     /// # Errors
     /// `DeviceFailed`

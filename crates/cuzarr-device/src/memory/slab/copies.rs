@@ -1,4 +1,4 @@
-//! Copies from and into a slab that are under way.
+//! Pending copies from and into a slab.
 
 use std::sync::Mutex;
 
@@ -7,31 +7,32 @@ use crate::event::Event;
 use crate::lock::lock;
 use crate::stream::Stream;
 
-/// The last copy from, and the last into a slab on each stream.
+/// The last copy from the slab, and the last copy into it, on each stream.
 #[derive(Default)]
 pub(super) struct Copies(Mutex<Vec<UnderWay>>);
 
-/// A copy that was put on a stream.
+/// A copy that was submitted on a stream.
 struct UnderWay {
     stream: Stream,
-    /// Whether it writes the slab.
+    /// Whether the copy writes the slab.
     into: bool,
     done: Event,
 }
 
 impl Copies {
-    /// Marks a copy, from the slab or into it, that was the last work put on `stream`. When that fails, the copy is done.
+    /// Records a copy, from the slab or into it, that was just submitted on `stream`. If that fails, waits until the
+    /// copy is done.
     pub(super) fn note(&self, stream: &Stream, into: bool) -> Result<()> {
         let done = match stream.record() {
             Ok(event) => event,
-            // Without a mark it would not be known when the copy is done.
+            // Without a mark, it would be unknown when the copy is done.
             Err(error) => return stream.synchronize().and(Err(error)),
         };
         self.note_done(stream, into, done);
         Ok(())
     }
 
-    /// Like [`Copies::note`], with the mark behind the copy.
+    /// Like [`Copies::note`], with a mark that was already recorded behind the copy.
     pub(super) fn note_done(&self, stream: &Stream, into: bool, done: Event) {
         let mut copies = lock(&self.0);
         match copies.iter_mut().find(|copy| copy.into == into && copy.stream.is_same_queue(stream)) {
@@ -40,13 +41,14 @@ impl Copies {
         }
     }
 
-    /// All marks, for the ring to wait for.
+    /// Takes the marks of all copies, which the ring must wait for.
     pub(super) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *lock(&self.0)).into_iter().map(|copy| copy.done).collect()
     }
 
-    /// Blocks until all copies, or all copies into the slab, are done. Their marks stay until then, for other threads that wait;
-    /// when waiting fails they stay for good, since the device may still reach the slab.
+    /// Blocks until all copies are done; with `only_into`, all copies into the slab. Their marks are kept until then,
+    /// for other threads that wait. If waiting fails, they are kept for good, since the device may still access the
+    /// slab.
     pub(super) fn wait(&self, only_into: bool) -> Result<()> {
         let is_awaited = |copy: &UnderWay| copy.into || !only_into;
         let marks: Vec<Event> =

@@ -1,7 +1,8 @@
-//! Filled parts of a slab cross the bus while others are still being filled.
+//! Uploads the filled parts of a slab while others are still being filled.
 //!
-//! The slab is divided into sections. A section crosses when all of it was carved and no piece in it lives any more;
-//! neighbours that are ready cross in one copy. So the bus starts early, and has little left to do when the last piece comes.
+//! The slab is divided into sections. A section is uploaded when pieces were carved up to its end and all of them were
+//! dropped. Neighbouring sections that are ready go in one copy. So the bus starts early, and little is left to copy
+//! when the last piece is filled.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -16,10 +17,10 @@ use crate::memory::slab::Slab;
 use crate::memory::slab::copies::Copies;
 use crate::stream::Stream;
 
-/// Bytes of a section: copies of fewer, with marks between them, leave gaps on the bus.
+/// Size of a section. Smaller copies, with marks between them, would leave the bus idle at times.
 const SECTION_BYTES: usize = 16 << 20;
 
-/// Where a slab's bytes go.
+/// The target of a slab's upload, and its progress.
 pub(super) struct Forward {
     dst: Buffer,
     stream: Stream,
@@ -29,13 +30,12 @@ pub(super) struct Forward {
 
 struct State {
     carved_bytes: usize,
-    /// Whether no more pieces will be carved. Then the last section is copied as soon as all of it is filled, even if
-    /// it is short.
+    /// Whether no more pieces will be carved. The last section is then copied once it is filled, even if it is short.
     closed: bool,
     sections: Vec<Section>,
 }
 
-/// The copies of one slab or of several.
+/// The copies of one or several slabs.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) copied: Vec<Copied>,
@@ -44,7 +44,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Takes all copies, which have `carved_bytes` once every piece was filled.
+    /// Takes the list of all copies. Fails if they have less than `carved_bytes`, since some pieces are not filled yet.
     pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -60,7 +60,7 @@ impl Sent {
 
 #[derive(Clone, Copy, Default)]
 struct Section {
-    /// Bytes that will not be written any more.
+    /// Number of bytes that are final: nothing will write them any more.
     settled_bytes: usize,
     sent: bool,
 }
@@ -68,18 +68,18 @@ struct Section {
 /// One copy of a slab's bytes. Timed events mark its start and its end.
 #[derive(Clone)]
 pub struct Copied {
-    /// The mark before the copy.
+    /// The event before the copy.
     pub start: Event,
-    /// The mark behind the copy.
+    /// The event behind the copy.
     pub end: Event,
-    /// The number of bytes.
+    /// Number of bytes that were copied.
     pub size_bytes: usize,
 }
 
 impl Slab {
-    /// From now on, filled bytes cross to `dst` on `stream`, section by section: the thread that drops the last piece of a
-    /// section puts the copy on the stream. [`Slab::finish_upload`] sends the rest. The slab has room for no more bytes than
-    /// `dst` any more.
+    /// Uploads filled bytes to `dst` on `stream` from now on, section by section. The thread that drops the last piece
+    /// of a section submits its copy. [`Slab::finish_upload`] sends the rest. The slab's size is reduced to that of
+    /// `dst`.
     ///
     /// # Errors
     /// `InvalidArgument` when pieces were carved already; `MemorySpace` when `dst` is not on the stream's device.
@@ -87,7 +87,7 @@ impl Slab {
         self.upload_beside(dst, stream, Arc::default())
     }
 
-    /// Like `upload_as_filled`, with the copies of other slabs in `sent`.
+    /// Like `upload_as_filled`, but adds the copies to `sent`, which several slabs share.
     pub(super) fn upload_beside(&mut self, dst: &Buffer, stream: &Stream, sent: Arc<Mutex<Sent>>) -> Result<()> {
         if self.carved_bytes > 0 {
             return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
@@ -104,15 +104,14 @@ impl Slab {
             .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
     }
 
-    /// Stops further copies, because their bytes are not wanted.
+    /// Stops further copies, if their bytes are not needed any more.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.sent).stopped = true;
         }
     }
 
-    /// Says that nothing more will be carved of a slab whose filled parts cross by themselves. The rest crosses as soon as it
-    /// is filled.
+    /// Ends carving of a slab that is uploaded as it is filled. The rest is uploaded as soon as it is filled.
     pub(super) fn close(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.state).closed = true;
@@ -120,11 +119,12 @@ impl Slab {
         }
     }
 
-    /// Puts the copy of all that was carved and has not crossed yet on the stream of [`Slab::upload_as_filled`]; gives all
-    /// copies of the slab.
+    /// Submits the copy of all carved bytes that were not uploaded yet, on the stream of [`Slab::upload_as_filled`].
+    /// Returns all copies of the slab.
     ///
     /// # Errors
-    /// `InvalidArgument` while a piece lives or without that call, `DeviceFailed`, also for copies that were sent before.
+    /// `InvalidArgument` while a piece lives or without that call. `DeviceFailed`, also for copies that were submitted
+    /// before.
     pub fn finish_upload(&mut self) -> Result<Vec<Copied>> {
         self.require_no_pieces()?;
         let none = || Error::invalid("the slab has no target for its filled parts");
@@ -136,25 +136,25 @@ impl Slab {
 }
 
 impl Forward {
-    /// Notes that a piece ends at byte `end`, and that the bytes of `gap` before it are never written.
+    /// Notes that a piece was carved up to byte `end`. The bytes of `gap` before it will never be written.
     pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
         let mut state = lock(&self.state);
         state.settle(gap);
         state.carved_bytes = end;
     }
 
-    /// Says that `range` of the slab at `address` will not be written any more.
+    /// Notes that the bytes `range` of the slab at `address` are final, and sends what is ready.
     pub(super) fn filled(&self, address: usize, copies: &Copies, range: Range<usize>) {
         lock(&self.state).settle(range);
         self.send(address, copies);
     }
 
-    /// Sends the sections that are ready, neighbours together.
+    /// Uploads the sections that are ready. Neighbours go in one copy.
     fn send(&self, address: usize, copies: &Copies) {
         if lock(&self.sent).stopped {
             return;
         }
-        // Its own statement: threads that carve and fill need the lock meanwhile.
+        // A statement of its own, so that the lock is released: threads that carve and fill need it meanwhile.
         let ready = lock(&self.state).take_ready();
         for range in ready {
             let copied = self.copy(address, copies, range);
@@ -179,14 +179,14 @@ impl Forward {
                 copies.note_done(&self.stream, false, end.clone());
                 Ok(Copied { start, end, size_bytes })
             }
-            // Without a mark it would not be known when the copy is done.
+            // Without a mark, it would be unknown when the copy is done.
             Err(error) => self.stream.synchronize().and(Err(error)),
         }
     }
 }
 
 impl State {
-    /// The bytes of sections that are ready and were not sent, which count as sent from here on.
+    /// Returns the byte ranges of sections that are ready, and marks these as sent.
     fn take_ready(&mut self) -> Vec<Range<usize>> {
         let mut ranges = Vec::<Range<usize>>::new();
         for (number, section) in self.sections.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! The pinned ring: host memory that storage fills and the bus empties.
+//! The ring of pinned slabs: host memory that storage fills and the bus empties.
 //!
-//! Slabs are plain pinned memory, never write-combined, since the host reads headers in them. Pinning is slow (about 1 s a
-//! GiB), so slabs are made when first needed and kept for the process, per device; a [`SlabRing`] bounds how much one user
-//! has in flight. On `cpu` slabs are heap memory.
+//! Slabs are plain pinned memory, never write-combined, since the host reads headers in them. Pinning is slow (about 1
+//! s per GiB), so slabs are made when first needed and kept until the process ends, for each device. A [`SlabRing`]
+//! limits how much one user has in flight. On `cpu`, slabs are heap memory.
 //!
 //! ```
 //! use cuzarr_device::{Buffer, Device, Stream};
@@ -40,14 +40,14 @@ use crate::memory::buffer::Buffer;
 use crate::memory::slab::ring::Lease;
 use crate::stream::Stream;
 
-/// Size of a slab unless something else is asked: large enough that copies run at the bus's speed.
+/// Default size of a slab. It is large enough for copies at the bus's full speed.
 pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
 
-/// Pieces begin at multiples of this, so that what lands behind them on the device is aligned for wide loads.
+/// Alignment of pieces, so that their copies on the device are aligned for wide loads.
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 
-/// A piece of pinned host memory, for one user at a time. Dropping it gives it back to the ring, which hands it out again
-/// once its last copy is done.
+/// A piece of pinned host memory, for one user at a time. Dropping it gives it back to the ring, which reuses it once
+/// its last copy is done.
 pub struct Slab {
     lease: Arc<Lease>,
     size_bytes: usize,
@@ -64,18 +64,18 @@ impl Slab {
         self.size_bytes
     }
 
-    /// Bytes up to the end of the last piece, which an upload has to take.
+    /// End of the last piece in bytes. An upload must cover everything up to here.
     pub fn carved_bytes(&self) -> usize {
         self.carved_bytes
     }
 
-    /// Bytes that can still be carved in one piece.
+    /// Size of the largest piece that can still be carved, in bytes.
     pub fn room_bytes(&self) -> usize {
         self.size_bytes.saturating_sub(self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES))
     }
 
-    /// The next piece, for any thread to fill; `None` when there is no room. It begins at a multiple of 256 bytes and holds
-    /// whatever was there before.
+    /// Carves the next piece, for any thread to fill; `None` if there is no room. The piece begins at a multiple of 256
+    /// bytes. Its contents are whatever was there before.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;
@@ -88,11 +88,10 @@ impl Slab {
         Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes, family: None })
     }
 
-    /// Forgets what was carved, to begin again.
+    /// Discards all carved pieces, so that the slab can be carved again. Waits for pending copies.
     ///
     /// # Errors
-    /// `InvalidArgument` while a piece lives or when filled parts cross by themselves, `DeviceFailed`. Waits for copies under
-    /// way.
+    /// `InvalidArgument` while a piece lives, or after [`Slab::upload_as_filled`]; `DeviceFailed`.
     pub fn reset(&mut self) -> Result<()> {
         self.require_no_pieces()?;
         if self.lease.forward.get().is_some() {
@@ -116,14 +115,14 @@ impl Slab {
         self.lease.copies.wait(true)
     }
 
-    /// Puts the copy of `range` of this slab into `dst` on `stream`; all pieces must have been dropped.
+    /// Submits on `stream` the copy of the bytes `range` of this slab to `dst`. All pieces must have been dropped.
     ///
     /// # Errors
-    /// `InvalidArgument` when the range is outside or of another size than `dst`, or a piece lives; `MemorySpace`;
+    /// `InvalidArgument` when the range is outside, its size differs from `dst`, or a piece lives; `MemorySpace`;
     /// `DeviceFailed`.
     pub fn upload(&mut self, range: Range<usize>, dst: &Buffer, stream: &Stream) -> Result<()> {
         self.require_copy(&range, dst.size_bytes())?;
-        // Later pieces begin behind what is being copied.
+        // Later pieces begin behind the bytes that are being copied.
         self.carved_bytes = self.carved_bytes.max(range.end);
         // SAFETY: inside the slab, as `require_copy` checked, which no thread writes while the copy runs: no piece lives,
         // `bytes_mut` and `reset` wait for the mark that `Copies::note` leaves, and so does the ring before it hands the slab
@@ -132,17 +131,18 @@ impl Slab {
         self.lease.copies.note(stream, false)
     }
 
-    /// Where the slab lies; devices reach pinned memory at the same address.
+    /// Address of the slab. Devices access pinned memory at the same address.
     pub(crate) fn address(&self) -> usize {
         self.lease.address()
     }
 
-    /// Says that work that reads the slab was put on `stream`: the slab is not written before that is done.
+    /// Records that work which reads the slab was submitted on `stream`. The slab is not written before that work is
+    /// done.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
         self.lease.copies.note(stream, false)
     }
 
-    /// Puts the copy of `src` to byte `offset_bytes` of this slab on `stream`. [`Slab::bytes`] waits for it.
+    /// Submits on `stream` the copy of `src` to byte `offset_bytes` of this slab. [`Slab::bytes`] waits for it.
     ///
     /// # Errors
     /// Those of [`Slab::upload`].
@@ -157,7 +157,7 @@ impl Slab {
         self.lease.copies.note(stream, true)
     }
 
-    /// The bytes, once all pieces were dropped; waits for copies into the slab.
+    /// Returns the bytes. All pieces must have been dropped. Waits for copies into the slab.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, `DeviceFailed`.
@@ -169,7 +169,7 @@ impl Slab {
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 
-    /// The bytes for writing, as [`Slab::bytes`].
+    /// Returns the bytes for writing. All pieces must have been dropped. Waits for copies from and into the slab.
     ///
     /// # Errors
     /// Those of [`Slab::bytes`].
@@ -180,10 +180,11 @@ impl Slab {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.lease.address() as *mut u8, self.size_bytes) })
     }
 
-    /// The slab as host memory that many may read at once. It goes back to the ring with the last view of it.
+    /// Turns the slab into host memory that many may read at once. It goes back to the ring when the last view of it is
+    /// dropped.
     ///
     /// # Errors
-    /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for copies under way.
+    /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for pending copies.
     pub fn into_buffer(self) -> Result<Buffer> {
         self.require_no_pieces()?;
         self.wait()?;
@@ -196,7 +197,7 @@ impl Slab {
     fn require_no_pieces(&self) -> Result<()> {
         match Arc::strong_count(&self.lease) {
             1 => {
-                // Bytes that threads wrote before they dropped their pieces are visible from here on.
+                // Makes the bytes visible that threads wrote before they dropped their pieces.
                 std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
                 Ok(())
             }

@@ -1,26 +1,27 @@
-//! A piece of a slab, for one thread to fill.
+//! Pieces of a slab, each for one thread to fill.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::memory::slab::ring::Lease;
 
-/// Part of a slab, for one thread to fill. The ring gets the slab back only after this is dropped.
+/// Part of a slab, for one thread to fill. The ring gets the slab back only after all its pieces are dropped.
 pub struct SlabPiece {
     pub(super) lease: Arc<Lease>,
     pub(super) offset_bytes: usize,
     pub(super) size_bytes: usize,
-    /// Bytes of the slab that this piece and others were before they were divided; all of them hold it.
+    /// The bytes of the undivided piece that this piece was split from. All pieces split from it share this value.
     pub(super) family: Option<Arc<Range<usize>>>,
 }
 
 impl SlabPiece {
-    /// Where in the slab the piece begins.
+    /// Byte offset of the piece in the slab.
     pub fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
 
-    /// Keeps the first `at` bytes and gives the others, for another thread to fill. An `at` beyond the end keeps all.
+    /// Keeps the first `at` bytes and returns the others, for another thread to fill. If `at` is beyond the end, keeps
+    /// all.
     pub fn split_off(&mut self, at: usize) -> SlabPiece {
         let at = at.min(self.size_bytes);
         let (offset_bytes, size_bytes) = (self.offset_bytes + at, self.size_bytes - at);
@@ -30,13 +31,13 @@ impl SlabPiece {
         SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes, family: Some(family) }
     }
 
-    /// The bytes of this piece and of all others that it was divided into, once those were dropped; `None` before.
+    /// Returns the bytes of the undivided piece, once all other pieces split from it were dropped; `None` before.
     pub fn whole(&self) -> Option<&[u8]> {
         let Some(family) = &self.family else { return Some(self) };
         if Arc::strong_count(family) > 1 {
             return None;
         }
-        // Bytes that other threads wrote before they dropped their pieces are visible from here on.
+        // Makes the bytes visible that other threads wrote before they dropped their pieces.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let address = self.lease.address() + family.start;
         // SAFETY: initialised memory inside the slab, which no thread writes: the others are gone, this piece is borrowed,
@@ -70,7 +71,7 @@ impl Deref for SlabPiece {
 impl DerefMut for SlabPiece {
     fn deref_mut(&mut self) -> &mut [u8] {
         let address = self.lease.address() + self.offset_bytes;
-        // SAFETY: as in `deref`, and `self` is borrowed alone.
+        // SAFETY: like `deref`; in addition, `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, self.size_bytes) }
     }
 }

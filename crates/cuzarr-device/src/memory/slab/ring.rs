@@ -1,4 +1,4 @@
-//! The ring: slabs of one device, never more at once than a limit.
+//! The ring: hands out slabs of one device, up to a limit at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -13,7 +13,7 @@ use crate::memory::slab::Slab;
 use crate::memory::slab::copies::Copies;
 use crate::memory::slab::forward::Forward;
 
-/// Hands out slabs of one device, never more than its limit at once. Clones share the limit.
+/// Hands out slabs of one device, at most `limit_bytes` at once. Clones share the limit.
 #[derive(Clone)]
 pub struct SlabRing(Arc<Ring>);
 
@@ -29,12 +29,12 @@ struct Ring {
 #[derive(Default)]
 struct RingState {
     leased_bytes: usize,
-    /// Slabs that were given back, but whose copies are still under way; oldest first.
+    /// Slabs that were given back while copies were still pending, oldest first.
     busy: VecDeque<(Vec<Event>, Block)>,
 }
 
 impl SlabRing {
-    /// A ring of slabs of `slab_bytes` with at most `limit_bytes` out at once. Takes no memory yet.
+    /// Makes a ring of slabs of `slab_bytes`, with at most `limit_bytes` handed out at once. Allocates no memory yet.
     ///
     /// # Errors
     /// `InvalidArgument` for sizes of 0, `DeviceUnavailable` when the device cannot be used.
@@ -60,23 +60,23 @@ impl SlabRing {
         self.0.device
     }
 
-    /// Size of an ordinary slab.
+    /// Size of an ordinary slab in bytes.
     pub fn slab_bytes(&self) -> usize {
         self.0.slab_bytes
     }
 
-    /// Most bytes out at once.
+    /// Most bytes that are handed out at once.
     pub fn limit_bytes(&self) -> usize {
         self.0.limit_bytes
     }
 
-    /// Bytes out now, copies under way included.
+    /// Bytes that are handed out now, including slabs with pending copies.
     pub fn leased_bytes(&self) -> usize {
         lock(&self.0.state).leased_bytes
     }
 
-    /// A slab of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came back and their last copies are
-    /// done; a thread that holds all of them itself waits for ever.
+    /// Returns a slab of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came back and their last
+    /// copies are done. A thread that holds all slabs itself would wait for ever.
     ///
     /// # Errors
     /// `BudgetExceeded` when `min_bytes` is above the ring's limit, `OutOfMemory`, `DeviceFailed`.
@@ -99,7 +99,7 @@ impl SlabRing {
         self.lease(size_bytes)
     }
 
-    /// Like [`SlabRing::acquire`], but `None` instead of blocking.
+    /// Like [`SlabRing::acquire`], but returns `None` instead of blocking.
     ///
     /// # Errors
     /// Those of [`SlabRing::acquire`].
@@ -150,11 +150,11 @@ impl Ring {
             return Err(Error::new(ErrorKind::BudgetExceeded, message)
                 .with_hint("raise the pinned memory limit, or store smaller chunks"));
         }
-        // Whole multiples, so that slabs of near sizes can replace each other.
+        // Rounded to whole MiB, so that slabs of similar sizes can replace each other.
         Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))
     }
 
-    /// Takes slabs whose copies are done out of `busy`; with `wait`, blocks for the oldest.
+    /// Frees slabs in `busy` whose copies are done. With `wait`, blocks for the oldest one.
     fn reap<'a>(&'a self, mut state: MutexGuard<'a, RingState>, wait: bool) -> Result<MutexGuard<'a, RingState>> {
         let mut must_wait = wait;
         while let Some((events, _)) = state.busy.front() {
@@ -165,14 +165,14 @@ impl Ring {
             if !done && !must_wait {
                 break;
             }
-            // The slab leaves the queue first, so that no other thread takes it too.
+            // The slab is taken out of the queue first, so that no other thread takes it too.
             let Some((events, block)) = state.busy.pop_front() else { break };
             drop(state);
             let passed: Result<()> = events.iter().try_for_each(Event::synchronize);
             let size_bytes = block.size_bytes;
             match passed {
                 Ok(()) => self.cache().put(self.context, block, self.limit_bytes),
-                // The device may still reach it: never give it to anybody again.
+                // The device may still access it, so it is never handed out again.
                 Err(_) => std::mem::forget(block),
             }
             state = lock(&self.state);
@@ -197,11 +197,11 @@ impl Drop for Ring {
     }
 }
 
-/// The memory that a slab and its pieces share; dropped by the last of them.
+/// The memory that a slab and its pieces share. The last of them drops it.
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,
-    /// `None` only while it is being dropped.
+    /// `None` only during `drop`.
     block: Option<Block>,
     pub(super) copies: Copies,
     pub(super) forward: OnceLock<Forward>,
@@ -218,7 +218,7 @@ impl Drop for Lease {
         let Some(block) = self.block.take() else { return };
         let events = self.copies.take();
         let mut state = lock(&self.ring.state);
-        // A reused block may be larger than what was asked; the ring counts what it asked for.
+        // A reused block may be larger than requested. The ring counted the requested size.
         state.leased_bytes = state.leased_bytes - self.leased_bytes + block.size_bytes;
         state.busy.push_back((events, block));
         drop(state);

@@ -1,7 +1,8 @@
-//! Slabs one behind the other that fill one piece of a device's memory.
+//! A series of slabs that fill one buffer on a device, one after the other.
 //!
-//! A slab that was used a moment ago is still in the host's cache: filling it, and reading it for the bus, takes half as long. So
-//! data larger than a slab goes through several of them, each of which goes back as soon as its bytes have crossed.
+//! A slab that was used a moment ago is still in the CPU's cache, so filling it and reading it for the bus takes half
+//! as long. So data larger than a slab goes through several slabs. Each goes back to the ring as soon as its bytes are
+//! uploaded.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,27 +13,27 @@ use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};
 use crate::stream::Stream;
 
-/// Pieces up to a fourth of a slab leave little of it empty. Slabs for larger ones have whole multiples of that, so that one can
-/// replace another.
+/// Pieces up to a fourth of a slab waste little of it. For larger pieces, slabs have a multiple of that size, so that
+/// one can replace another.
 const PIECES_PER_SLAB: usize = 4;
 
-/// Slabs that are lent one after the other, while their filled parts cross to one buffer.
+/// Slabs that are handed out one after the other, while their filled parts are uploaded to one buffer.
 pub struct SlabSeries {
     ring: SlabRing,
     dst: Buffer,
     stream: Stream,
-    /// Bytes of slabs that it may still take.
+    /// Bytes of further slabs that the series may still take.
     allowed_bytes: usize,
-    /// The slab that pieces are carved of, and where in the buffer it begins.
+    /// The slab that pieces are carved from, and the offset in the buffer where it begins.
     open: Option<(Slab, usize)>,
     carved_bytes: usize,
-    /// Carved bytes of the slabs before it.
+    /// Bytes carved from the slabs before the open one.
     closed_bytes: usize,
     sent: Arc<Mutex<Sent>>,
 }
 
 impl SlabRing {
-    /// Slabs for `dst`, whose parts cross to it on `stream` when they were filled. Takes none yet.
+    /// Makes a series of slabs for `dst`, which are uploaded on `stream` as they are filled. Takes no slab yet.
     pub fn series(&self, dst: &Buffer, stream: &Stream) -> SlabSeries {
         SlabSeries {
             ring: self.clone(),
@@ -46,21 +47,21 @@ impl SlabRing {
         }
     }
 
-    /// Most bytes that the slabs of a series have, together, for pieces of `size_bytes` in all: a slab may end with too
-    /// little room for the next piece, a third of its bytes at most.
+    /// Most bytes that the slabs of a series can take together, for pieces of `size_bytes` in total. A slab may end
+    /// with too little room for the next piece; that wastes at most a third of it.
     pub fn series_bytes(&self, size_bytes: usize) -> usize {
         size_bytes.saturating_add(size_bytes / 2).saturating_add(self.slab_bytes())
     }
 }
 
 impl SlabSeries {
-    /// Bytes up to the end of the last piece.
+    /// End of the last piece in the buffer, in bytes.
     pub fn carved_bytes(&self) -> usize {
         self.carved_bytes
     }
 
-    /// The next piece, for any thread to fill, and where in the buffer it comes to lie: at a multiple of 256 bytes. `None`
-    /// when there is no room, in the buffer or in the ring.
+    /// Carves the next piece, for any thread to fill. Returns its offset in the buffer, a multiple of 256 bytes, and
+    /// the piece. `None` if the buffer or the ring has no room.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.
@@ -86,7 +87,7 @@ impl SlabSeries {
         Ok(piece.map(|piece| (begin, piece)))
     }
 
-    /// A slab for pieces like this one.
+    /// Size of the slab to take for pieces of `size_bytes`.
     fn slab_bytes_for(&self, size_bytes: usize) -> usize {
         let slab_bytes = self.ring.slab_bytes();
         match slab_bytes / PIECES_PER_SLAB {
@@ -96,7 +97,7 @@ impl SlabSeries {
         }
     }
 
-    /// Sends the open slab's rest as soon as it is filled; it goes back behind that.
+    /// Uploads the rest of the open slab as soon as it is filled. The slab then goes back to the ring.
     fn close(&mut self) {
         if let Some((slab, _)) = self.open.take() {
             slab.close();
@@ -104,10 +105,10 @@ impl SlabSeries {
         }
     }
 
-    /// Sends what was filled and has not crossed yet; gives all copies.
+    /// Submits the copies of all bytes that were not uploaded yet. Returns all copies of the series.
     ///
     /// # Errors
-    /// `InvalidArgument` while a piece lives, `DeviceFailed`, also for copies that were sent before.
+    /// `InvalidArgument` while a piece lives. `DeviceFailed`, also for copies that were submitted before.
     pub fn finish(&mut self) -> Result<Vec<Copied>> {
         self.close();
         lock(&self.sent).take(self.closed_bytes)

@@ -1,14 +1,15 @@
-// Numbers of a few bits, one directly behind the other, to and from elements of whole bytes: the codec `packbits`.
+// Packs numbers of a few bits from elements of whole bytes, and unpacks them, for the codec `packbits`. Packed numbers
+// follow each other without gaps.
 //
-// Eight numbers fill as many whole bytes as each has bits. So a thread takes eight elements at a time, an octet, and no two threads
-// write one byte.
+// Eight numbers fill as many whole bytes as each number has bits. So a thread handles eight elements at once, an octet,
+// and no two threads write the same byte.
 //
 //     for each octet: load its bytes, move the bits of each number down and repeat their sign, store eight elements; or the inverse
 //
 // Floor: the bytes of both sides / memory.
 #include "cuzarr/elements.cuh"
 
-/// What is kept of every element. `Task` in cuda.rs.
+/// The fields that are packed, and the size of the work. `BitsTask` in cuda.rs.
 struct BitsTask {
     u64 elems;  // of each chunk
     u32 count;  // of chunks
@@ -21,7 +22,7 @@ struct BitsTask {
     u32 reserved;
 };
 
-/// `Entry` in cuda.rs.
+/// The places of one chunk. `BitsEntry` in cuda.rs.
 struct BitsSpan {
     u64 packed_offset;
     u64 elems_offset;
@@ -30,10 +31,10 @@ static_assert(sizeof(BitsTask) == 40 && sizeof(BitsSpan) == 16, "as bits/cuda.rs
 
 CUZARR_DEVICE u64 low_bits(u32 count) { return ~0ull >> (64 - count); }
 
-/// Octets of a thread in a tile.
+/// Number of octets that a thread handles in a tile.
 #define CUZARR_BITS_OCTETS 4u
 
-/// `width` bits from bit `at` on.
+/// Returns `width` bits that begin at bit `at`.
 CUZARR_DEVICE u64 bits_at(const u8* packed, u32 at, u32 width) {
     const u8* from = packed + at / 8;
     u32 shift = at % 8, bytes = (shift + width + 7) / 8;
@@ -44,7 +45,7 @@ CUZARR_DEVICE u64 bits_at(const u8* packed, u32 at, u32 width) {
     return bits & low_bits(width);
 }
 
-/// Elements of the packed octet at `from`.
+/// Unpacks the octet at `from`.
 CUZARR_DEVICE void unpack_octet(const BitsTask& task, const u8* from, u8* to, u32 elems) {
     Value values[8];
 #pragma unroll
@@ -76,7 +77,7 @@ CUZARR_DEVICE void pack_octet(const BitsTask& task, const u8* from, u8* to, u32 
             values[k].low = k < elems ? load_value(from + k * task.elem_bytes, task.elem_bytes, true).low : 0;
         }
     }
-    // Fewer than 8 bits wait between two puts, and a put adds at most 32.
+    // Fewer than 8 bits wait before each put, and a put adds at most 32.
     u64 waiting = 0;
     u32 count = 0;
 #pragma unroll
@@ -92,7 +93,7 @@ CUZARR_DEVICE void pack_octet(const BitsTask& task, const u8* from, u8* to, u32 
     if (count > 0) *to = (u8)waiting;
 }
 
-/// Does `octet(packed, elements, count)` for every octet of every chunk.
+/// Calls `octet(packed, elements, count)` for every octet of every chunk.
 template <class F>
 CUZARR_DEVICE void for_octets(const BitsSpan* spans, const BitsTask& task, const F& octet) {
     u32 threads = thread_count(), tile_octets = CUZARR_BITS_OCTETS * threads;

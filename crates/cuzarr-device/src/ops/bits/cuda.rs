@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 static BITS: KernelSource = KernelSource { name: "bits", text: include_str!("bits.cu"), headers: &[] };
 
-/// `BitsSpan` in bits.cu.
+/// The places of one chunk. `BitsSpan` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsEntry {
@@ -19,10 +19,10 @@ struct BitsEntry {
     elems_offset: u64,
 }
 
-// `BitsSpan` in bits.cu, which states the size, too.
+// `BitsSpan` in bits.cu, which checks the size, too.
 c_layout! { plain BitsEntry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
 
-/// `BitsTask` in bits.cu.
+/// The fields that are packed, and the size of the work. `BitsTask` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsTask {
@@ -37,7 +37,7 @@ struct BitsTask {
     reserved: u32,
 }
 
-// `BitsTask` in bits.cu, which states the size, too.
+// `BitsTask` in bits.cu, which checks the size, too.
 c_layout! {
     BitsTask: 40 bytes {
         elems at 0, count at 8, elem_bytes at 12, elem_bits at 16, first at 20, width at 24, is_signed at 28, has_quads at 32,
@@ -45,10 +45,10 @@ c_layout! {
     }
 }
 
-/// Octets of a thread in a tile.
+/// Number of groups of eight elements (octets) that a thread handles in a tile.
 const OCTETS_PER_THREAD: usize = defined(BITS.text, "CUZARR_BITS_OCTETS") as usize;
 
-/// A kernel of bits.cu.
+/// Which kernel of bits.cu to launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Unpack,

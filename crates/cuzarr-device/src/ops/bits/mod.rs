@@ -1,5 +1,5 @@
-//! Numbers of a few bits, packed one directly behind the other, and elements of whole bytes, in device memory, many chunks at once.
-//! The first number begins in the lowest bit of the first byte.
+//! Packs numbers of a few bits, and unpacks them to elements of whole bytes, in device memory, for many chunks at once.
+//! Packed numbers follow each other without gaps. The first number begins in the lowest bit of the first byte.
 
 mod cuda;
 
@@ -9,32 +9,32 @@ use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 use cuda::Way;
 
-/// Which bits of an element are packed.
+/// Which bits of each element are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// Bytes of an element: 1, 2, 4 or 8.
+    /// Size of an element in bytes: 1, 2, 4 or 8.
     pub elem_bytes: usize,
-    /// Bits of those that an element has; the others are 0.
+    /// Number of bits of the element that have a meaning. The bits above are 0.
     pub elem_bits: u32,
-    /// The lowest bit that is kept.
+    /// The lowest bit that is packed.
     pub first: u32,
-    /// How many bits are kept, up to all that an element has from there on.
+    /// Number of bits that are packed. `first + width` is at most `elem_bits`.
     pub width: u32,
-    /// Whether the highest kept bit is repeated above it.
+    /// Whether unpacking repeats the highest packed bit in the bits above it.
     pub is_signed: bool,
 }
 
-/// One chunk.
+/// The places of one chunk in the two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where the chunk's packed numbers begin.
+    /// Byte offset of the chunk's packed numbers.
     pub packed_offset_bytes: usize,
-    /// Where its elements begin, at a multiple of an element's size.
+    /// Byte offset of the chunk's elements, a multiple of the element size.
     pub elems_offset_bytes: usize,
 }
 
 impl Fields {
-    /// Bytes of `elems` packed numbers: no more than those of the elements.
+    /// Size of `elems` packed numbers in bytes. Never more than the size of the elements.
     pub fn packed_bytes(&self, elems: usize) -> usize {
         let width = self.width as usize;
         elems / 8 * width + (elems % 8 * width).div_ceil(8)
@@ -48,10 +48,11 @@ impl Fields {
     }
 }
 
-/// Elements of `packed` numbers, `elems` of each span, in stream order. Bits that were not kept are 0.
+/// Unpacks the numbers in `packed` to elements, `elems` for each span, in stream order. Bits that were not packed are
+/// 0.
 ///
 /// # Errors
-/// `InvalidArgument` for fields and spans that are not possible; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+/// `InvalidArgument` for impossible fields and spans; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn unpack_on(
     fields: &Fields,
     packed: &Buffer,
@@ -65,7 +66,7 @@ pub fn unpack_on(
     cuda::launch(Way::Unpack, fields, packed, elements, spans, elems, stream)
 }
 
-/// The inverse of [`unpack_on`]. Bits behind the last number are 0.
+/// Packs elements; the inverse of [`unpack_on`]. Bits behind the last number are 0.
 ///
 /// # Errors
 /// Those of [`unpack_on`].

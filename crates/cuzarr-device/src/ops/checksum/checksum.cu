@@ -1,11 +1,11 @@
-// Checksums of many spans of device memory, and whether they are the ones that are stored.
+// Checksums of many spans of device memory, and comparison with stored ones.
 //
-// checksum_crc, checksum_sums: for each piece of the warp: what it adds to its span's sums, added atomically (XOR and sums
-// modulo do not depend on the order). checksum_finish: for each span: the checksum; written out, or compared with the four
-// bytes that are stored.
+// checksum_crc, checksum_sums: for each piece of a span, compute what it adds to the span's sums, and add it atomically
+// (XOR, and sums modulo a number, do not depend on the order). checksum_finish: for each span, compute the checksum,
+// and write it out or compare it with the four stored bytes.
 //
-// Floor: the bytes / 3.3 TB/s on an H100. A CRC looks up a table for each byte: 32 lanes at 32 banks, about 3.5 of them at
-// the same one, so 132 multiprocessors x 32 / 3.5 x 1.7 GHz = 2 TB/s at best.
+// Floor: the bytes / 3.3 TB/s on an H100. A CRC looks up a table for each byte: 32 lanes use 32 banks, and about 3.5
+// lanes hit the same bank, so 132 multiprocessors x 32 / 3.5 x 1.7 GHz = 2 TB/s at best.
 #include "cuzarr/checksum.cuh"
 
 static_assert(sizeof(ChecksumSpan) == 32 && sizeof(ChecksumTable) == 32 && sizeof(CrcField) == 136, "as cuda.rs and mod.rs have them");
@@ -58,7 +58,7 @@ CUZARR_KERNEL(
     }
 }
 
-/// Whether the byte where a checksum would be stored is the expected one, for headers of one byte.
+/// Checks headers of one byte: the byte at `stored_offset` of each span must be `expected`.
 CUZARR_KERNEL(checksum_expect_byte, const u8* data, const ChecksumTable* table, u32 expected, u64* statuses) {
     u32 step = block_count() * thread_count();
     for (u32 index = block_index() * thread_count() + thread_index(); index < table->spans; index += step) {

@@ -12,14 +12,14 @@ use crate::stream::Stream;
 
 static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu"), headers: &[] };
 
-/// Bytes of a piece: large ones cost less to join, small ones keep the device busy when there is little to do.
+/// Bytes of a piece. Large pieces cost less to join; small ones keep the device busy when there is little data.
 const LARGEST_PIECE_BYTES: usize = 64 << 10;
 const SMALLEST_PIECE_BYTES: usize = 4 << 10;
-/// Warps that a multiprocessor has at a time.
+/// Warps that run on a multiprocessor at once.
 const WARPS_PER_MULTIPROCESSOR: usize = 64;
 
-/// One line of the table, 32 bytes. `ChecksumSpan` in checksum.cuh; what stands in front of them, `ChecksumTable`, has the
-/// same size.
+/// One line of the span table, 32 bytes: `ChecksumSpan` in checksum.cuh. The table's first line has the same size and
+/// is a `ChecksumTable`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ChecksumEntry {
@@ -31,10 +31,10 @@ struct ChecksumEntry {
     at: u32,
 }
 
-// `ChecksumSpan` in checksum.cuh; checksum.cu states the size, too.
+// `ChecksumSpan` in checksum.cuh; checksum.cu checks the size, too.
 c_layout! { plain ChecksumEntry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
 
-/// The sums of `count` spans, where they are when the kernels before have run.
+/// The sums of `count` spans, in device memory. They are ready when the kernels before have run.
 struct Summed {
     checksum: Checksum,
     count: usize,
@@ -54,7 +54,7 @@ fn table(spans: &[Span], multiprocessors: usize) -> Result<(Vec<ChecksumEntry>, 
         entries.push(ChecksumEntry {
             offset: span.bytes.start as u64,
             stored_offset: span.stored_offset_bytes as u64,
-            // Checked to fit.
+            // `check` made sure that it fits.
             bytes: span.bytes.len() as u32,
             first_piece: pieces,
             unit: span.status,
@@ -99,7 +99,7 @@ fn sum(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Re
 }
 
 impl Summed {
-    /// Makes checksums of the sums; zero is the address of what is not wanted.
+    /// Computes checksums from the sums. Outputs that are `None` are not written.
     fn finish(
         &self,
         big_endian: bool,

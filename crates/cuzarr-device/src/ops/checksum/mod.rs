@@ -1,7 +1,7 @@
-//! Checksums of bytes in device memory, many spans at once, by kernels: CRC-32C, CRC-32, Adler-32 and Fletcher-32.
+//! Checksums of many spans of device memory at once, by kernels: CRC-32C, CRC-32, Adler-32 and Fletcher-32.
 //!
-//! [`verify_on`] compares each with four bytes that are stored, in stream order, and reports what differs in a word of
-//! status; [`compute`] gives the checksums. On the CPU a well-kept crate's own routine is the way, so these refuse it.
+//! [`verify_on`] compares each checksum with four stored bytes, in stream order, and reports a difference in a status
+//! word. [`compute`] returns the checksums. Both refuse host memory: other crates have good routines for the CPU.
 
 pub(crate) mod cuda;
 
@@ -16,7 +16,7 @@ use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/checksum.cuh");
-/// Bytes that kernels keep of each span: `ChecksumSums` in checksum.cuh.
+/// Bytes that kernels keep for each span: `ChecksumSums` in checksum.cuh.
 pub const SUMS_BYTES: usize = stated_size(HEADER, "ChecksumSums");
 
 /// A kind of checksum.
@@ -28,24 +28,24 @@ pub enum Checksum {
     Crc32 = defined(HEADER, "CUZARR_CRC32") as isize,
     /// Adler-32 (RFC 1950).
     Adler32 = defined(HEADER, "CUZARR_ADLER32") as isize,
-    /// HDF5's Fletcher-32: two sums modulo 65535 over big-endian words; an odd last byte is the upper half of one.
+    /// HDF5's Fletcher-32: two sums modulo 65535 over big-endian words. An odd last byte is the upper half of a word.
     Fletcher32 = defined(HEADER, "CUZARR_FLETCHER32") as isize,
 }
 
-/// Bytes with a checksum that is stored somewhere.
+/// A range of bytes whose checksum is stored elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The bytes, in the buffer of data.
+    /// The bytes, as a range of the data buffer.
     pub bytes: Range<usize>,
-    /// Where the four bytes of the checksum begin, in the buffer of stored checksums.
+    /// Byte offset of the four-byte checksum in the buffer of stored checksums.
     pub stored_offset_bytes: usize,
-    /// Index of the status that tells of a wrong checksum.
+    /// Index of the span's word in `statuses`, which reports a wrong checksum.
     pub status: u32,
-    /// The byte that the error names.
+    /// The position that an error message gives for this span.
     pub at: u32,
 }
 
-/// Bytes that hold a checksum.
+/// Size of a stored checksum in bytes.
 const STORED_BYTES: usize = 4;
 
 impl Checksum {
@@ -59,24 +59,24 @@ impl Checksum {
     }
 }
 
-/// The field of one CRC. `CrcField` in checksum.cuh.
+/// The polynomial field of a CRC, for kernels. `CrcField` in checksum.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CrcField {
     polynomial: u32,
     period: u32,
-    /// x^(2^k).
+    /// x^(2^k) for each k.
     powers: [u32; 32],
 }
 
-// `CrcField` in checksum.cuh; checksum.cu states the size, too.
+// `CrcField` in checksum.cuh; checksum.cu checks the size, too.
 c_layout! { CrcField: 136 bytes { polynomial at 0, period at 4, powers at 8 } }
 
 impl CrcField {
-    /// The field that kernels take for a CRC; `None` for other checksums.
+    /// Returns the field that kernels use for a CRC; `None` for other checksums.
     pub fn of(checksum: Checksum) -> Option<CrcField> {
         let (polynomial, period) = checksum.polynomial()?;
-        // Bits are reflected: the highest bit of a word is the coefficient of x^0.
+        // Bit order is reflected: the highest bit of a word is the coefficient of x^0.
         let mut powers = [1 << 30; 32];
         for at in 1..powers.len() {
             powers[at] = multiply(powers[at - 1], powers[at - 1], polynomial);
@@ -85,7 +85,7 @@ impl CrcField {
     }
 }
 
-/// `a · b` modulo the polynomial.
+/// Returns `a · b` modulo the polynomial.
 fn multiply(mut a: u32, mut b: u32, polynomial: u32) -> u32 {
     let mut product = 0;
     while a != 0 {
@@ -98,8 +98,8 @@ fn multiply(mut a: u32, mut b: u32, polynomial: u32) -> u32 {
     product
 }
 
-/// Compares the checksum of every span of `data` with the one in `stored` (big-endian there, if so said) and puts
-/// `CUZARR_WRONG_CHECKSUM` and the span's byte into its word of `statuses` when they differ. In stream order.
+/// Compares the checksum of every span of `data` with the one in `stored` (big-endian there if `big_endian`). If they
+/// differ, puts `CUZARR_WRONG_CHECKSUM` and the span's `at` into its word of `statuses`. In stream order.
 ///
 /// # Errors
 /// `InvalidArgument` for spans outside the buffers and more than 4 GiB in one, `MemorySpace`, `OutOfMemory`,
@@ -118,8 +118,8 @@ pub fn verify_on(
     cuda::verify(checksum, big_endian, data, stored, statuses, spans, stream)
 }
 
-/// Whether the first byte where each span's checksum would be stored, in `data`, is `expected`: for headers of one byte.
-/// Puts `CUZARR_BAD_HEADER` and the span's byte into its word of `statuses` where it is not. In stream order.
+/// Checks that in `data`, the byte at each span's `stored_offset_bytes` is `expected`: for headers of one byte. If it
+/// is not, puts `CUZARR_BAD_HEADER` and the span's `at` into its word of `statuses`. In stream order.
 ///
 /// # Errors
 /// Those of [`verify_on`].
@@ -129,7 +129,7 @@ pub fn expect_byte_on(expected: u8, data: &Buffer, statuses: &Buffer, spans: &[S
     cuda::expect_byte(expected, data, statuses, spans, stream)
 }
 
-/// The checksum of each range of `data`. Waits for it.
+/// Returns the checksum of each range of `data`. Waits for the stream.
 ///
 /// # Errors
 /// Those of [`verify_on`].
@@ -140,7 +140,7 @@ pub fn compute(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], strea
     Ok(bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect())
 }
 
-/// Like [`compute`], but leaves a `u32` for each range in device memory, in stream order.
+/// Like [`compute`], but returns a buffer with a `u32` for each range, in device memory and in stream order.
 ///
 /// # Errors
 /// Those of [`verify_on`].
@@ -151,7 +151,7 @@ pub fn compute_on(checksum: Checksum, data: &Buffer, ranges: &[Range<usize>], st
     cuda::compute(checksum, data, &spans, stream)
 }
 
-/// Most device memory that [`compute_on`] takes for `count` ranges, its result included.
+/// Most device memory that [`compute_on`] allocates for `count` ranges, including its result.
 pub fn compute_bytes(count: usize) -> usize {
     cuda::compute_bytes(count)
 }

@@ -1,13 +1,13 @@
-// Whether all elements of two strided arrays are equal, or all elements are one value (a second array of strides 0).
+// Compares all elements of two strided arrays, or of an array with one value (a second array with strides 0).
 //
-// for each element of the block's tiles: compare; on a difference raise the flag. A block that finds the flag raised stops,
+// for each element of the block's tiles: compare; set the flag if they differ. A block that finds the flag set stops,
 // so arrays that differ early are cheap.
 //
 // Floor: bytes of both / 4.3 TB/s on an H200.
 #include "cuzarr/elements.cuh"
 #include "cuzarr/regions.cuh"
 
-/// The meaning of equality. `Equality` in compare.rs.
+/// How elements are compared. `Equality` in compare/cuda.rs.
 enum { EQUAL_BITS, EQUAL_PARTS, EQUAL_NUMBERS, EQUAL_NUMBERS_AND_NAN };
 
 struct Format {
@@ -29,7 +29,7 @@ CUZARR_DEVICE bool numbers_equal(u64 a, u64 b, Format format) {
     return a == b || ((a | b) & ~format.sign) == 0;
 }
 
-/// Compares two elements as (real, imaginary) parts; what is not complex has an imaginary part of 0.
+/// Compares two elements as (real, imaginary) parts. Elements that are not complex have an imaginary part of 0.
 CUZARR_DEVICE bool elements_equal(Value a, Value b, u32 part, u32 equality) {
     Format format = format_of(part);
     if (equality == EQUAL_PARTS) {

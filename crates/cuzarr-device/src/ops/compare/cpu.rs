@@ -1,4 +1,4 @@
-//! Equality of elements in host memory.
+//! Comparison of elements in host memory.
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::layout::Order;
@@ -9,8 +9,8 @@ use crate::ops::copy;
 use crate::ops::element::{Element, Real, WithType, with_type};
 use crate::ops::strided;
 
-/// Whether two host nd-buffers of one shape and dtype have equal elements: as numbers where they are floats (a complex
-/// number with any NaN part is NaN, as in NumPy), else bit for bit.
+/// Whether two host nd-buffers of the same shape and dtype have equal elements. Floats are compared as numbers (a
+/// complex number with a NaN part is NaN, as in NumPy), other elements bit for bit.
 pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool) -> Result<bool> {
     let dtype = left.dtype();
     let (left, right) = (copy::nd_to_host(left, Order::C)?, copy::nd_to_host(right, Order::C)?);
@@ -45,10 +45,10 @@ impl WithType for EqualValues<'_> {
     }
 }
 
-/// Elements are compared in pieces of about this size, which stay in the first-level cache.
+/// Size of the pieces in which elements are compared. They stay in the L1 cache.
 const PATTERN_BYTES: usize = 4096;
 
-/// Whether every element of a host nd-buffer is `element`.
+/// Whether every element of a host nd-buffer equals `element`.
 pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan) -> bool {
     let width = element.len();
     if array.is_empty() || width == 0 {
@@ -77,13 +77,13 @@ pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan) -> b
     })
 }
 
-/// Whether `bytes` is elements that are all as in `pattern`, which is the element over and over.
+/// Whether `bytes` repeats `pattern`, which is one element several times.
 fn repeats(bytes: &[u8], pattern: &[u8]) -> bool {
-    // Comparing slices is `memcmp`, the fastest loop there is.
+    // Comparing slices calls `memcmp`, which is the fastest loop.
     bytes.chunks(pattern.len()).all(|part| part == &pattern[..part.len()])
 }
 
-/// The type of the parts of a float or complex number.
+/// The type of a float, or of the parts of a complex number; `None` for other types.
 fn float_part(dtype: DType) -> Option<DType> {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float | DTypeKind::BFloat, _) => Some(dtype),

@@ -1,4 +1,4 @@
-//! Launches that compare elements.
+//! Kernel launches that compare elements.
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::ndbuffer::NdBuffer;
@@ -13,20 +13,20 @@ use crate::stream::Stream;
 
 static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu"), headers: &[] };
 
-/// The meaning of equality. `Equality` in compare.cu.
+/// How elements are compared. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Equality {
     /// Bit for bit.
     Bits = 0,
-    /// Bit for bit, but any NaN part equals any NaN part.
+    /// Bit for bit, but any two NaN parts are equal.
     Parts = 1,
-    /// Elements are numbers: -0.0 equals 0.0, NaN equals nothing.
+    /// As numbers: -0.0 equals 0.0, and NaN equals nothing.
     Numbers = 2,
-    /// Elements are numbers, but NaN equals NaN.
+    /// As numbers, but NaN equals NaN.
     NumbersAndNan = 3,
 }
 
-/// Whether two nd-buffers of one shape and dtype have equal elements. Waits for the stream.
+/// Whether two nd-buffers of the same shape and dtype have equal elements. Waits for the stream.
 pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool, stream: &Stream) -> Result<bool> {
     let numbers = part_of(left.dtype()).is_some();
     let equality = match (numbers, equal_nan) {
@@ -37,7 +37,7 @@ pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool, stre
     compare(left, right.strides(), right.address(), right.buffer(), equality, stream)
 }
 
-/// Whether every element is the one with these bytes. Waits for the stream.
+/// Whether every element equals `element`. Waits for the stream.
 pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan, stream: &Stream) -> Result<bool> {
     let has_nan = part_of(array.dtype())
         .is_some_and(|part| element.chunks_exact(part.size_bytes()).any(|bytes| is_nan(part, bytes)));
@@ -109,7 +109,7 @@ fn compare(
     Ok(flag == [0; 4])
 }
 
-/// The float type that NaN and the sign of zero are properties of.
+/// The type of a float, or of the parts of a complex number; `None` for types without NaN.
 fn part_of(dtype: DType) -> Option<DType> {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float | DTypeKind::BFloat, _) => Some(dtype),

@@ -1,4 +1,4 @@
-//! Whether elements are equal.
+//! Comparison of elements.
 
 mod cpu;
 mod cuda;
@@ -11,11 +11,11 @@ use crate::memory::lease::Access;
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// Whether both have the same shape and dtype and equal elements, as `numpy.array_equal`: -0.0 equals 0.0, and NaN
-    /// equals NaN only with `equal_nan`.
+    /// Whether both nd-buffers have the same shape, dtype and elements, like `numpy.array_equal`: -0.0 equals 0.0, and
+    /// NaN equals NaN only with `equal_nan`.
     ///
     /// # Errors
-    /// Those of [`NdBuffer::to_device`]: elements are compared where `self` is.
+    /// Those of [`NdBuffer::to_device`]: `other` is copied to the device of `self`.
     pub fn all_equal(&self, other: &NdBuffer, equal_nan: bool) -> Result<bool> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
@@ -23,21 +23,21 @@ impl NdBuffer {
         nd_equals(self, other, equal_nan)
     }
 
-    /// Whether every element is the one whose bytes are `element`, with zarr-python's meaning of NaN: any NaN equals any NaN
-    /// with `equal_nan`, else NaN equals nothing. [`NdBuffer::holds_only`] compares bits.
+    /// Whether every element equals `element`, given by its bytes. NaN is treated as in zarr-python: with `equal_nan`
+    /// any NaN equals any other, else NaN equals nothing. [`NdBuffer::holds_only`] compares bits instead.
     ///
-    /// -0.0 is not 0.0. Complex numbers are compared part by part, unlike zarr-python's, so that no sign of a zero and no part
-    /// beside a NaN is lost.
+    /// -0.0 differs from 0.0. Complex numbers are compared part by part (unlike in zarr-python), so that neither the
+    /// sign of a zero nor a part beside a NaN is ignored.
     ///
     /// # Errors
-    /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
+    /// `InvalidArgument` when `element` has the wrong size; those of [`NdBuffer::to_device`].
     pub fn all_equal_element(&self, element: &[u8], equal_nan: bool) -> Result<bool> {
         self.check_element(element)?;
         nd_equals_element(self, element, if equal_nan { Nan::Any } else { Nan::Never })
     }
 
-    /// Whether every element has the bits of `element`: the test for chunks that need not be stored. A NaN only equals a NaN of
-    /// the same sign and payload.
+    /// Whether every element has the bits of `element`. Such a chunk need not be stored if `element` is the fill value.
+    /// A NaN equals only a NaN with the same sign and payload.
     ///
     /// ```
     /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -48,7 +48,7 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when `element` has the wrong size; else as [`NdBuffer::to_device`].
+    /// `InvalidArgument` when `element` has the wrong size; those of [`NdBuffer::to_device`].
     pub fn holds_only(&self, element: &[u8]) -> Result<bool> {
         self.check_element(element)?;
         nd_equals_element(self, element, Nan::Bits)
@@ -66,10 +66,10 @@ impl Reader {
     }
 }
 
-/// The NaNs that are equal, where elements are compared with one.
+/// Which NaNs are equal when all elements are compared with one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nan {
-    /// NaNs of the same bits.
+    /// NaNs with the same bits.
     Bits,
     /// All NaNs.
     Any,
@@ -77,7 +77,7 @@ pub(crate) enum Nan {
     Never,
 }
 
-/// Whether all elements are `element`.
+/// Whether all elements equal `element`.
 fn nd_equals_element(array: &NdBuffer, element: &[u8], nan: Nan) -> Result<bool> {
     match array.device() {
         Device::Cpu => {
@@ -88,8 +88,8 @@ fn nd_equals_element(array: &NdBuffer, element: &[u8], nan: Nan) -> Result<bool>
     }
 }
 
-/// Whether two nd-buffers of one shape and dtype have equal elements; see [`NdBuffer::all_equal`]. Compared where the first
-/// one is.
+/// Whether two nd-buffers of the same shape and dtype have equal elements; see [`NdBuffer::all_equal`]. They are
+/// compared on the device of `left`.
 fn nd_equals(left: &NdBuffer, right: &NdBuffer, equal_nan: bool) -> Result<bool> {
     let right = right.to_device(left.device())?;
     match left.device() {

@@ -1,10 +1,10 @@
-// Elements of whole chunks become others one by one, exactly as codecs define it, or are told of where they have no value in the
-// new type: `cast_value` where it narrows or maps, and `scale_offset` on integers, both ways.
+// Checked conversion of the elements of whole chunks. Elements that have no value in the new type are reported. For the
+// codec `cast_value` if it narrows or maps, and for `scale_offset` on integers, in both directions.
 //
 //     for each element: the pair it is a key of, if any; else its number, rounded, divided exactly or multiplied, if it fits; else a report
 //
-// Numbers are a sign and 64 bits of magnitude, so that every sum and quotient of two 64-bit integers has its place; floats are
-// rounded as integers are, in their own bits. The same rules as `cast_value/cpu.rs` and `scale_offset/cpu.rs`.
+// A number is a sign and a 64-bit magnitude, which can hold every sum and quotient of two 64-bit integers. Floats are
+// rounded like integers, on their own bits. The rules are those of `cast_value/cpu.rs` and `scale_offset/cpu.rs`.
 //
 // Floor: the bytes of both sides / memory; 64-bit division costs more (some 100 instructions an element).
 #include "cuzarr/elements.cuh"
@@ -16,7 +16,7 @@ enum { NEAREST_EVEN, TOWARDS_ZERO, TOWARDS_POSITIVE, TOWARDS_NEGATIVE, NEAREST_A
 /// `OutOfRange` in mod.rs.
 enum { RANGE_ERROR, RANGE_CLAMP, RANGE_WRAP };
 
-/// The conversion of every element of a launch. `Task` in cuda.rs.
+/// The conversion that a launch does. `ConvertTask` in cuda.rs.
 struct ConvertTask {
     u64 elems;  // of each chunk
     u32 count;  // of chunks
@@ -30,12 +30,12 @@ struct ConvertTask {
     u32 others;  // 1: any zero becomes the first of those; 2: any NaN the second
 };
 
-/// An element and what it becomes, as bits. `Pair` in cuda.rs.
+/// An element and its replacement, as bits. `Pair` in cuda.rs.
 struct ConvertPair {
     u64 key, value;
 };
 
-/// `Entry` in cuda.rs.
+/// The places of one chunk. `ConvertEntry` in cuda.rs.
 struct ConvertSpan {
     u64 src_offset;
     u64 dst_offset;
@@ -44,10 +44,10 @@ struct ConvertSpan {
 };
 static_assert(sizeof(ConvertTask) == 64 && sizeof(ConvertPair) == 16 && sizeof(ConvertSpan) == 24, "as convert/cuda.rs has them");
 
-/// Elements of a thread in a tile.
+/// Number of elements that a thread handles in a tile.
 #define CUZARR_CONVERT_ELEMS 8u
 
-/// An integer between -2^64 and 2^64, or what is left of one beyond: its low bits and its sign.
+/// An integer between -2^64 and 2^64. If `beyond`, the number is larger, and only its low bits and its sign are kept.
 struct Wide {
     u64 magnitude;
     bool negative;
@@ -73,7 +73,7 @@ CUZARR_DEVICE Wide wide_sum(Wide a, Wide b) {
     return sum;
 }
 
-/// The largest magnitude of a type on either side of zero.
+/// The largest magnitude that a type has on one side of zero.
 CUZARR_DEVICE u64 largest(u32 type, u32 bytes, bool negative) {
     if (is_signed(type)) return (1ull << (8 * bytes - 1)) - (negative ? 0 : 1);
     return negative ? 0 : ~0ull >> (64 - 8 * bytes);
@@ -83,12 +83,12 @@ CUZARR_DEVICE bool fits(Wide wide, u32 type, u32 bytes) {
     return !wide.beyond && (wide.magnitude == 0 || wide.magnitude <= largest(type, bytes, wide.negative));
 }
 
-/// The element that holds a number which fits, or its low bits.
+/// The bits of an element that holds the number; only its low bits if it does not fit.
 CUZARR_DEVICE u64 bits_of_wide(Wide wide, u32 type) {
     return truncate_bits(wide.negative ? 0 - wide.magnitude : wide.magnitude, type);
 }
 
-/// Whether what is cut off below `kept` moves it away from zero.
+/// Whether the digits that are cut off below `kept` round it away from zero.
 CUZARR_DEVICE bool rounds_up(u64 kept, bool above_half, bool half, bool any, bool negative, u32 rounding) {
     switch (rounding) {
         case NEAREST_EVEN: return above_half || (half && (kept & 1));
@@ -99,7 +99,7 @@ CUZARR_DEVICE bool rounds_up(u64 kept, bool above_half, bool half, bool any, boo
     }
 }
 
-/// `magnitude` without its `cut` lowest bits, rounded.
+/// Shifts out the `cut` lowest bits of `magnitude`, and rounds.
 CUZARR_DEVICE u64 rounded_shift(u64 magnitude, u32 cut, bool negative, u32 rounding) {
     if (cut == 0) return magnitude;
     u64 kept = cut < 64 ? magnitude >> cut : 0, low = cut < 64 ? magnitude & ((1ull << cut) - 1) : magnitude;
@@ -108,7 +108,7 @@ CUZARR_DEVICE u64 rounded_shift(u64 magnitude, u32 cut, bool negative, u32 round
     return kept + rounds_up(kept, above, half, low != 0, negative, rounding);
 }
 
-/// A finite number that is not zero: `significand` times 2^`exponent`, the significand of 53 bits.
+/// A finite number other than zero: `significand`, which has 53 bits, times 2^`exponent`.
 struct Parts {
     u64 significand;
     i32 exponent;
@@ -125,7 +125,7 @@ CUZARR_DEVICE Parts parts_of(u64 bits) {
     return parts;
 }
 
-/// The integer that a finite double rounds to.
+/// Rounds a finite double to an integer.
 CUZARR_DEVICE Wide round_to_wide(u64 bits, u32 rounding) {
     Wide wide = {0, (bits >> 63) != 0, false};
     if (bits << 1 == 0) return wide;
@@ -134,7 +134,7 @@ CUZARR_DEVICE Wide round_to_wide(u64 bits, u32 rounding) {
         wide.magnitude = rounded_shift(parts.significand, (u32)-parts.exponent, wide.negative, rounding);
     } else {
         wide.magnitude = shift_left(parts.significand, (u32)parts.exponent);
-        // 53 bits reach to 2^64 and beyond from here on.
+        // From here on, 53 bits reach 2^64 and more.
         wide.beyond = parts.exponent > 11;
     }
     return wide;
@@ -142,13 +142,13 @@ CUZARR_DEVICE Wide round_to_wide(u64 bits, u32 rounding) {
 
 CUZARR_DEVICE double power_of_two(i32 exponent) { return double_of((u64)(exponent + 1023) << 52); }
 
-/// Bits of a float's significand, and the first power of two beyond its range.
+/// The number of bits of a float's significand; below, the exponent of the first power of two beyond its range.
 CUZARR_DEVICE u32 digits_of(u32 type) {
     return type == FLOAT16 ? 11 : type == BFLOAT16 ? 8 : type == FLOAT32 ? 24 : 53;
 }
 CUZARR_DEVICE i32 beyond_of(u32 type) { return type == FLOAT16 ? 16 : type == FLOAT64 ? 1024 : 128; }
 
-/// `kept` times 2^`exponent` with its sign, as the bits of a double; infinite from the power of two on that is beyond the type.
+/// `kept` times 2^`exponent` with its sign, as the bits of a double. Infinite if it is beyond the type's range.
 CUZARR_DEVICE u64 float_of_kept(u64 kept, i32 exponent, bool negative, u32 type, bool& infinite) {
     double value = (double)kept * power_of_two(exponent);
     i32 beyond = beyond_of(type);
@@ -157,7 +157,7 @@ CUZARR_DEVICE u64 float_of_kept(u64 kept, i32 exponent, bool negative, u32 type,
     return bits | (u64)negative << 63;
 }
 
-/// An integer as a float of `type`, in a double.
+/// Rounds an integer to a float of `type`. The result is in a double.
 CUZARR_DEVICE u64 round_wide_to_float(Wide wide, u32 type, u32 rounding, bool& infinite) {
     u32 bits = wide.magnitude ? 64 - count_leading_zeros(wide.magnitude) : 0, digits = digits_of(type);
     u32 cut = bits > digits ? bits - digits : 0;
@@ -165,7 +165,7 @@ CUZARR_DEVICE u64 round_wide_to_float(Wide wide, u32 type, u32 rounding, bool& i
     return float_of_kept(kept, (i32)cut, wide.negative, type, infinite);
 }
 
-/// A double as a float of a narrower type, in a double. Infinities, NaN and zeros are what they are.
+/// Rounds a double to a float of a narrower type. The result is in a double. Infinities, NaN and zeros are unchanged.
 CUZARR_DEVICE u64 round_double_to_float(u64 bits, u32 type, u32 rounding, bool& infinite) {
     infinite = false;
     if ((bits >> 52 & 2047) == 2047 || bits << 1 == 0 || type == FLOAT64) return bits;
@@ -181,7 +181,7 @@ CUZARR_DEVICE u64 round_double_to_float(u64 bits, u32 type, u32 rounding, bool& 
     return float_of_kept(kept, exponent, negative, type, infinite);
 }
 
-/// The pair of an element: that of its bits, else that of any zero or NaN.
+/// Finds the replacement of an element: that of its bits, else that of any zero or any NaN.
 CUZARR_DEVICE bool mapped(const ConvertTask& task, const ConvertPair* pairs, u64 bits, u64& result) {
     u32 low = 0;
     for (u32 high = task.pairs; low < high;) {
@@ -228,7 +228,7 @@ CUZARR_DEVICE bool cast_checked(const ConvertTask& task, const ConvertPair* pair
     return true;
 }
 
-/// `x / scale + offset`, where that is a whole number that fits.
+/// `x / scale + offset`, if the quotient is whole and the sum fits.
 CUZARR_DEVICE bool unscale_checked(const ConvertTask& task, u64 bits, u64& result) {
     Wide number = wide_of(bits, task.from), scale = wide_of(task.scale, task.from);
     Wide quotient = {number.magnitude / scale.magnitude, number.negative != scale.negative, false};
@@ -238,7 +238,7 @@ CUZARR_DEVICE bool unscale_checked(const ConvertTask& task, u64 bits, u64& resul
     return fits(sum, task.to, task.to_bytes);
 }
 
-/// `(x - offset) * scale`, where that fits.
+/// `(x - offset) * scale`, if it fits.
 CUZARR_DEVICE bool scale_checked(const ConvertTask& task, u64 bits, u64& result) {
     Wide offset = wide_of(task.offset, task.from), scale = wide_of(task.scale, task.from);
     offset.negative = !offset.negative;
@@ -258,7 +258,7 @@ CUZARR_DEVICE bool convert_element(const ConvertTask& task, const ConvertPair* p
     }
 }
 
-/// Spans begin at whole elements on both sides.
+/// Spans must begin at whole elements on both sides.
 CUZARR_KERNEL(
     convert_checked, const u8* src, u8* dst, const ConvertSpan* spans, const ConvertPair* pairs, u64* statuses, ConvertTask task
 ) {

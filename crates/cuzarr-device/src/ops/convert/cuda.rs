@@ -13,10 +13,10 @@ use crate::stream::Stream;
 
 static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu"), headers: &[] };
 
-/// Elements of a thread in a tile.
+/// Number of elements that a thread handles in a tile.
 const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
-/// `ConvertSpan` in convert.cu.
+/// The places of one chunk. `ConvertSpan` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertEntry {
@@ -26,10 +26,10 @@ struct ConvertEntry {
     reserved: u32,
 }
 
-// `ConvertSpan` in convert.cu, which states the size, too.
+// `ConvertSpan` in convert.cu, which checks the size, too.
 c_layout! { plain ConvertEntry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
 
-/// `ConvertTask` in convert.cu.
+/// The conversion that a launch does. `ConvertTask` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertTask {
@@ -48,7 +48,7 @@ struct ConvertTask {
     others: u32,
 }
 
-// `ConvertTask` in convert.cu, which states the size, too.
+// `ConvertTask` in convert.cu, which checks the size, too.
 c_layout! {
     ConvertTask: 64 bytes {
         elems at 0, count at 8, from at 12, to at 16, from_bytes at 20, to_bytes at 24, rule at 28, rounding at 32,
@@ -56,7 +56,7 @@ c_layout! {
     }
 }
 
-/// `ConvertPair` in convert.cu.
+/// An element and its replacement, as bits. `ConvertPair` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pair {
@@ -64,16 +64,16 @@ struct Pair {
     value: u64,
 }
 
-// `ConvertPair` in convert.cu, which states the size, too.
+// `ConvertPair` in convert.cu, which checks the size, too.
 c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 
-/// The pairs of values that replace each other.
+/// A table of values to replace, with their replacements.
 struct ConvertPairs {
-    /// Sorted by their keys, each once; behind them what any zero becomes, and any NaN.
+    /// The pairs, sorted by key, each key once. The last two pairs give the replacement of any zero and of any NaN.
     table: Vec<Pair>,
-    /// The number of pairs without the last two.
+    /// Number of pairs, not counting the last two.
     count: u32,
-    /// Bit 0: zeros do; bit 1: NaN do.
+    /// Bit 0: zeros are replaced. Bit 1: NaNs are replaced.
     others: u32,
 }
 
@@ -84,7 +84,7 @@ impl ConvertPairs {
             conversion.pairs.iter().map(|(key, value)| Pair { key: bits(key), value: bits(value) }).collect();
         let first = |is: fn(u64, DType) -> bool| table.iter().find(|pair| is(pair.key, conversion.from)).copied();
         let others = [first(is_zero), first(is_nan)];
-        // The first of equal ones counts.
+        // Of pairs with the same key, the first counts.
         table.sort_by_key(|pair| pair.key);
         table.dedup_by_key(|pair| pair.key);
         let count = table.len() as u32;
@@ -93,7 +93,7 @@ impl ConvertPairs {
     }
 }
 
-/// Bits of an element without its sign, and those of infinity; `None` for integers.
+/// The bits of an element without its sign, and the bits of infinity; `None` for integers.
 fn magnitude(bits: u64, dtype: DType) -> Option<(u64, u64)> {
     let infinity = match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::BFloat, _) => 0x7f80,
@@ -171,7 +171,7 @@ pub(crate) fn convert(
     let tiles = elems.div_ceil(ELEMS_PER_THREAD * threads as usize) as u64 * u64::from(count);
     let pairs = ConvertPairs::new(conversion);
     let task = ConvertTask::new(conversion, &pairs, elems, count)?;
-    // The kernel does not look at pairs when there are none.
+    // The kernel does not read the pairs if there are none.
     let pairs = if pairs.count == 0 { table.clone() } else { upload(&pairs.table, stream)? };
     let arguments = (src.address(), dst.address(), table.address(), pairs.address(), statuses.address(), task);
     // SAFETY: the parameters of convert_checked; spans were checked to lie in both buffers, and to have a status each; there

@@ -1,7 +1,7 @@
-//! Exact conversions of whole chunks in device memory: a number that has no value in the new type is reported, with its
-//! place.
+//! Checked conversions of whole chunks in device memory. If the new type cannot hold a number, the number's position is
+//! reported.
 //!
-//! NumPy's `astype`, which never refuses, is a step of a [`crate::Tail`] instead.
+//! NumPy's `astype` never refuses a number; it is a step of a [`crate::Tail`] instead.
 
 pub(crate) mod cuda;
 
@@ -12,87 +12,87 @@ use crate::memory::buffer::Buffer;
 use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
-/// How a value between two representable ones is rounded. In the order of convert.cu.
+/// How a value between two representable values is rounded. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// The nearer one; of two as near, the even one.
+    /// To the nearer value; halfway, to the even one.
     NearestEven,
-    /// The one nearer to zero.
+    /// Towards zero.
     TowardsZero,
-    /// The greater one.
+    /// Up, to the greater value.
     TowardsPositive,
-    /// The smaller one.
+    /// Down, to the smaller value.
     TowardsNegative,
-    /// The nearer one; of two as near, the one farther from zero.
+    /// To the nearer value; halfway, away from zero.
     NearestAway,
 }
 
-/// What becomes of a value that the target cannot hold. In the order of convert.cu.
+/// What happens to a value that the target type cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
-    /// It is reported.
+    /// The value is reported.
     Error,
-    /// It becomes the nearest value that there is; of floats, an infinity.
+    /// It becomes the nearest value of the type; for floats, an infinity.
     Clamp,
-    /// Its low bits are kept. For integers.
+    /// Its low bits are kept. For integers only.
     Wrap,
 }
 
-/// The rule by which a number becomes another.
+/// How a number is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The number itself, rounded. NaN and infinities have no integer.
+    /// The same number, rounded. NaN and infinities cannot become integers.
     Cast {
-        /// How the number is rounded.
+        /// How to round.
         rounding: Rounding,
-        /// What becomes of a number that is out of range.
+        /// What happens to a number that is out of range.
         out_of_range: OutOfRange,
     },
-    /// `(x - offset) * scale` of integers of one type, each given as the bits of that type; a result out of range is reported.
+    /// `(x - offset) * scale`, for integers of one type. A result out of range is reported.
     Scale {
-        /// The number that is subtracted.
+        /// The number to subtract, as the bits of that type.
         offset: [u8; 8],
-        /// The factor.
+        /// The factor, as the bits of that type.
         scale: [u8; 8],
     },
-    /// `x / scale + offset` of integers of one type, each given as the bits of that type; a remainder, or a result out of range,
-    /// is reported.
+    /// `x / scale + offset`, for integers of one type. A remainder is reported, and so is a result out of range.
     Unscale {
-        /// The number that is added.
+        /// The number to add, as the bits of that type.
         offset: [u8; 8],
-        /// The divisor; not 0.
+        /// The divisor, as the bits of that type. Not 0.
         scale: [u8; 8],
     },
 }
 
-/// Most pairs that kernels take: a table of 1 MiB.
+/// Most pairs that kernels accept: a table of 1 MiB.
 pub const MAX_PAIRS: usize = 1 << 16;
 
-/// One conversion: `from` and `to` are integers or floats of 1 to 8 bytes.
+/// A conversion. `from` and `to` are integer or float types of 1 to 8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Type before.
+    /// Type of the source.
     pub from: DType,
-    /// Type after.
+    /// Type of the target.
     pub to: DType,
-    /// The rule for numbers.
+    /// The rule for numbers that are not in `pairs`.
     pub rule: Rule,
-    /// Elements, by their bits, that become others before anything else: equal bits first, then equal scalars, NaN being NaN.
+    /// Elements that are replaced before anything else, as pairs of bits. Elements with equal bits match first, then
+    /// elements of equal value; NaN matches NaN.
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 
-/// One chunk.
+/// The places of one chunk in the two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins in the source, at a multiple of an element's size.
+    /// Byte offset of the chunk in the source, a multiple of the element size.
     pub src_offset_bytes: usize,
-    /// Where it begins in the target, likewise.
+    /// Byte offset of the chunk in the target, a multiple of the element size.
     pub dst_offset_bytes: usize,
-    /// Index of the status that tells of its first element without a value.
+    /// Index of the chunk's word in `statuses`, which reports the first element that cannot be converted.
     pub status: u32,
 }
 
-/// Whether kernels know the conversion.
+/// Whether kernels can do the conversion.
 pub fn is_supported(conversion: &Conversion) -> bool {
     let real =
         |dtype: DType| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat);
@@ -108,12 +108,13 @@ pub fn is_supported(conversion: &Conversion) -> bool {
     real(*from) && real(*to) && ruled && pairs.len() <= MAX_PAIRS
 }
 
-/// Converts `elems` elements of each span of `src`, in stream order. A status that was 0 and stays so says that all of its
-/// span have a value; others hold the byte of the first element that has none.
+/// Converts `elems` elements of each span of `src`, in stream order. If all elements of a span have a value in the new
+/// type, its status keeps the 0 that it must have had. Otherwise it gets the byte offset of the first element that has
+/// none.
 ///
 /// # Errors
-/// `Unsupported` for other conversions; `InvalidArgument` for spans outside the buffers or between elements; `MemorySpace`,
-/// `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+/// `Unsupported` for conversions that kernels cannot do; `InvalidArgument` for spans outside the buffers or not
+/// aligned; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn convert_on(
     conversion: &Conversion,
     src: &Buffer,

@@ -11,7 +11,7 @@ use crate::ops::{cast, transfer};
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// A packed copy on the same device.
+    /// Makes a packed copy on the same device.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`].
@@ -21,7 +21,7 @@ impl NdBuffer {
         Ok(target)
     }
 
-    /// Like [`NdBuffer::reshape`], copying where a view is not possible.
+    /// Like [`NdBuffer::reshape`], but copies if a view is not possible.
     ///
     /// # Errors
     /// Those of [`NdBuffer::reshape`] for the number of elements, and [`NdBuffer::copy`].
@@ -32,18 +32,18 @@ impl NdBuffer {
         }
     }
 
-    /// A packed copy with elements converted as NumPy's `astype` does on x86-64.
+    /// Makes a packed copy with elements of another type, converted as NumPy's `astype` does on x86-64.
     ///
     /// # Errors
-    /// `Unsupported` when the conversion has no meaning; else as [`NdBuffer::empty`].
+    /// `Unsupported` for types that cannot be converted; those of [`NdBuffer::empty`].
     pub fn astype(&self, dtype: DType, order: Order) -> Result<NdBuffer> {
         let target = NdBuffer::empty(self.device(), dtype, self.shape(), order)?;
         target.copy_from_cast(self)?;
         Ok(target)
     }
 
-    /// Copies all elements of `source`, of the same shape and dtype, from any device and with any strides. The two may
-    /// be views of the same memory.
+    /// Copies all elements of `source`, which must have the same shape and dtype. It may be on any device, have any
+    /// strides, and share this memory.
     ///
     /// # Errors
     /// `InvalidArgument` when shapes or dtypes differ or this memory is read-only.
@@ -55,10 +55,10 @@ impl NdBuffer {
         self.copy_from_cast(source)
     }
 
-    /// Like [`NdBuffer::copy_from`], converting elements as [`NdBuffer::astype`] does where the dtypes differ.
+    /// Like [`NdBuffer::copy_from`], but converts the elements if the dtypes differ, as [`NdBuffer::astype`] does.
     ///
     /// # Errors
-    /// Those of [`NdBuffer::copy_from`]; `Unsupported` when the conversion has no meaning.
+    /// Those of [`NdBuffer::copy_from`]; `Unsupported` for types that cannot be converted.
     pub fn copy_from_cast(&self, source: &NdBuffer) -> Result<()> {
         if source.shape() != self.shape() {
             return Err(Error::invalid(format!("cannot copy shape {:?} into {:?}", source.shape(), self.shape())));
@@ -71,7 +71,8 @@ impl NdBuffer {
         nd_to_nd(source, self)
     }
 
-    /// A packed copy on `device`, in C order unless the elements are packed in F order; shares memory when it is there.
+    /// Copies the elements to `device`, packed. The copy is in C order, or in F order if only that is how they are
+    /// packed. Shares the memory if it is already there.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`].
@@ -86,7 +87,7 @@ impl NdBuffer {
         Ok(target)
     }
 
-    /// All elements as host bytes, packed in `order`.
+    /// Copies all elements to host bytes, packed in `order`.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.
@@ -95,7 +96,8 @@ impl NdBuffer {
     }
 }
 
-/// Copies elements between nd-buffers of one shape, which may share memory, converting them where the dtypes differ.
+/// Copies elements between nd-buffers of the same shape, and converts them if the dtypes differ. The two may share
+/// memory.
 pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     if source.is_empty() {
         return Ok(());
@@ -139,7 +141,8 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     }
 }
 
-/// Packs on the source's device (converting there), moves flat bytes, and spreads them on the target's device.
+/// Copies between two devices: packs (and converts) on the source's device, moves flat bytes, and spreads them on the
+/// target's device.
 fn across_devices(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     let order = if !target.is_contiguous(Order::C) && target.is_contiguous(Order::F) { Order::F } else { Order::C };
     let packed = match source.dtype() == target.dtype() && source.is_contiguous(order) {
@@ -154,13 +157,13 @@ fn across_devices(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
     nd_to_nd(&spread, target)
 }
 
-/// The memory of elements that are contiguous in some order.
+/// The bytes of an nd-buffer that is contiguous in some order.
 fn packed_bytes(array: &NdBuffer) -> Result<Buffer> {
     let start = array.layout().offset_bytes();
     array.buffer().slice(start..start + array.size_bytes())
 }
 
-/// All elements, packed in `order`, on the host.
+/// Copies all elements to the host, packed in `order`.
 pub(crate) fn nd_to_host(source: &NdBuffer, order: Order) -> Result<Vec<u8>> {
     let packed = if source.is_contiguous(order) { source.clone() } else { source.copy(order)? };
     packed_bytes(&packed)?.to_vec()

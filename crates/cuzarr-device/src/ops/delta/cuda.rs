@@ -14,10 +14,10 @@ use crate::stream::Stream;
 
 static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu"), headers: &[] };
 
-/// Bytes of a tile that one warp takes.
+/// Bytes of a tile that one warp handles.
 const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usize;
 
-/// One chunk. `Chunk` in delta.cu.
+/// The places of one chunk. `Chunk` in delta.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeltaEntry {
@@ -28,14 +28,14 @@ struct DeltaEntry {
     reserved: u32,
 }
 
-// `Chunk` in delta.cu, which states the size, too.
+// `Chunk` in delta.cu, which checks the size, too.
 c_layout! { plain DeltaEntry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 16, first_tile at 24, reserved at 28 } }
 
-/// Chunks that have bytes, and their tiles.
+/// The chunks that are not empty, and the number of their tiles.
 struct Tiling {
     entries: Vec<DeltaEntry>,
     tiles: u32,
-    /// Whether some chunk has several tiles.
+    /// Whether any chunk has more than one tile.
     several: bool,
 }
 

@@ -1,20 +1,22 @@
-// Running sums of whole chunks: what decodes `delta`. Integers wrap, so their sums may be taken in any order; floats round,
-// so theirs are taken one after the other, as the CPU does. And the differences that encode it, each by itself.
+// Running sums of whole chunks, which decode `delta`, and differences, which encode it. Integers wrap, so their sums
+// may be computed in any order. Floats round, so they are added one after the other, as on the CPU.
 //
 // integers, in tiles of 2 KiB a warp:
 //     delta_totals: the sum of every tile
-//     delta_offsets: a warp a chunk: the totals become the sums of all tiles before (only where a chunk has several tiles)
-//     delta_sums: a warp reads its 2 KiB, scans them in registers, adds what the warps and tiles before came to
-// floats: delta_floats: a warp a chunk: lanes load and store 32 elements at a time, and all of them carry the same sum
-// differences: delta_differences: a thread 16 bytes, and the element before them
+//     delta_offsets: one warp per chunk: replaces each total by the sum of all tiles before (only if a chunk has
+//         several tiles)
+//     delta_sums: each warp reads its 2 KiB, scans them in registers, and adds the sums of the warps and tiles before
+// floats: delta_floats: one warp per chunk: lanes load and store 32 elements at once, and all of them carry the same
+// sum
+// differences: delta_differences: each thread handles 16 bytes, and reads the element before them
 //
-// Floor: three times the bytes / 3.3 TB/s on an H100 (two where chunks have one tile). Floats: some 6 cycles an element and
-// chunk; a chunk of 4-byte floats comes at 1 GB/s, however many others do.
+// Floor: three times the bytes / 3.3 TB/s on an H100 (twice if each chunk has one tile). Floats: some 6 cycles for each
+// element of a chunk; a chunk of 4-byte floats gets 1 GB/s, however many other chunks there are.
 #include "cuzarr/elements.cuh"
 #include "cuzarr/search.cuh"
 #include "cuzarr/warp.cuh"
 
-/// One chunk. `Entry` in cuda.rs.
+/// The places of one chunk. `DeltaEntry` in cuda.rs.
 struct Chunk {
     u64 src_offset;  // a multiple of 16, as all offsets here
     u64 dst_offset;
@@ -24,7 +26,7 @@ struct Chunk {
 };
 static_assert(sizeof(Chunk) == 32, "as delta/cuda.rs has it");
 
-/// Bytes of a lane at a time, and how many times.
+/// Number of 16-byte loads of each lane in a tile, and the bytes of a warp's tile.
 #define CUZARR_DELTA_ROUNDS 4u
 #define CUZARR_DELTA_WARP_BYTES (512u * CUZARR_DELTA_ROUNDS)
 
@@ -32,7 +34,7 @@ CUZARR_DEVICE u32 chunk_of_tile(const Chunk* chunks, u32 count, u32 tile) {
     return last_from(count, tile, [=](u32 chunk) { return chunks[chunk].first_tile; });
 }
 
-/// 16 bytes as two words; those at or behind `rest` count as zero.
+/// Loads 16 bytes as two words. Bytes at or behind `rest` count as zero.
 CUZARR_DEVICE Value load_sixteen(const u8* from, i64 rest) {
     if (rest >= 16) return load_value(from, 16, true);
     return load_value(from, rest > 0 ? (u32)rest : 0, false);
@@ -43,7 +45,7 @@ CUZARR_DEVICE void store_sixteen(u8* to, Value value, i64 rest) {
     else if (rest > 0) store_value(to, value, (u32)rest, false);
 }
 
-/// The elements of a word become their running sum from `sum` on, which becomes the last one.
+/// Replaces the elements of a word by their running sums, which begin with `sum`. `sum` becomes the last one.
 template <class T>
 CUZARR_DEVICE u64 scan_word(u64 word, T& sum) {
     u64 scanned = 0;
@@ -71,7 +73,7 @@ CUZARR_DEVICE Value scan_value(Value value, T sum) {
     return scanned;
 }
 
-/// The sum of all lanes below; `total` becomes that of all.
+/// Returns the sum of all lanes below. `total` becomes the sum of all lanes.
 template <class T>
 CUZARR_DEVICE T sum_below(T value, u32 lane, T& total) {
     T sum = inclusive_sum(value, lane);
@@ -138,7 +140,7 @@ CUZARR_DEVICE void delta_sums(
     }
 }
 
-/// Wraps as 64 bits do, of which narrower types take the low ones.
+/// Wraps in 64 bits; narrower types use the low bits.
 CUZARR_KERNEL(delta_offsets, u64* totals, const Chunk* chunks, u32 count, u32 tiles) {
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     u32 step = block_count() * warps;
@@ -168,9 +170,9 @@ CUZARR_DELTA(u16, 2)
 CUZARR_DELTA(u32, 4)
 CUZARR_DELTA(u64, 8)
 
-/// The exact sums of a warp's elements, one after the other, when none is NaN: false, and `carried` stays, when one is.
-/// All elements are fetched before the first is added, so that each costs no more than the addition that waits for the one
-/// before.
+/// Adds a warp's elements one after the other, if none of them is NaN. Otherwise returns false and leaves `carried`
+/// unchanged. All elements are fetched before the first addition, so that each costs only the addition, which waits for
+/// the one before.
 template <class F>
 CUZARR_DEVICE bool sum_numbers(F element, F& carried, F& mine, u32 lane) {
     F elements[CUZARR_WARP], sum = carried;
@@ -181,13 +183,13 @@ CUZARR_DEVICE bool sum_numbers(F element, F& carried, F& mine, u32 lane) {
         sum = sum + elements[k];
         mine = k == lane ? sum : mine;
     }
-    // A NaN anywhere is one in the end.
+    // If any element is NaN, the sum is NaN, too.
     if (sum != sum) return false;
     carried = sum;
     return true;
 }
 
-/// Floats of 4 and 8 bytes, and those of 2 that compute in 4: how they are read, and added with the CPU's NaNs.
+/// Floats of 4 and 8 bytes: how they are read, and added with the CPU's rules for NaN.
 struct Single {
     typedef float Number;
     CUZARR_DEVICE Number number(u64 bits) const { return float_of((u32)bits); }
@@ -201,7 +203,8 @@ struct Double {
     CUZARR_DEVICE u64 add(u64 sum, u64 next) const { return arithmetic_64(sum, next, STEP_ADD); }
 };
 
-/// One after the other with all that NaNs ask for. `first` is whether the first element begins the chunk: taken as it is.
+/// Adds elements one after the other, with the CPU's rules for NaN. `first` says that the first element begins the
+/// chunk; it is taken unchanged.
 template <class Add>
 CUZARR_DEVICE u64 sum_any(u64 element, u32 count, bool first, u64& carried, u32 lane, Add add) {
     u64 mine = 0;
@@ -226,11 +229,11 @@ CUZARR_DEVICE void delta_floats(const u8* src, u8* dst, const Chunk* chunks, u32
         for (u64 first = 0; first < elems; first += CUZARR_WARP) {
             u64 element = ahead, next = first + CUZARR_WARP + lane;
             u32 inside = elems - first < CUZARR_WARP ? (u32)(elems - first) : CUZARR_WARP;
-            // The next elements are on their way while these are summed.
+            // The next elements are loaded while these are summed.
             ahead = next < elems ? load_value(from + (first + CUZARR_WARP) * element_bytes, element_bytes, true).low : 0;
             typename Float::Number sum = format.number(carried), mine = 0;
             u64 result;
-            // Adding -0 changes nothing, so lanes without an element do.
+            // Adding -0 changes nothing, so lanes without an element add it.
             typename Float::Number own = lane < inside ? format.number(element) : -format.number(0);
             if (first && sum_numbers(own, sum, mine, lane)) {
                 carried = format.bits(sum), result = format.bits(mine);
@@ -246,7 +249,7 @@ CUZARR_DEVICE void delta_floats(const u8* src, u8* dst, const Chunk* chunks, u32
     }
 }
 
-/// The 16-bit floats, which are widened, added and rounded each time.
+/// For 2-byte floats, which are widened, added and rounded each time.
 CUZARR_KERNEL(delta_floats_2, const u8* src, u8* dst, const Chunk* chunks, u32 count, u32 type) {
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     u32 step = block_count() * warps;
@@ -273,7 +276,7 @@ CUZARR_KERNEL(delta_floats_8, const u8* src, u8* dst, const Chunk* chunks, u32 c
     delta_floats(src, dst, chunks, count, 8, Double());
 }
 
-/// The elements of a word become their differences from the one before each, the first one's from `before`.
+/// Replaces each element of a word by its difference from the element before. `before` is the one before the first.
 template <class T>
 CUZARR_DEVICE u64 differ_word(u64 word, T& before, u32 type) {
     u64 differences = 0;
@@ -295,7 +298,7 @@ CUZARR_DEVICE u64 differ_word(u64 word, T& before, u32 type) {
     return differences;
 }
 
-/// Source and target are apart: the element before a thread's bytes is another thread's.
+/// Source and target must not overlap: a thread reads the element before its bytes, which another thread handles.
 template <class T>
 CUZARR_DEVICE void delta_differences(const u8* src, u8* dst, const Chunk* chunks, u32 count, u32 tiles, u32 type) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
@@ -310,7 +313,7 @@ CUZARR_DEVICE void delta_differences(const u8* src, u8* dst, const Chunk* chunks
             T before = place ? (T)load_value(from - sizeof(T), sizeof(T), true).low : (T)0;
             differences.low = differ_word(value.low, before, type);
             differences.high = differ_word(value.high, before, type);
-            // The first element stays, whatever it is.
+            // The first element is copied unchanged.
             if (place == 0) differences.low = (differences.low & ~(u64)(T)~(T)0) | (u64)(T)value.low;
             store_sixteen(dst + chunk.dst_offset + place, differences, (i64)(chunk.bytes - place));
         }

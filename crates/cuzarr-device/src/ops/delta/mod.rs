@@ -1,6 +1,6 @@
-//! Running sums of whole chunks in device memory, and the differences that undo them. Element `i` becomes the sum of elements
-//! 0 to `i`, as `numpy.cumsum` gives it in the same type. Integers wrap. Floats are added one after the other, so that they
-//! round as on the CPU.
+//! Running sums of whole chunks in device memory, and their inverse, differences. Element `i` becomes the sum of
+//! elements 0 to `i`, as `numpy.cumsum` gives it in the same type. Integers wrap. Floats are added one after the other,
+//! so that they round as on the CPU.
 
 pub(crate) mod cuda;
 
@@ -10,40 +10,41 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
-/// Chunks begin at multiples of this in both memories.
+/// Alignment of chunks in both buffers.
 pub const ALIGNMENT_BYTES: usize = 16;
 
-/// One chunk. Source and target may be the same bytes, but must not overlap otherwise.
+/// The places of one chunk in the two buffers. The two may be the same bytes, but must not overlap otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it begins in the source.
+    /// Byte offset of the chunk in the source.
     pub src_offset_bytes: usize,
-    /// Where its sums begin in the target.
+    /// Byte offset of its sums in the target.
     pub dst_offset_bytes: usize,
-    /// Its size, the same on both sides: whole elements.
+    /// Size in bytes, the same on both sides. Whole elements only.
     pub size_bytes: usize,
 }
 
-/// Whether elements of this type can be summed: integers and floats of 1 to 8 bytes.
+/// Whether elements of this type can be summed: integers, and floats of 2 to 8 bytes.
 pub fn is_supported(dtype: DType) -> bool {
     matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat)
 }
 
-/// Puts the running sums of every chunk of `src` into `dst`, in stream order.
+/// Writes the running sums of every chunk of `src` to `dst`, in stream order.
 ///
 /// # Errors
-/// `InvalidArgument` for chunks outside the buffers, odd addresses and sizes; `Unsupported` for other types;
+/// `InvalidArgument` for chunks that are outside the buffers, not aligned, or not whole elements; `Unsupported` for
+/// other types;
 /// `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     check(dtype, src, dst, chunks, stream)?;
     cuda::accumulate(dtype, src, dst, chunks, stream)
 }
 
-/// Puts the differences of every element of `src` from the one before it into `dst`, in stream order; the first element of a
-/// chunk stays. The two buffers are apart.
+/// Writes the difference of every element of `src` and the one before it to `dst`, in stream order. The first element
+/// of a chunk is copied. The two buffers must not share memory.
 ///
 /// # Errors
-/// Those of [`accumulate_on`]; `InvalidArgument` also for views of one block.
+/// Those of [`accumulate_on`]; `InvalidArgument` also for buffers that share memory.
 pub fn differ_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     check(dtype, src, dst, chunks, stream)?;
     if src.shares_memory_with(dst) {

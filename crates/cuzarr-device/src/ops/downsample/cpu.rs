@@ -10,17 +10,17 @@ use crate::ops::downsample::Downsampling;
 use crate::ops::nan::Canonical;
 use crate::threads::{Threads, cores};
 
-/// The fewest elements of the result that are worth a thread.
+/// Fewest elements of the result that are worth a thread.
 const ELEMS_A_THREAD: usize = 1 << 15;
 
-/// A number in boxes that are reduced.
+/// A number type whose boxes can be reduced.
 trait MeanNumber: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
-    /// The number in binary64. Elements of 64 bits are no part of means with weights.
+    /// The number in binary64. Not used for 64-bit integers, which the Gaussian refuses.
     fn float(self) -> f64;
-    /// The nearest number, ties to even.
+    /// The nearest number of this type; halfway, the even one.
     fn nearest(value: f64) -> Self;
-    /// Adds its bytes; of a NaN those of the canonical one.
+    /// Appends the number's bytes to `bytes`. Every NaN becomes the canonical one.
     fn append(self, bytes: &mut Vec<u8>);
 }
 
@@ -32,7 +32,7 @@ macro_rules! integers {
                 let sum: i128 = values.iter().map(|&value| i128::from(value)).sum();
                 let (whole, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
                 let up = 2 * rest > count || (2 * rest == count && whole & 1 == 1);
-                // A mean lies among its numbers.
+                // Cannot overflow, since a mean lies among its numbers.
                 (whole + i128::from(up)) as Self
             }
 
@@ -77,7 +77,8 @@ macro_rules! floats {
 integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
 floats! { f32 f64 }
 
-/// A new array of `shape`, of boxes of `src` behind `before` elements. `src` is packed in C order.
+/// Returns a new array of `shape`, one element for each box of `src`. `before` elements lie before the first box. `src`
+/// must be packed in C order.
 pub(crate) fn downsample(
     src: &NdBuffer,
     before: &[usize],
@@ -113,11 +114,12 @@ struct CpuBoxes<'a> {
     dst: &'a [usize],
     factors: &'a [usize],
     method: Downsampling,
-    /// The weights along each dimension, for methods that weigh elements.
+    /// The weights along each dimension, for methods with weights.
     weights: Vec<Vec<f64>>,
 }
 
-/// One dimension of a box: its elements, the distance between them, and those that would belong to it, but lie before the source.
+/// One dimension of a box: its extent and stride in elements, and how many of its elements are missing since they lie
+/// before the source.
 #[derive(Clone, Copy, Default)]
 struct Axis {
     extent: usize,
@@ -127,7 +129,7 @@ struct Axis {
 
 impl CpuBoxes<'_> {
     fn reduce<T: MeanNumber>(&self, src: &NdBuffer) -> Result<Vec<u8>> {
-        // A view's elements may lie at odd addresses.
+        // The elements of a view may not be aligned; then they are copied.
         let copied;
         let elements = match src.host_slice::<T>() {
             Ok(elements) => elements,
@@ -146,7 +148,7 @@ impl CpuBoxes<'_> {
         Ok(Threads::workers().map(threads, ranges, |range| self.part(&elements, range)).concat())
     }
 
-    /// The bytes of some elements of the result.
+    /// Computes a range of the result's elements, and returns their bytes.
     fn part<T: MeanNumber>(&self, elements: &[T], range: std::ops::Range<usize>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(range.len() * size_of::<T>());
         let mut values = Vec::with_capacity(self.factors.iter().product());
@@ -170,7 +172,7 @@ impl CpuBoxes<'_> {
         bytes
     }
 
-    /// The first element of a box and what it reaches, and its dimensions.
+    /// The number of the first element of a box with its surroundings, and its dimensions.
     fn place(&self, index: usize) -> (usize, [Axis; crate::ops::downsample::MOST_AXES]) {
         let (mut rest, mut stride, mut first) = (index, 1, 0);
         let mut axes = [Axis::default(); crate::ops::downsample::MOST_AXES];
@@ -186,7 +188,8 @@ impl CpuBoxes<'_> {
         (first, axes)
     }
 
-    /// A sum of elements with their weights, divided by the sum of the weights. It adds like `weighed` in `downsample.cu`.
+    /// The weighted mean of a box: the sum of elements times their weights, divided by the sum of the weights. Adds in
+    /// the same order as `weighed` in `downsample.cu`.
     fn weighed<T: MeanNumber>(&self, elements: &[T], first: usize, axes: &[Axis]) -> f64 {
         let inside = |(axis, weights): (&Axis, &Vec<f64>)| {
             weights[axis.skipped..][..axis.extent].iter().fold(0.0, |sum, weight| sum + weight)
@@ -197,7 +200,7 @@ impl CpuBoxes<'_> {
         sum / all
     }
 
-    /// Adds elements, times `weight` and their own weights, to `sum`. The first of `axes` is dimension `dim`.
+    /// Adds the elements, times `weight` and their own weights, to `sum`. `axes` begins with dimension `dim`.
     fn add_weighed<T: MeanNumber>(
         &self,
         elements: &[T],

@@ -23,10 +23,10 @@ struct Axis {
     reach: u64,
 }
 
-// `Axis` in downsample.cu, which states the size, too.
+// `Axis` in downsample.cu, which checks the size, too.
 c_layout! { plain Axis: 48 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24, before at 32, reach at 40 } }
 
-/// Fills `dst` from `src`, both packed in C order, in stream order.
+/// Fills `dst` from `src`, in stream order. Both must be packed in C order.
 pub(crate) fn downsample(
     src: &NdBuffer,
     before: &[usize],
@@ -56,7 +56,7 @@ pub(crate) fn downsample(
     let lines = count.div_ceil(u64::from(threads));
     if method == Downsampling::Gaussian {
         let weights = factors.iter().flat_map(|&factor| method.weights(factor)).flat_map(f64::to_ne_bytes);
-        // A table is never empty, not even that of no dimensions.
+        // Tables must not be empty, even for arrays without dimensions.
         let weights = upload_table(&weights.chain([0; 8]).collect::<Vec<u8>>(), stream)?;
         let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("gaussian_{}", src.dtype()))?;
         let arguments = (src.address(), dst.address(), table.address(), weights.address(), ndim, count);

@@ -1,11 +1,12 @@
-// Boxes of elements become one element each: their mean, their largest, the one that is there most often, or a mean of the box and
-// its surroundings with the weights of a Gaussian.
+// Downsampling: boxes of elements become one element each. It is their mean, their largest, their most frequent
+// element, or a mean of the box and its surroundings with the weights of a Gaussian.
 //
-// One thread an element of the result: where its box begins, and an odometer through it in C order, so that sums round as on
-// the CPU. Means of integers are exact: whole parts and rests of the quotients are added apart, and ties go to the even one.
+// One thread makes one element of the result. It finds where its box begins, and counts through the box in C order, so
+// that sums round as on the CPU. Means of integers are exact: whole parts and remainders of the quotients are added
+// separately, and ties go to the even number.
 //
-// Floor: the bytes of source and result / 3.3 TB/s on an H100. Neighbouring threads read neighbouring boxes, so that all of a
-// row's bytes are used while they are in the cache; the mode reads its box once for every element of it.
+// Floor: the bytes of source and result / 3.3 TB/s on an H100. Neighbouring threads read neighbouring boxes, so all
+// bytes of a row are used while they are in the cache. The mode reads its box once for every element of it.
 #include "cuzarr/nan.cuh"
 
 /// One dimension. `Axis` in cuda.rs.
@@ -23,7 +24,7 @@ static_assert(sizeof(Axis) == 48, "as downsample/cuda.rs has it");
 #define CUZARR_MEAN 0u
 #define CUZARR_MAX 1u
 
-/// The elements of one box, in C order.
+/// The elements of one box, visited in C order.
 struct Box {
     u64 first;
     u32 extent[CUZARR_DOWNSAMPLE_AXES];
@@ -66,7 +67,7 @@ struct Box {
     }
 };
 
-/// How means are taken: `Wide` is the type that quotients are added in; floats have none of their own.
+/// The mean of a box of integers. `Wide` is the type in which quotients are added.
 template <class T, class Wide>
 CUZARR_DEVICE T mean_of_integers(const T* src, const Axis* axis, Box& box) {
     Wide whole = 0;
@@ -96,7 +97,7 @@ CUZARR_DEVICE T mean_of_floats(const T* src, const Axis* axis, Box& box) {
     return canonical((T)(sum / (double)box.count));
 }
 
-/// The largest; NaN when there is one.
+/// The largest element; NaN if there is one.
 template <class T>
 CUZARR_DEVICE T largest(const T* src, const Axis* axis, Box& box) {
     box.begin();
@@ -108,7 +109,7 @@ CUZARR_DEVICE T largest(const T* src, const Axis* axis, Box& box) {
     return best;
 }
 
-/// The most frequent; of several the smallest.
+/// The most frequent element; if there are several, the smallest.
 template <class T>
 CUZARR_DEVICE T most_frequent(const T* src, const Axis* axis, Box& box) {
     T best = 0;
@@ -129,8 +130,8 @@ CUZARR_DEVICE T most_frequent(const T* src, const Axis* axis, Box& box) {
     return best;
 }
 
-/// A sum of the elements with their weights, divided by the sum of the weights inside the source. A weight is the product of those
-/// along the dimensions, which stand one dimension after the other.
+/// The weighted sum of a box's elements, divided by the sum of the weights inside the source. A weight is the product
+/// of one weight for each dimension; `weights` has those of one dimension after the other.
 template <class T>
 CUZARR_DEVICE double weighed(const T* src, const Axis* axis, const double* weights, Box& box) {
     double sum = 0, all = 1;
@@ -156,7 +157,7 @@ CUZARR_DEVICE double weighed(const T* src, const Axis* axis, const double* weigh
 
 CUZARR_DEVICE double rounded(double value, double) { return canonical(value); }
 CUZARR_DEVICE float rounded(double value, float) { return canonical((float)value); }
-/// Of integers of at most 32 bits: a mean of them lies among them.
+/// For integers of at most 32 bits, whose mean lies among them.
 CUZARR_DEVICE i64 rounded(double value, i64) { return (i64)round_half_even(value); }
 
 #define CUZARR_GAUSSIAN(name, T, Kind)                                                                                 \

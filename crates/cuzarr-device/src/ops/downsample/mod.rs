@@ -1,4 +1,4 @@
-//! Smaller arrays: one element for every box of elements, as multiscale pyramids need it.
+//! Downsampling: makes smaller arrays with one element for each box of elements, as multiscale pyramids need.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -11,27 +11,28 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// The most elements of a box: the host looks at them one by one.
+/// Most elements of a box. The host visits them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
-/// The most dimensions.
+/// Most dimensions of an array.
 pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
-/// The way to make one element of a box of elements.
+/// How the elements of a box become one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downsampling {
-    /// The mean, of floats in binary64; of integers exactly, ties to even.
+    /// The mean. Floats are averaged in binary64; integers exactly, rounded half to even.
     Mean = defined(TEXT, "CUZARR_MEAN") as isize,
-    /// The largest; NaN when there is one.
+    /// The largest element; NaN if there is one.
     Max = defined(TEXT, "CUZARR_MAX") as isize,
-    /// The most frequent one, of several the smallest: for labels.
+    /// The most frequent element; if there are several, the smallest. For labels.
     Mode,
-    /// The first one.
+    /// The first element.
     Nearest,
-    /// A mean of the box and its surroundings with the weights of a Gaussian around the middle of the box, in binary64; of integers
-    /// rounded, ties to even. Its standard deviation is a third of the factor along each dimension, as in scikit-image's
-    /// `pyramid_reduce`; elements beyond four of them count nothing. At the edges of an array the weights inside count.
+    /// A weighted mean of the box and its surroundings, in binary64. The weights are a Gaussian around the middle of
+    /// the box. Its standard deviation is a third of the factor along each dimension, as in scikit-image's
+    /// `pyramid_reduce`; elements beyond four deviations do not count. At the edges of an array, only the weights
+    /// inside count. Integers are rounded half to even.
     Gaussian,
 }
 
@@ -39,7 +40,7 @@ const METHODS: [Downsampling; 5] =
     [Downsampling::Mean, Downsampling::Max, Downsampling::Mode, Downsampling::Nearest, Downsampling::Gaussian];
 
 impl Downsampling {
-    /// Its name.
+    /// Name of the method.
     pub const fn name(self) -> &'static str {
         match self {
             Downsampling::Mean => "mean",
@@ -50,21 +51,22 @@ impl Downsampling {
         }
     }
 
-    /// The method of this name.
+    /// Returns the method named `name`.
     pub fn named(name: &str) -> Option<Downsampling> {
         METHODS.into_iter().find(|one| one.name() == name)
     }
 
-    /// How many elements beside a box count, on each side along a dimension of this factor.
+    /// Number of elements on each side of a box that count, along a dimension with this factor.
     pub const fn reach(self, factor: u64) -> u64 {
         match self {
-            // Whole elements between the edge of the box and four standard deviations from its middle: 4/3 f - (f - 1) / 2.
+            // The elements between the edge of the box and four standard deviations from its middle: 4/3 f - (f - 1) /
+            // 2.
             Downsampling::Gaussian if factor > 1 => (5 * factor + 3) / 6,
             _ => 0,
         }
     }
 
-    /// The weights of a box and what it reaches beside it, along a dimension of this factor.
+    /// The weights of a box and of the elements within its reach, along a dimension with this factor.
     fn weights(self, factor: usize) -> Vec<f64> {
         let reach = self.reach(factor as u64) as usize;
         let (middle, deviation) = (reach as f64 + (factor as f64 - 1.0) / 2.0, factor as f64 / 3.0);
@@ -72,7 +74,7 @@ impl Downsampling {
         (0..factor + 2 * reach).map(weight).collect()
     }
 
-    /// Checks that the method has a meaning for elements of this type.
+    /// Checks that the method can be used for elements of this type.
     ///
     /// # Errors
     /// `Unsupported`
@@ -93,13 +95,13 @@ impl Downsampling {
     }
 }
 
-/// The extents of an array downsampled by these factors.
+/// Returns the shape of an array that is downsampled by these factors.
 pub fn downsampled_shape(shape: &[usize], factors: &[usize]) -> Vec<usize> {
     shape.iter().zip(factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
 }
 
-/// A smaller array on the same device, packed in C order: one element for each box of `factors` elements; boxes at the far
-/// edges are cut off.
+/// Returns a smaller array on the same device, packed in C order, with one element for each box of `factors` elements.
+/// Boxes at the far edges are cut off.
 ///
 /// ```
 /// use cuzarr_device::downsample::{Downsampling, downsample};
@@ -111,27 +113,27 @@ pub fn downsampled_shape(shape: &[usize], factors: &[usize]) -> Vec<usize> {
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` for factors that do not fit; `Unsupported` for types that the method has no meaning for, and more
-/// than 8 dimensions; `OutOfMemory`, `DeviceFailed`.
+/// `InvalidArgument` for factors that do not fit; `Unsupported` for types that the method cannot be used for, and for
+/// more than 8 dimensions; `OutOfMemory`, `DeviceFailed`.
 pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> Result<NdBuffer> {
     let shape = array.shape().iter().zip(factors).map(|(extent, factor)| extent.div_ceil((*factor).max(1))).collect();
     downsample_part(array, Boxes { before: &vec![0; array.ndim()], shape }, factors, method)
 }
 
-/// The boxes of a part of an array.
+/// The boxes that a part of an array is divided into.
 #[derive(Clone, Debug)]
 pub struct Boxes<'a> {
-    /// Elements before the first box along each dimension. A method whose reach is not 0 takes them into account.
+    /// Number of elements before the first box, along each dimension. Methods with a reach use them.
     pub before: &'a [usize],
-    /// The number of boxes along each dimension. Elements behind the last box count as those before the first one.
+    /// Number of boxes along each dimension. Elements behind the last box are used like those before the first.
     pub shape: Vec<usize>,
 }
 
-/// Like [`downsample`], but for a part of an array with elements around its boxes: parts that have all elements within the method's
-/// [reach](Downsampling::reach) give the elements of the whole array.
+/// Like [`downsample`], but for a part of an array, with elements around its boxes. If the part includes all elements
+/// within the method's [reach](Downsampling::reach), the result has the same elements as that of the whole array.
 ///
 /// # Errors
-/// Those of [`downsample`]; `InvalidArgument` for boxes that begin outside of the part.
+/// Those of [`downsample`]; `InvalidArgument` for boxes that begin outside the part.
 pub fn downsample_part(
     array: &NdBuffer,
     boxes: Boxes<'_>,
@@ -162,7 +164,7 @@ pub fn downsample_part(
     if method == Downsampling::Nearest {
         return array.region(before, &shape, factors)?.copy(Order::C);
     }
-    // Short floats are rounded once, from binary32.
+    // Short floats are computed in binary32 and rounded once.
     let dtype = array.dtype();
     let working = match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::BFloat, _) | (DTypeKind::Float, 2) => DType::FLOAT32,

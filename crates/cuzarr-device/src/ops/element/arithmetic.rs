@@ -1,6 +1,6 @@
-//! Arithmetic of one element type with itself.
+//! Arithmetic within one element type.
 
-/// One step of arithmetic, done in the element type that is current at that point.
+/// One step of arithmetic, in the element type that is current at that step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// `x + operand`; integers wrap.
@@ -9,14 +9,13 @@ pub enum Arithmetic {
     Subtract,
     /// `x * operand`; integers wrap.
     Multiply,
-    /// `x / operand`; for integers the quotient is truncated toward zero, and by zero is zero.
+    /// `x / operand`. Integer quotients are truncated towards zero; division by zero gives zero.
     Divide,
-    /// `round_half_even(x)`; the operand is not used. Integers stay as they are.
+    /// `round_half_even(x)`. The operand is not used, and integers are unchanged.
     Round,
 }
 
-/// The arithmetic of a type. Bool and complex numbers have none and stay as they are: `Tail::check` refuses
-/// such steps.
+/// The arithmetic of a type. Bool and complex numbers have none and are unchanged: `Tail::check` refuses such steps.
 pub(crate) trait Compute: Copy {
     fn compute(self, operation: Arithmetic, operand: Self) -> Self;
 }
@@ -51,7 +50,8 @@ macro_rules! compute_floats {
                     Arithmetic::Subtract => self - operand,
                     Arithmetic::Multiply => self * operand,
                     Arithmetic::Divide => self / operand,
-                    // Which bits a rounded NaN has is left open; an addition quietens it, as NumPy's `rint` does.
+                    // Rust leaves the bits of a rounded NaN open. An addition makes the NaN quiet, as NumPy's `rint`
+                    // does.
                     Arithmetic::Round if self.is_nan() => self + self,
                     Arithmetic::Round => self.round_ties_even(),
                 }

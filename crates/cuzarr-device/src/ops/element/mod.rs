@@ -1,4 +1,4 @@
-//! Element types as the host computes with them: values in memory, their parts, and what they become as other types.
+//! Element types for computations on the host: their values in memory, parts of complex numbers, and conversions.
 
 pub(crate) mod arithmetic;
 pub(crate) mod narrow;
@@ -6,23 +6,23 @@ pub(crate) mod narrow;
 use crate::array::dtype::{DType, DTypeKind};
 use crate::ops::element::arithmetic::{Arithmetic, Compute};
 
-/// A value in memory.
+/// An element type.
 pub(crate) trait Element: Compute {
-    /// Reads an element from exactly its bytes.
+    /// Reads an element. `bytes` must have its exact size.
     fn read(bytes: &[u8]) -> Self;
-    /// Writes the element to exactly its bytes.
+    /// Writes the element. `bytes` must have its exact size.
     fn write(self, bytes: &mut [u8]);
-    /// The size of an element in bytes.
+    /// Size of an element in bytes.
     const SIZE: usize;
-    /// The type of its parts: itself, unless complex.
+    /// The type of a complex number's parts; for other elements, the type itself.
     type Part: Real;
-    /// Real and imaginary part.
+    /// The real and the imaginary part.
     fn parts(self) -> (Self::Part, Self::Part);
-    /// The element nearest to a complex number.
+    /// Converts a complex number to the nearest element of this type.
     fn from_parts<P: Real>(parts: (P, P)) -> Self;
 }
 
-/// A value that is not complex, and what it becomes as each other type.
+/// A number type that is not complex, with its conversions to all other types.
 pub(crate) trait Real: Copy {
     const ZERO: Self;
     fn is_nonzero(self) -> bool;
@@ -44,16 +44,16 @@ pub(crate) trait Real: Copy {
     }
 }
 
-/// One byte that is 0 or 1; other values read as 1.
+/// A bool: one byte that is 0 or 1. Other values count as 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Bool(u8);
-/// Bits of a binary16.
+/// A binary16, as its bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Half(pub(crate) u16);
-/// Bits of a bfloat16.
+/// A bfloat16, as its bits.
 #[derive(Clone, Copy)]
 pub(crate) struct BFloat(pub(crate) u16);
-/// Real and imaginary part.
+/// A complex number: its real and its imaginary part.
 #[derive(Clone, Copy)]
 pub(crate) struct Complex<T>(T, T);
 
@@ -85,8 +85,8 @@ macro_rules! real_floats {
             fn is_nonzero(self) -> bool { self != 0.0 }
             fn to_i8(self) -> i8 { self.to_i32() as i8 }
             fn to_i16(self) -> i16 { self.to_i32() as i16 }
-            // `as` saturates and takes NaN to 0; the processor's instruction gives the least integer for both. Only the
-            // upper end and NaN differ.
+            // `as` saturates and converts NaN to 0. The processor's instruction gives the least integer for NaN and for
+            // values out of range, so only the upper end and NaN need a special case.
             fn to_i32(self) -> i32 { if self < 2_147_483_648.0 { self as i32 } else { i32::MIN } }
             fn to_i64(self) -> i64 { if self < 9_223_372_036_854_775_808.0 { self as i64 } else { i64::MIN } }
             fn to_u8(self) -> u8 { self.to_i32() as u8 }
@@ -132,7 +132,7 @@ real_by_way_of! {
     Bool: |value: Bool| u8::from(value.0 != 0),
         |value: Bool| f64::from(value.0 != 0),
         |value: Bool| narrow::half_from_f32(f32::from(value.0 != 0));
-    // NumPy widens the bits of a signalling NaN and leaves it signalling.
+    // NumPy widens the bits of a signalling NaN, and it remains signalling.
     Half: |value: Half| narrow::f32_from_half(value.0),
         |value: Half| narrow::f64_from_half(value.0),
         |value: Half| value.0;
@@ -222,13 +222,13 @@ complex_elements! {
     f64: to_f64;
 }
 
-/// Something to do once the Rust type of a dtype is known.
+/// A generic function to call with the Rust type of a dtype.
 pub(crate) trait WithType {
     type Output;
     fn run<T: Element>(self) -> Self::Output;
 }
 
-/// Calls `action` with the Rust type of `dtype`; `None` for opaque bytes and sizes that do not exist.
+/// Calls `action` with the Rust type of `dtype`; `None` for opaque bytes and for sizes that do not exist.
 pub(crate) fn with_type<A: WithType>(dtype: DType, action: A) -> Option<A::Output> {
     Some(match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool, 1) => action.run::<Bool>(),

@@ -1,9 +1,12 @@
-//! Conversions of the 2-byte floats, on bits: round half to even, payloads of NaN as NumPy and ml_dtypes leave them.
+//! Conversions of 2-byte floats, on their bits. They round half to even, and leave NaN payloads as NumPy and ml_dtypes
+//! do.
 //!
-//! All are free of loops and table look-ups, so that the compiler can vectorise their callers. The constant additions
-//! that let the floating-point adder round subnormals are Fabian Giesen's (<https://gist.github.com/rygorous/2156668>).
+//! The functions have no loops and no table look-ups, so that the compiler can vectorise their callers. The constant
+//! additions that let the floating-point adder round subnormals are Fabian Giesen's
+//! (<https://gist.github.com/rygorous/2156668>).
 
-/// Bits of the binary16 nearest to a binary32. A NaN keeps the upper payload bits, or the lowest one if none is left.
+/// The bits of the binary16 nearest to a binary32. A NaN keeps its upper payload bits; if they are all 0, the lowest
+/// bit is set.
 pub(crate) fn half_from_f32(value: f32) -> u16 {
     const SUBNORMAL_MAGIC: u32 = ((127 - 15) + (23 - 10) + 1) << 23;
     let bits = value.to_bits();
@@ -23,7 +26,7 @@ pub(crate) fn half_from_f32(value: f32) -> u16 {
     sign | rounded as u16
 }
 
-/// Bits of the binary16 nearest to a binary64, rounded once.
+/// The bits of the binary16 nearest to a binary64, rounded once.
 pub(crate) fn half_from_f64(value: f64) -> u16 {
     const SUBNORMAL_MAGIC: u64 = ((1023 - 15) + (52 - 10) + 1) << 52;
     let bits = value.to_bits();
@@ -59,7 +62,7 @@ pub(crate) fn f32_from_half(half: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// The binary64 that equals a binary16; a NaN keeps its payload, and stays signalling where it was.
+/// The binary64 that equals a binary16. A NaN keeps its payload, and a signalling NaN remains signalling.
 pub(crate) fn f64_from_half(half: u16) -> f64 {
     if half & 0x7fff > 0x7c00 {
         return f64::from_bits(u64::from(half & 0x8000) << 48 | 0x7ff << 52 | u64::from(half & 0x3ff) << 42);
@@ -67,7 +70,7 @@ pub(crate) fn f64_from_half(half: u16) -> f64 {
     f64::from(f32_from_half(half))
 }
 
-/// Bits of the bfloat16 nearest to a binary32; every NaN becomes the quiet one of its sign.
+/// The bits of the bfloat16 nearest to a binary32. Every NaN becomes the quiet NaN of the same sign.
 pub(crate) fn bfloat_from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
     let odd = (bits >> 16) & 1;

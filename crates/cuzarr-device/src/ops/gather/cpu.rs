@@ -2,7 +2,8 @@
 
 use crate::ops::gather::Listed;
 
-/// The packed elements that the indices name, or an index that lies outside. There is at least one of both.
+/// Returns the packed elements at the indices, or an index that is out of range as the error. Neither array may be
+/// empty.
 pub(super) fn gather(packed: &[u8], indices: &[i64], of: Listed) -> Result<Vec<u8>, i64> {
     let [outer_stride, stride, inner_stride] = of.strides;
     let (outer, extent, inner) = (of.array.outer, of.array.extent, of.array.inner);

@@ -11,11 +11,11 @@ use crate::stream::Stream;
 
 static GATHER: KernelSource = KernelSource { name: "gather", text: include_str!("gather.cu"), headers: &[] };
 
-/// Bytes of the largest unit.
+/// Size of the largest unit that a thread copies, in bytes.
 const MOST_UNIT_BYTES: usize = 16;
 
-/// Fills `gathered`, which has at least one element, from packed elements by packed indices, and waits for that. Returns an index
-/// that lies outside, if there is one.
+/// Fills `gathered` with the packed elements at packed indices, and waits for the stream. Returns an index that is out
+/// of range, if there is one. `gathered` must not be empty.
 pub(super) fn gather(
     packed: &NdBuffer,
     indices: &NdBuffer,
@@ -24,7 +24,7 @@ pub(super) fn gather(
     stream: &Stream,
 ) -> Result<Option<i64>> {
     let size = packed.dtype().size_bytes();
-    // Elements and both addresses are multiples of the unit.
+    // The largest unit that divides the element size and both addresses.
     let unit = 1 << (size | packed.address() | gathered.address() | MOST_UNIT_BYTES).trailing_zeros();
     let kernel = sized_kernel(&GATHER, stream.device(), "gather", unit)?;
     let outside = upload_table(&[0; size_of::<i64>()], stream)?;
@@ -41,14 +41,14 @@ pub(super) fn gather(
     Ok(Some(i64::from_ne_bytes(found)).filter(|&index| index != 0))
 }
 
-/// Writes packed values to the elements of `lines`, an array of three dimensions, that packed indices name along the second, and
-/// waits for that. Returns an index that lies outside, if there is one, and then has written nothing. All extents are at least 1.
+/// Writes packed values to elements of `lines`, an array of three dimensions, at packed indices along the second one.
+/// Waits for the stream. If an index is out of range, returns it and writes nothing. All extents must be at least 1.
 pub(super) fn scatter(lines: &NdBuffer, indices: &NdBuffer, values: &NdBuffer, stream: &Stream) -> Result<Option<i64>> {
     let (size, shape) = (lines.dtype().size_bytes(), lines.shape());
     let strides = [0, 1, 2].map(|axis: usize| lines.strides()[axis] as i64);
     let extents = Lines { outer: shape[0] as u64, extent: shape[1] as u64, inner: shape[2] as u64 };
     let of = Written { lines: extents, listed: indices.len() as u64, strides };
-    // Elements, addresses and steps are multiples of the unit.
+    // The largest unit that divides the element size, both addresses and all strides.
     let steps = strides.iter().fold(0, |all, &stride| all | stride as usize);
     let unit = 1 << (size | lines.address() | values.address() | steps | MOST_UNIT_BYTES).trailing_zeros();
     let outside = upload_table(&[0; size_of::<i64>()], stream)?;

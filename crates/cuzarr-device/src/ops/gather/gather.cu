@@ -1,13 +1,13 @@
-// Elements of an array by indices along a dimension, which are on the device.
+// Reads and writes elements of an array at indices along a dimension. The indices are on the device.
 //
-// gather:      a thread takes an element of the result: it reads its index, and copies the element in units.
-// gather_last: for each element of a line the last index that names it, counted from 1.
-// scatter:     a thread takes a value, and writes it where its index is the last one that names the element.
+// gather:      each thread makes an element of the result: reads its index, and copies the element in units.
+// gather_last: finds, for each element of a line, the last index that names it, counted from 1.
+// scatter:     each thread takes a value, and writes it if its index is the last one that names the element.
 //
 // Floor: indices and elements read, elements written / 4.3 TB/s on an H200.
 #include "cuzarr/lines.cuh"
 
-/// The shapes of a call. `Listed` in gather/mod.rs.
+/// The shapes of a gather. `Listed` in gather/mod.rs.
 struct Listed {
     Lines array;
     u64 listed;                              // elements of a line of the result
@@ -19,7 +19,7 @@ struct Wide {
     u64 low, high;
 };
 
-/// One of the indices that lie outside is written to `outside`. It is not 0: lines have elements.
+/// If an index is out of range, writes it to `outside`. It is never 0, since lines have elements.
 template <class Unit>
 CUZARR_DEVICE void gather(const Unit* src, const i64* indices, Unit* dst, i64* outside, Listed of, u64 units) {
     const u64 inner = of.array.inner, extent = of.array.extent;
@@ -47,14 +47,14 @@ GATHER_KERNEL(u32, 4)
 GATHER_KERNEL(u64, 8)
 GATHER_KERNEL(Wide, 16)
 
-/// The lines that elements are written to. `Written` in gather/mod.rs.
+/// The shapes of a scatter. `Written` in gather/mod.rs.
 struct Written {
     Lines lines;
     u64 listed;                             // how many indices
     i64 outer_stride, stride, inner_stride;  // of the lines, in bytes
 };
 
-/// One of the indices that lie outside is written to `outside`. It is not 0: lines have elements.
+/// If an index is out of range, writes it to `outside`. It is never 0, since lines have elements.
 CUZARR_KERNEL(gather_last, const i64* indices, u64* last, i64* outside, u64 count, u64 extent) {
     for_each_number(count, [&](u64 at) {
         const i64 asked = indices[at];

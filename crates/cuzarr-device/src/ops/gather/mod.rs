@@ -1,4 +1,5 @@
-//! Elements along a dimension by indices that are on the array's device. `NdBuffer::take` has them on the host.
+//! Reads and writes elements at indices along a dimension, with the indices on the array's device. `NdBuffer::take` is
+//! for indices on the host.
 
 mod cpu;
 mod cuda;
@@ -12,26 +13,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
-/// The shapes of a call. `Listed` in gather.cu.
+/// The shapes of a gather. `Listed` in gather.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     /// The lines of the array.
     array: Lines,
-    /// Elements of a line of the result.
+    /// Number of elements in a line of the result.
     listed: u64,
-    /// From an index to the next along the three dimensions of the result; 0 where lines have the same indices.
+    /// Steps from one index to the next along the three dimensions of the result; 0 if all lines have the same indices.
     strides: [u64; 3],
 }
 
-/// The lines that elements are written to. `Written` in gather.cu.
+/// The shapes of a scatter. `Written` in gather.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Written {
     lines: Lines,
-    /// How many indices there are.
+    /// Number of indices.
     listed: u64,
-    /// From an element to the next along the three dimensions, in bytes.
+    /// Bytes from one element to the next along the three dimensions.
     strides: [i64; 3],
 }
 
@@ -42,9 +43,9 @@ c_layout! { Written: 56 bytes { lines at 0, listed at 24, strides at 32 } }
 c_layout! { Listed: 56 bytes { array at 0, listed at 24, strides at 32 } }
 
 impl NdBuffer {
-    /// New memory, packed in C order, with the elements that have these indices along a dimension, as `numpy.take_along_axis` has
-    /// them. Indices are int64, on the same device; negative ones count from the end. Their other extents are those of the
-    /// array, or all 1: then every line has the same indices.
+    /// Returns the elements at the given indices along a dimension, like `numpy.take_along_axis`, in new memory in C
+    /// order. The indices are int64 and on the same device; negative ones count from the end. Their other extents are
+    /// those of the array, or all 1: then every line has the same indices.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer};
@@ -57,8 +58,8 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension, the indices have another type or do not fit, or one is outside;
-    /// `MemorySpace` when they are on another device; those of [`NdBuffer::empty`].
+    /// `InvalidArgument` when there is no such dimension, the indices have another type or do not fit, or an index is
+    /// out of range; `MemorySpace` when the indices are on another device; those of [`NdBuffer::empty`].
     pub fn gather(&self, axis: usize, indices: &NdBuffer) -> Result<NdBuffer> {
         let array = Lines::new(self.shape(), axis)?;
         let fits = |allowed: &dyn Fn(usize, usize) -> bool| {
@@ -106,9 +107,9 @@ impl NdBuffer {
         }
     }
 
-    /// Sets the elements that have these indices along a dimension. Indices are int64 in one dimension, on the same device; negative
-    /// ones count from the end. The values are broadcast, and converted where types differ. Of an index that is named several
-    /// times, the last values stay. Where an index is outside, nothing is written.
+    /// Writes `values` to the elements at the given indices along a dimension. The indices are int64, one-dimensional
+    /// and on the same device; negative ones count from the end. The values are broadcast, and converted if the types
+    /// differ. If an index occurs several times, the last values win. If an index is out of range, nothing is written.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer};
@@ -120,8 +121,9 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension, the indices have another type or shape, one is outside, the values do not
-    /// fit, or the memory is read-only; `MemorySpace` when the indices are on another device; those of [`NdBuffer::empty`].
+    /// `InvalidArgument` when there is no such dimension, the indices have another type or shape, an index is out of
+    /// range, the values do not fit, or the memory is read-only; `MemorySpace` when the indices are on another device;
+    /// those of [`NdBuffer::empty`].
     pub fn scatter(&self, axis: usize, indices: &NdBuffer, values: &NdBuffer) -> Result<()> {
         let array = Lines::new(self.shape(), axis)?;
         if indices.dtype() != DType::INT64 || indices.ndim() != 1 {
@@ -149,7 +151,7 @@ impl NdBuffer {
             let indices = packed(indices)?.host_slice::<i64>()?.iter().map(counted).collect::<Result<Vec<u64>>>()?;
             return self.put(axis, &indices, values);
         }
-        // A copy, since they may lie in this memory.
+        // A copy, since the values may share this memory.
         let own = NdBuffer::empty(self.device(), self.dtype(), &shape, Order::C)?;
         own.copy_from_cast(&values.broadcast_to(&shape)?)?;
         if indices.is_empty() {
@@ -162,7 +164,7 @@ impl NdBuffer {
         let Some(lines) =
             self.layout().reshape(&three)?.filter(|_| !own.is_empty()).map(|lines| self.with_layout(lines))
         else {
-            // Dimensions before or behind the axis that lie apart.
+            // The dimensions before or behind the axis cannot be merged to one.
             let all = self.copy(Order::C)?;
             if !all.is_empty() {
                 all.scatter(axis, indices, &own)?;

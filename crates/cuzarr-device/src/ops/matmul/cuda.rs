@@ -1,4 +1,4 @@
-//! Products of matrices by cuBLAS, and launches of `matmul.cu`.
+//! Matrix products by cuBLAS, and launches of `matmul.cu`.
 
 use std::ffi::c_int;
 
@@ -15,10 +15,10 @@ use crate::stream::Stream;
 
 static MATMUL: KernelSource = KernelSource { name: "matmul", text: include_str!("matmul.cu"), headers: &[] };
 
-/// Matrices of one call of the library.
+/// Most matrices in one call of cuBLAS.
 const MOST_BATCH: usize = 1 << 15;
 
-/// The type by cuBLAS's name.
+/// The cuBLAS type for a dtype; `None` for types that cuBLAS does not multiply.
 pub(super) fn elements(dtype: DType) -> Option<Elements> {
     Some(match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float, 2) => Elements::Float16,
@@ -31,7 +31,7 @@ pub(super) fn elements(dtype: DType) -> Option<Elements> {
     })
 }
 
-/// A number of elements or matrices as the library takes it.
+/// Converts an extent to the type that cuBLAS takes.
 fn count(value: usize) -> Result<c_int> {
     c_int::try_from(value).map_err(|_| {
         let message = format!("cuBLAS takes no matrices with {value} rows or columns, {} at most", c_int::MAX);
@@ -39,12 +39,12 @@ fn count(value: usize) -> Result<c_int> {
     })
 }
 
-/// How matrices of one batch lie; `None` where the library does not take them like this.
+/// Describes the memory of a batch of matrices for cuBLAS; `None` if cuBLAS cannot use it.
 fn layout(matrices: &NdBuffer) -> Option<Matrices> {
     let [batch, row, column] = strides(matrices, matrices.dtype())?;
     let (rows, columns) = (matrices.shape()[1], matrices.shape()[2]);
     let lies = |extents: [usize; 2], leading: i64, step: i64| {
-        // Along a dimension of one element no step is taken.
+        // A dimension with one element has no step.
         let leading = if extents[0] == 1 { extents[1] as i64 } else { leading };
         let fits = (step == 1 || extents[1] == 1) && leading >= extents[1] as i64;
         c_int::try_from(leading).ok().filter(|_| fits)
@@ -57,7 +57,7 @@ fn layout(matrices: &NdBuffer) -> Option<Matrices> {
     (stride >= 0).then_some(Matrices { address: matrices.address(), leading, stride, is_transposed })
 }
 
-/// The matrices as the library takes them, and where they lie: a packed copy where they lie otherwise.
+/// Returns matrices that cuBLAS can use, and their description: the given ones, or a packed copy.
 fn taken(matrices: &NdBuffer) -> Result<(NdBuffer, Matrices)> {
     if let Some(found) = layout(matrices) {
         return Ok((matrices.clone(), found));
@@ -70,8 +70,8 @@ fn taken(matrices: &NdBuffer) -> Result<(NdBuffer, Matrices)> {
     Ok((copy, found))
 }
 
-/// Fills `result` with the products of floats or complex numbers, in stream order of the legacy default stream. All extents are at
-/// least 1.
+/// Fills `result` with products of floats or complex numbers, in the order of the legacy default stream. All extents
+/// must be at least 1.
 pub(super) fn floats(
     elements: Elements,
     first: &NdBuffer,
@@ -114,7 +114,7 @@ pub(super) fn floats(
     Ok(())
 }
 
-/// The shapes of a call. `Products` in matmul.cu.
+/// The shapes of an integer product. `Products` in matmul.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Whole {
@@ -122,7 +122,7 @@ struct Whole {
     rows: u64,
     inner: u64,
     columns: u64,
-    /// From one element to the next, in elements: along the batch, the rows and the columns.
+    /// Steps in elements along the batch, the rows and the columns.
     first: [i64; 3],
     second: [i64; 3],
 }
@@ -130,7 +130,7 @@ struct Whole {
 // `Products` in matmul.cu.
 c_layout! { Whole: 80 bytes { batch at 0, rows at 8, inner at 16, columns at 24, first at 32, second at 56 } }
 
-/// Fills `result` with the products of whole numbers or bools, in stream order. All extents are at least 1.
+/// Fills `result` with products of integers or bools, in stream order. All extents must be at least 1.
 pub(super) fn whole_numbers(first: &NdBuffer, second: &NdBuffer, result: &NdBuffer, stream: &Stream) -> Result<()> {
     let dtype = result.dtype();
     let aligned = |matrices: &NdBuffer| -> Result<(NdBuffer, [i64; 3])> {

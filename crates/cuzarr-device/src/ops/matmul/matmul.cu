@@ -1,12 +1,13 @@
-// Products of matrices of whole numbers, which wrap, and of bools.
+// Matrix products of integers, which wrap, and of bools.
 //
-// A thread makes an element of the result: it goes along a row of the first matrix and a column of the second. Threads beside
-// each other have elements of one row, so that they read neighbours of the second matrix, and share the row in the caches.
+// Each thread makes one element of the result, from a row of the first matrix and a column of the second. Neighbouring
+// threads have elements of one row, so they read neighbours in the second matrix, and share the row in the caches.
 //
-// Floor: 2 * batch * rows * columns * inner operations / the device's rate for whole numbers; the caches take a part of it.
+// Floor: 2 * batch * rows * columns * inner operations / the device's rate for integer operations; cache accesses take
+// a part of it.
 #include "cuzarr/lines.cuh"
 
-/// The shapes of a call. `Whole` in cuda.rs.
+/// The shapes of an integer product. `Whole` in cuda.rs.
 struct Products {
     u64 batch, rows, inner, columns;
     i64 first[3], second[3];  // strides in elements, along the batch, the rows and the columns

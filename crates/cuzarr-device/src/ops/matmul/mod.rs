@@ -1,4 +1,4 @@
-//! Products of matrices in a device's memory: of floats and complex numbers by cuBLAS, of whole numbers by a kernel.
+//! Matrix products in device memory: of floats and complex numbers by cuBLAS, of integers and bools by a kernel.
 
 mod cuda;
 
@@ -10,15 +10,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// The products of matrices, which are the last two dimensions; the others are broadcast. Both arrays have one element type,
-    /// and are on one device. The result is packed in C order, and ready on every stream.
+    /// Multiplies matrices. The last two dimensions are the matrices; the others are broadcast. Both arrays must have
+    /// the same dtype and device. The result is packed in C order, and ready on every stream.
     ///
-    /// Whole numbers wrap, and bools are joined by "or", as NumPy's are. Floats are summed by cuBLAS in its order: 2-byte ones in
-    /// binary32.
+    /// Integers wrap, and bools are combined with "and" and "or", as in NumPy. cuBLAS chooses the order in which floats
+    /// are summed; it sums 2-byte floats in binary32.
     ///
     /// # Errors
-    /// `InvalidArgument` for other shapes or types; `MemorySpace` for another device; `LibraryMissing` where cuBLAS is needed and
-    /// missing; `Unsupported` for other types, and in host memory; `OutOfMemory`; `DeviceFailed`.
+    /// `InvalidArgument` for shapes or types that do not fit; `MemorySpace` for different devices; `LibraryMissing`
+    /// when cuBLAS is needed and missing; `Unsupported` for opaque bytes, and in host memory; `OutOfMemory`;
+    /// `DeviceFailed`.
     pub fn matmul(&self, other: &NdBuffer) -> Result<NdBuffer> {
         let (device, dtype) = (self.device(), self.dtype());
         if other.device() != device {
@@ -66,7 +67,7 @@ impl NdBuffer {
     }
 }
 
-/// The shape that dimensions before matrices broadcast to.
+/// Broadcasts the dimensions before the matrices.
 fn broadcast(first: &[usize], second: &[usize]) -> Result<Vec<usize>> {
     let ndim = first.len().max(second.len());
     let extent = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(ndim).map_or(1, |own| shape[own]);
@@ -80,14 +81,14 @@ fn broadcast(first: &[usize], second: &[usize]) -> Result<Vec<usize>> {
     })
 }
 
-/// Matrices in one dimension before their own: a view where that is possible, else a copy.
+/// Broadcasts matrices to `batch`, and merges their batch dimensions to one. A view if possible, else a copy.
 fn one_batch(matrices: &NdBuffer, batch: &[usize]) -> Result<NdBuffer> {
     let own = &matrices.shape()[matrices.ndim() - 2..];
     let count = batch.iter().product();
     matrices.broadcast_to(&[batch, own].concat())?.reshape_copy(&[&[count], own].concat())
 }
 
-/// A packed copy of matrices in one batch; of equal matrices a single one.
+/// Makes a packed copy of one batch of matrices. If all matrices are the same, only one is copied.
 fn packed(matrices: &NdBuffer) -> Result<NdBuffer> {
     if matrices.strides()[0] == 0 || matrices.shape()[0] == 1 {
         return matrices.index_axis(0, 0)?.copy(Order::C)?.broadcast_to(matrices.shape());
@@ -95,7 +96,7 @@ fn packed(matrices: &NdBuffer) -> Result<NdBuffer> {
     matrices.copy(Order::C)
 }
 
-/// The strides of matrices in elements; `None` where they are no whole numbers of elements.
+/// The strides of matrices in elements; `None` if strides or address are no multiples of the element size.
 fn strides(matrices: &NdBuffer, dtype: DType) -> Option<[i64; 3]> {
     let size = dtype.size_bytes() as isize;
     let whole = matrices.strides().iter().all(|stride| stride % size == 0);

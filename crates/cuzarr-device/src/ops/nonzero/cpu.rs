@@ -1,15 +1,15 @@
-//! Masks in host memory, looked through by several threads.
+//! Searches masks in host memory, with several threads.
 
 use crate::threads::{Threads, cores};
 
-/// Bytes that are skipped at a time when none is set.
+/// Number of bytes that are skipped at once if all are 0.
 const BLOCK: usize = 64;
-/// The fewest bytes that are worth a thread.
+/// Fewest bytes that are worth a thread.
 const THREAD_BYTES: usize = 1 << 20;
-/// Most threads: more of them wait for memory.
+/// Most threads that a search uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
-/// The numbers of the bytes that are not 0.
+/// Returns the positions of the bytes that are not 0.
 pub(super) fn nonzero(mask: &[u8]) -> Vec<u64> {
     let threads = cores().min(mask.len() / THREAD_BYTES).clamp(1, MOST_THREADS);
     let share = mask.len().div_ceil(threads).next_multiple_of(BLOCK).max(BLOCK);

@@ -12,12 +12,13 @@ use crate::stream::Stream;
 
 const TEXT: &str = include_str!("nonzero.cu");
 
-/// Bytes of the mask that a warp looks through at a time.
+/// Bytes of the mask that a warp searches at once.
 const TILE_BYTES: u32 = defined(TEXT, "TILE_BYTES");
 
 static NONZERO: KernelSource = KernelSource { name: "nonzero", text: TEXT, headers: &[] };
 
-/// The numbers of the bytes of a packed mask that are not 0, 8 bytes each, in the device's memory. Waits for the stream.
+/// Returns the positions of the bytes of a packed mask that are not 0, 8 bytes each, in device memory. Waits for the
+/// stream.
 pub(super) fn nonzero(mask: &NdBuffer, stream: &Stream) -> Result<Buffer> {
     let size = mask.len() as u64;
     let tiles = size.div_ceil(TILE_BYTES.into());

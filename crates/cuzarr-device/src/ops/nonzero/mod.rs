@@ -1,4 +1,4 @@
-//! The numbers of the elements of a mask that are true.
+//! Finds the true elements of a mask.
 
 mod cpu;
 mod cuda;
@@ -10,8 +10,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
-/// The C-order numbers of a mask's elements that are true, rising, in host memory. A mask on a GPU is looked through there, and
-/// only the numbers are copied.
+/// Returns the C-order positions of a mask's true elements, rising, in host memory. A mask on a GPU is searched there,
+/// and only the positions are copied.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order, nonzero};
@@ -26,7 +26,7 @@ pub fn nonzero(mask: &NdBuffer) -> Result<Vec<u64>> {
     nonzero_indices(mask)?.to_device(Device::Cpu)?.reinterpret(DType::UINT64)?.into_vec()
 }
 
-/// Like [`nonzero`], but the numbers, of int64, stay on the mask's device.
+/// Like [`nonzero`], but the positions stay on the mask's device, as int64.
 ///
 /// # Errors
 /// Those of [`nonzero`].

@@ -1,9 +1,9 @@
-// The numbers of the bytes of a mask that are not 0.
+// Positions of the bytes of a mask that are not 0.
 //
-// A warp takes a tile of the mask, each lane some bytes that follow each other.
+// A warp handles a tile of the mask, each lane a run of its bytes.
 //     nonzero_count: count the lane's bytes that are set; the warp's sum is the tile's count
-//     (the host adds the counts up: that says where the numbers of each tile begin)
-//     nonzero_write: count again; the sum of the lanes below says where the lane's numbers begin
+//     (the host adds up the counts, which gives the start of each tile's positions)
+//     nonzero_write: count again; the sum of the lanes below gives the start of the lane's positions
 //
 // Floor: the mask's bytes, twice / 4.3 TB/s on an H200, and the numbers.
 #include "cuzarr/warp.cuh"
@@ -11,12 +11,12 @@
 #define TILE_BYTES 4096u
 #define LANE_BYTES (TILE_BYTES / CUZARR_WARP)
 
-/// A bit for each byte of a word that is not 0, at the byte's lowest place.
+/// Returns a word with a 1 in the lowest bit of each byte that is not 0 in `word`.
 CUZARR_DEVICE u64 set_bytes(u64 word) {
     return (((word & 0x7f7f7f7f7f7f7f7full) + 0x7f7f7f7f7f7f7f7full) | word) >> 7 & 0x0101010101010101ull;
 }
 
-/// How many of these bytes are set. `mask` is a multiple of 8.
+/// Counts the bytes that are not 0. `mask` must be a multiple of 8.
 CUZARR_DEVICE u32 count_set(const u8* mask, u64 first, u64 end) {
     u32 count = 0;
     u64 at = first;
@@ -25,7 +25,8 @@ CUZARR_DEVICE u32 count_set(const u8* mask, u64 first, u64 end) {
     return count;
 }
 
-/// Calls `action` for each tile of this warp, with the tile's number and the lane's bytes in it: from `first` to `end`.
+/// Calls `action` for each tile of this warp, with the tile's number, the lane's bytes from `first` to `end`, and the
+/// lane.
 template <class Action>
 CUZARR_DEVICE void for_each_tile(u64 size, Action action) {
     u32 warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;

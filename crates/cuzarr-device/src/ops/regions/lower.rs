@@ -1,4 +1,4 @@
-//! Turns boxes into the table of a launch, in numbers that kernels take.
+//! Converts boxes to the table of a launch, in the integers that kernels use.
 
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
@@ -6,16 +6,16 @@ use crate::kernel::defined;
 use crate::ops::regions::{Item, RegionBoxes};
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh");
-/// Dimensions that a kernel takes.
+/// Most dimensions that a kernel handles.
 pub(crate) const MAX_NDIM: usize = defined(HEADER, "CUZARR_MAX_NDIM") as usize;
-/// Elements that one thread moves in one tile.
+/// Number of elements that one thread moves in a tile.
 pub(crate) const UNROLL: u32 = defined(HEADER, "CUZARR_UNROLL");
-/// Most regions that dimensions above [`MAX_NDIM`] may turn one transfer into.
+/// Most regions that one transfer may become because of dimensions above [`MAX_NDIM`].
 const MAX_REGIONS: usize = 1 << 22;
-/// A square is worth its two barriers from this many elements a side.
+/// Shortest side, in elements, for which a transposed square is worth its two barriers.
 const MIN_SQUARE: usize = 4;
 
-/// One box as kernels see it. `Region` in regions.cuh.
+/// One box in the form that kernels read. `Region` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
     dst_strides: [i64; MAX_NDIM],
 }
 
-// `Region` and `Walk` in regions.cuh; copy.cu states the sizes, too.
+// `Region` and `Walk` in regions.cuh; copy.cu checks the sizes, too.
 c_layout! {
     plain Region: 152 bytes {
         first_tile at 0, src_offset at 8, dst_offset at 16, chunk_offset at 24, chunk_bytes at 32, elems at 40, rows at 44,
@@ -53,7 +53,7 @@ c_layout! {
 }
 c_layout! { Walk: 144 bytes { tiles at 0, region_count at 8, ndim at 12, src_strides at 16, dst_strides at 80 } }
 
-/// A launch without its pointers.
+/// The parameters of a launch, except its pointers.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(crate) regions: Vec<Region>,
@@ -63,10 +63,11 @@ pub(crate) struct Lowered {
 }
 
 impl RegionBoxes {
-    /// The table for a launch with `threads` threads a block; `may_transpose` where the kernel has a transposing twin.
+    /// Makes the table for a launch with `threads` threads per block. `may_transpose` says that the kernel has a
+    /// transposing version.
     ///
     /// # Errors
-    /// `Unsupported` when so many dimensions are left that they make millions of regions.
+    /// `Unsupported` when too many dimensions remain, so that there would be millions of regions.
     pub(crate) fn lower(mut self, threads: u32, may_transpose: bool) -> Result<Lowered> {
         self.fit_dimensions()?;
         self.fit_sizes();
@@ -82,7 +83,7 @@ impl RegionBoxes {
         walk.src_strides[..ndim].copy_from_slice(&self.src_strides);
         walk.dst_strides[..ndim].copy_from_slice(&self.dst_strides);
         let mut regions = Vec::with_capacity(self.items.len());
-        // Most boxes are as large as the one before.
+        // Most boxes have the same extents as the box before.
         let mut same: Option<(&[usize], Region, u64)> = None;
         for item in &self.items {
             let (shaped, tiles) = match same {
@@ -111,7 +112,7 @@ impl RegionBoxes {
         Ok(Lowered { regions, walk, access_bytes: self.access_bytes, transposed: square.is_some() })
     }
 
-    /// Turns the outermost dimensions into more boxes until kernels can take the rest.
+    /// Splits boxes along the outermost dimensions until kernels can handle the rest.
     fn fit_dimensions(&mut self) -> Result<()> {
         while self.src_strides.len() > MAX_NDIM {
             let count = self.items.iter().try_fold(0usize, |sum, item| sum.checked_add(item.extents[0]));
@@ -134,7 +135,7 @@ impl RegionBoxes {
         Ok(())
     }
 
-    /// Halves boxes until their elements can be numbered in 31 bits.
+    /// Halves boxes until 31 bits can number their elements.
     fn fit_sizes(&mut self) {
         let mut at = 0;
         while at < self.items.len() {
@@ -144,8 +145,8 @@ impl RegionBoxes {
                 at += 1;
                 continue;
             }
-            // The outermost dimension that can be halved: runs stay whole as long as possible. There is one, since the
-            // product is above 1.
+            // The outermost dimension that can be halved, so that runs stay whole as long as possible. There is one,
+            // since the product is above 1.
             let axis = item.extents.iter().position(|&extent| extent > 1).unwrap_or(0);
             let half = item.extents[axis] / 2;
             let mut upper = item.clone();
@@ -157,7 +158,8 @@ impl RegionBoxes {
         }
     }
 
-    /// The dimension that is packed in the source while another one, the last, is packed in the target.
+    /// The dimension in which the source is packed, if the target is packed in another one, the last, and a
+    /// transposition pays.
     fn square(&self) -> Option<usize> {
         let last = self.src_strides.len().checked_sub(1)?;
         let access = self.access_bytes as i64;
@@ -168,16 +170,16 @@ impl RegionBoxes {
     }
 }
 
-/// Elements along a side of the square that the transposing kernel moves. `Square` in copy.cu.
+/// Side, in elements, of the square that the transposing kernel moves. `Square` in copy.cu.
 fn square_side(access_bytes: usize) -> u32 {
     if access_bytes <= 2 { 64 } else { 32 }
 }
 
 impl Item {
-    /// The numbers that follow from the extents alone.
+    /// The fields of a region that depend only on the extents.
     fn region(&self) -> Region {
         let mut region = Region { elems: 1, ..Region::default() };
-        // `fit_sizes` saw to it that the product is below 2³¹.
+        // `fit_sizes` made sure that the product is below 2³¹.
         for (to, &extent) in region.extents.iter_mut().zip(&self.extents) {
             *to = extent as u32;
             region.elems *= extent as u32;
@@ -187,7 +189,7 @@ impl Item {
 }
 
 impl Region {
-    /// Counts the last two dimensions in squares, and gives how many squares there are in all.
+    /// Replaces the extents of the last two dimensions by numbers of squares. Returns the number of squares in all.
     fn cut_into_squares(&mut self, ndim: usize, side: u32) -> u64 {
         (self.rows, self.columns) = (self.extents[ndim - 2], self.extents[ndim - 1]);
         self.extents[ndim - 2] = self.rows.div_ceil(side);
@@ -195,7 +197,8 @@ impl Region {
         self.extents[..ndim].iter().map(|&extent| u64::from(extent)).product()
     }
 
-    /// Granlund and Montgomery's division by multiplication ("Division by invariant integers", 1994), for dividends below 2³¹.
+    /// Prepares division by multiplication, for dividends below 2³¹ (Granlund and Montgomery, "Division by invariant
+    /// integers using multiplication", 1994).
     fn prepare_divisions(&mut self, ndim: usize) {
         for axis in 0..ndim {
             let extent = u64::from(self.extents[axis].max(1));

@@ -1,27 +1,27 @@
-//! Boxes of elements on their way to the tables that kernels walk through (`kernels/include/cuzarr/regions.cuh`).
+//! Boxes of elements, and how they become the tables that kernels walk through (`kernels/include/cuzarr/regions.cuh`).
 //!
-//! Lowering, in order: dimensions of extent 1 go; elements are cut into accesses that the memory is aligned for, or joined
-//! into wider ones along runs that are packed on both sides; dimensions are ordered by the target's strides and merged where
-//! they continue each other; what is left above eight dimensions, or above 2³¹ elements, becomes several regions. It touches
-//! no device, so it is tested without one.
+//! Lowering has these steps: Dimensions of extent 1 are dropped. Elements are cut into accesses that the memory is
+//! aligned for, or joined to wider ones along runs that are packed on both sides. Dimensions are ordered by the
+//! target's strides, and merged if they continue each other. What exceeds eight dimensions or 2³¹ elements becomes
+//! several regions. Lowering touches no device, so it is tested without one.
 
 pub(crate) mod lower;
 
-/// One box, offsets in bytes from the two base addresses.
+/// One box. Offsets are in bytes from the two base addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) src_offset: i64,
     pub(crate) dst_offset: i64,
-    /// The beginning and the size of the packed chunk, for packings that are not strided.
+    /// Offset and size of the packed chunk, for packings that are not strided.
     pub(crate) chunk_offset: i64,
     pub(crate) chunk_bytes: u64,
     pub(crate) extents: Vec<usize>,
 }
 
-/// Boxes that share strides.
+/// Boxes with the same strides.
 #[derive(Clone, Debug)]
 pub(crate) struct RegionBoxes {
-    /// Bytes of what one access moves.
+    /// Number of bytes that one access moves.
     pub(crate) access_bytes: usize,
     pub(crate) src_strides: Vec<i64>,
     pub(crate) dst_strides: Vec<i64>,
@@ -29,7 +29,7 @@ pub(crate) struct RegionBoxes {
 }
 
 impl RegionBoxes {
-    /// Drops empty boxes, and dimensions that have extent 1 in all of them.
+    /// Drops empty boxes, and dimensions whose extent is 1 in all boxes.
     pub(crate) fn simplify(&mut self) {
         self.items.retain(|item| !item.extents.contains(&0));
         let used: Vec<bool> =
@@ -42,8 +42,8 @@ impl RegionBoxes {
         self.items.iter_mut().for_each(|item| keep(&mut item.extents, &used));
     }
 
-    /// Cuts elements of `element_bytes` into accesses of the widest power of two, up to `limit_bytes`, that divides them and
-    /// all addresses, given the alignment of the two base addresses.
+    /// Cuts elements of `element_bytes` into accesses of a power of two: the largest, up to `limit_bytes`, that divides
+    /// the element size and all addresses. `bases` are the two base addresses.
     pub(crate) fn cut(&mut self, element_bytes: usize, bases: (usize, usize), limit_bytes: usize) {
         let access = self.alignment(element_bytes, bases).min(limit_bytes);
         self.access_bytes = access;
@@ -54,7 +54,7 @@ impl RegionBoxes {
         }
     }
 
-    /// The largest power of two up to 16 that divides `size_bytes` and every address.
+    /// The largest power of two, up to 16, that divides `size_bytes` and every address.
     pub(crate) fn alignment(&self, size_bytes: usize, bases: (usize, usize)) -> usize {
         let mut bits = 16 | size_bytes as u64 | bases.0 as u64 | bases.1 as u64;
         for stride in self.src_strides.iter().chain(&self.dst_strides) {
@@ -66,17 +66,17 @@ impl RegionBoxes {
         1 << bits.trailing_zeros()
     }
 
-    /// The largest power of two up to 16 that divides every address of the source.
+    /// The largest power of two, up to 16, that divides every address of the source.
     pub(crate) fn src_alignment(&self, base: usize) -> usize {
         side_alignment(base, &self.src_strides, self.items.iter().map(|item| item.src_offset))
     }
 
-    /// The largest power of two up to 16 that divides every address of the target.
+    /// The largest power of two, up to 16, that divides every address of the target.
     pub(crate) fn dst_alignment(&self, base: usize) -> usize {
         side_alignment(base, &self.dst_strides, self.items.iter().map(|item| item.dst_offset))
     }
 
-    /// Runs `change` with source and target exchanged.
+    /// Calls `change` while source and target are exchanged.
     pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut RegionBoxes)) {
         self.exchange();
         change(self);
@@ -111,8 +111,8 @@ impl RegionBoxes {
         }
     }
 
-    /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does not slow
-    /// down all.
+    /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does
+    /// not slow down all boxes.
     pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<RegionBoxes> {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
         let access = self.access_bytes;
@@ -125,10 +125,10 @@ impl RegionBoxes {
         groups.map(|items| RegionBoxes { items, ..self.clone() }).collect()
     }
 
-    /// Separates the boxes whose innermost runs can be taken `count` elements at a time from the others. Such runs are packed
-    /// on both sides, in elements of so many bytes (in the unit of the strides). They have a multiple of `count` elements, at
-    /// offsets and strides that are multiples of `multiples`, all of them powers of two. Boxes of the first part count in
-    /// groups from then on.
+    /// Separates boxes whose innermost runs can be moved in groups of `count` elements from the others. Such runs are
+    /// packed on both sides, with elements of `src_bytes` and `dst_bytes` (in the unit of the strides). Their length is
+    /// a multiple of `count`, and their offsets and strides are multiples of `multiples`; all of these are powers of
+    /// two. The first part of the result has them, with extents and strides in groups.
     pub(crate) fn split_groups(
         mut self,
         count: usize,
@@ -149,7 +149,7 @@ impl RegionBoxes {
         };
         groups.src_strides[inner] *= count as i64;
         groups.dst_strides[inner] *= count as i64;
-        // A mask, as a division takes longer than all else here.
+        // A mask, because a division would take longer than everything else here.
         let divides = |multiple: usize, value: i64| value & (multiple as i64 - 1) == 0;
         let strides = groups.src_strides.iter().all(|&stride| divides(multiples.0, stride))
             && groups.dst_strides.iter().all(|&stride| divides(multiples.1, stride));
@@ -163,8 +163,9 @@ impl RegionBoxes {
         (groups, self)
     }
 
-    /// Joins accesses along the innermost dimension into wider ones, where it is packed on both sides (or repeats one element
-    /// of the source, which then has to be repeated `16 / access_bytes` times) and everything is aligned.
+    /// Joins accesses along the innermost dimension to wider ones, if it is packed on both sides and everything is
+    /// aligned. With `repeats_source`, the source may also be one element, which must then lie there
+    /// `16 / access_bytes` times.
     pub(crate) fn widen(&mut self, bases: (usize, usize), repeats_source: bool) {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return };
         let access = self.access_bytes as i64;
@@ -182,7 +183,7 @@ impl RegionBoxes {
         self.access_bytes *= factor;
     }
 
-    /// The extent of a dimension, if all boxes have the same one.
+    /// The extent of dimension `axis`, if it is the same in all boxes.
     fn common_extent(&self, axis: usize) -> Option<usize> {
         let first = self.items.first()?.extents[axis];
         self.items.iter().all(|item| item.extents[axis] == first).then_some(first)

@@ -1,4 +1,4 @@
-//! Scans on the host, in the order in which `scan.cu` combines.
+//! Scans on the host. They combine in the same order as `scan.cu`.
 
 use crate::array::dtype::DType;
 use crate::array::ndbuffer::NdBuffer;
@@ -7,10 +7,10 @@ use crate::ops::lines::Lines;
 use crate::ops::nan::Canonical;
 use crate::ops::scan::{SEGMENT, Scan};
 
-/// A number as it is combined.
+/// A number type in which elements are combined.
 trait Accumulator: Copy {
     fn combine(self, other: Self, operation: Scan) -> Self;
-    /// The number as a result, with the canonical NaN in the place of any NaN.
+    /// The number as a result: every NaN becomes the canonical one.
     fn settled(self) -> Self;
 }
 
@@ -55,7 +55,7 @@ impl Accumulator for [f64; 2] {
     }
 }
 
-/// The scanned elements of a packed array of int64, float64 or complex128.
+/// Scans the elements of a packed array of int64, float64 or complex128.
 pub(super) fn scan(values: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
     let shape = values.shape().to_vec();
     match values.dtype() {
@@ -108,7 +108,7 @@ fn scan_in_place<T: Accumulator>(values: &mut [T], lines: Lines, operation: Scan
     });
 }
 
-/// Calls `action` for each segment: its number in the line, its first element, and how many it has.
+/// Calls `action` for each segment, with its number in the line, its first element and its length.
 fn for_each_segment(lines: Lines, mut action: impl FnMut(u64, usize, usize)) {
     for line in 0..lines.outer {
         for segment in 0..lines.extent.div_ceil(SEGMENT) {

@@ -13,23 +13,23 @@ use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 const TEXT: &str = include_str!("scan.cu");
-/// Elements that are combined one after the other.
+/// Number of elements in a segment, which are combined one after the other.
 const SEGMENT: u64 = defined(TEXT, "CUZARR_SCAN_SEGMENT") as u64;
 
-/// How an element is combined with all those before it.
+/// The operation that combines an element with all elements before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// Running sums.
+    /// Sums.
     Sum = defined(TEXT, "CUZARR_SCAN_SUM") as isize,
-    /// Running products.
+    /// Products.
     Product = defined(TEXT, "CUZARR_SCAN_PRODUCT") as isize,
 }
 
 impl NdBuffer {
-    /// Running sums or products along a dimension, in new memory, packed in C order.
+    /// Returns running sums or products along a dimension, in new memory, packed in C order.
     ///
-    /// Integers wrap, as NumPy's do. Floats are combined in binary64 and rounded once, in an order that depends on the shape
-    /// alone: every device gives the same bits. NaNs are the canonical one (`nan`).
+    /// Integers wrap, as in NumPy. Floats are combined in binary64 and rounded once, in an order that depends only on
+    /// the shape: every device gives the same bits. NaNs become the canonical one (`nan`).
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer, Scan};
@@ -47,9 +47,8 @@ impl NdBuffer {
         self.narrowed(wide)
     }
 
-    /// Like [`NdBuffer::scan`], for elements that lie behind others: `before` has the totals of these, one for each line, as an
-    /// earlier call gave them. Also returns the totals up to the last elements, which are not rounded; `None` where there are no
-    /// elements.
+    /// Like [`NdBuffer::scan`], for elements that follow others. `before` has the totals of those, one for each line,
+    /// from an earlier call. Also returns the new totals, which are not rounded; `None` if there are no elements.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer, Scan};
@@ -79,7 +78,7 @@ impl NdBuffer {
         Ok((self.narrowed(wide)?, totals))
     }
 
-    /// Running results as they are combined, not rounded yet.
+    /// Running results in the working type, not rounded yet.
     fn scanned(&self, axis: usize, operation: Scan, before: Option<&NdBuffer>) -> Result<NdBuffer> {
         let working = self.working_dtype()?;
         let lines = Lines::new(self.shape(), axis)?;
@@ -87,7 +86,7 @@ impl NdBuffer {
         let Some(before) = before.filter(|_| !self.is_empty()) else {
             return in_place(own.astype(working, Order::C)?, lines, operation);
         };
-        // The totals stand before the elements as if they were one more.
+        // The totals are put before the elements, as if they were one more element.
         let mut shape = self.shape().to_vec();
         let ones = vec![1; shape.len()];
         let mut of_totals = shape.clone();
@@ -107,7 +106,7 @@ impl NdBuffer {
         in_place(all, Lines { extent: lines.extent + 1, ..lines }, operation)?.region(&start, self.shape(), &ones)
     }
 
-    /// The type in which elements are combined.
+    /// The working type, in which elements are combined.
     fn working_dtype(&self) -> Result<DType> {
         let own = self.dtype();
         Ok(match own.kind() {
@@ -121,12 +120,13 @@ impl NdBuffer {
         })
     }
 
-    /// Whether elements are combined as they are: sums that wrap have the same bits with a sign and without.
+    /// Whether elements can be combined without conversion. Sums and products that wrap have the same bits with and
+    /// without a sign.
     fn has_bits_of(&self, working: DType) -> bool {
         self.dtype() == working || self.dtype() == DType::UINT64
     }
 
-    /// Running results in this array's type.
+    /// Converts running results to this array's type.
     fn narrowed(&self, wide: NdBuffer) -> Result<NdBuffer> {
         match self.has_bits_of(wide.dtype()) {
             true => wide.reinterpret(self.dtype()),
@@ -135,7 +135,7 @@ impl NdBuffer {
     }
 }
 
-/// Scans a packed array in place; the caller alone holds it.
+/// Scans a packed array in place. The caller must be its only user.
 fn in_place(wide: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
     match wide.device() {
         _ if wide.is_empty() => Ok(wide),

@@ -1,16 +1,16 @@
-// Running sums and products along a dimension, in place: of 64-bit integers, which wrap, of doubles, and of complex doubles.
+// Running sums and products along a dimension, in place, of 64-bit integers (which wrap), doubles and complex doubles.
 //
-// A line is cut into segments, and a thread takes a segment.
-//     scan_totals:   the total of each segment
+// A line is cut into segments, and each thread handles one segment.
+//     scan_totals:   compute the total of each segment
 //     (the totals are scanned in the same way, until a line is a single segment)
-//     scan_segments: begin with the total of all segments before, and go on through the segment
+//     scan_segments: begin with the total of all segments before, and go through the segment
 // cpu.rs combines in the same order, so that floats have the same bits there.
 //
 // Floor: the elements, read twice and written once / 4.3 TB/s on an H200.
 #include "cuzarr/lines.cuh"
 #include "cuzarr/nan.cuh"
 
-/// Elements of a segment.
+/// Number of elements in a segment.
 #define CUZARR_SCAN_SEGMENT 32
 /// The operation.
 #define CUZARR_SCAN_SUM 0
@@ -30,7 +30,8 @@ CUZARR_DEVICE Complex combine(Complex a, Complex b, u32 operation) {
 CUZARR_DEVICE u64 canonical(u64 a) { return a; }
 CUZARR_DEVICE Complex canonical(Complex a) { return {canonical(a.real), canonical(a.imaginary)}; }
 
-/// Calls `action` for each segment: its number among all, its number in the line, its first element, and how many it has.
+/// Calls `action` for each segment, with its number among all, its number in the line, its first element and its
+/// length.
 template <class Action>
 CUZARR_DEVICE void for_each_segment(Lines lines, Action action) {
     const u64 segments = (lines.extent + CUZARR_SCAN_SEGMENT - 1) / CUZARR_SCAN_SEGMENT;
@@ -65,7 +66,8 @@ CUZARR_DEVICE void run_through(T* values, const T* totals, Lines lines, u32 oper
     });
 }
 
-/// `totals` has an element for each segment. `scan_segments` reads it where a line has several; it was scanned before.
+/// `totals` has one element for each segment. `scan_segments` reads it only if lines have several segments; it must be
+/// scanned already.
 #define SCAN_KERNELS(type, name)                                                                          \
     CUZARR_KERNEL(scan_totals_##name, const type* values, type* totals, Lines lines, u32 operation) {     \
         total(values, totals, lines, operation);                                                          \

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::ops::lanes;
 
-/// Reverses the bytes of every unit of `unit_bytes` bytes, in place. Bytes that do not fill a unit stay.
+/// Reverses the bytes of every unit of `unit_bytes` bytes, in place. Bytes that do not fill a unit are unchanged.
 pub fn swap_bytes(bytes: &mut [u8], unit_bytes: usize) {
     fn swap<const N: usize>(bytes: &mut [u8]) {
         for unit in bytes.as_chunks_mut::<N>().0 {
@@ -20,8 +20,8 @@ pub fn swap_bytes(bytes: &mut [u8], unit_bytes: usize) {
     }
 }
 
-/// Byte shuffle: first the first bytes of all units, then all second bytes, …; bytes that do not fill a unit follow
-/// unchanged, as in HDF5 and Blosc.
+/// Shuffles bytes as HDF5 and Blosc do: first the first bytes of all units, then all second bytes, and so on. Bytes
+/// that do not fill a unit follow unchanged.
 ///
 /// # Errors
 /// `InvalidArgument` when the lengths differ or the unit is empty.
@@ -49,13 +49,14 @@ fn check(source: &[u8], target: &[u8], unit_bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Where byte `at` of the plain bytes lies among `size_bytes` shuffled ones.
+/// Position of byte `at` of the plain bytes among `size_bytes` shuffled bytes.
 fn shuffled_index(at: usize, size_bytes: usize, unit_bytes: usize) -> usize {
     let units = size_bytes / unit_bytes;
     if at < units * unit_bytes { at % unit_bytes * units + at / unit_bytes } else { at }
 }
 
-/// Bytes of a run that lie before its first whole unit, and in its whole units; the rest follows them.
+/// For a run of `len` plain bytes at `at`: the number of bytes before its first whole unit, and the number in its whole
+/// units.
 fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize, usize) {
     let head = (at.next_multiple_of(unit_bytes) - at).min(len);
     let units_end = size_bytes / unit_bytes * unit_bytes;
@@ -63,7 +64,7 @@ fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize,
     (head, whole)
 }
 
-/// Unshuffles `target.len()` plain bytes, from `at` on, out of a whole shuffled chunk.
+/// Unshuffles plain bytes out of a whole shuffled chunk: as many as `target` has, starting at `at`.
 pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target: &mut [u8]) {
     let (head, whole) = split(at, target.len(), chunk.len(), unit_bytes);
     let units = chunk.len() / unit_bytes;
@@ -92,16 +93,16 @@ pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target:
     }
 }
 
-/// Shuffles plain bytes, which begin at `at` of the plain chunk, into their places in a whole shuffled chunk.
+/// Shuffles plain bytes to their places in a whole shuffled chunk. They begin at byte `at` of the plain chunk.
 pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &mut [u8]) {
     // SAFETY: a slice borrowed for writing is memory that may be written, and does not overlap `source`.
     unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }
 }
 
-/// Like [`shuffle_part`], for memory that others may write elsewhere.
+/// Like [`shuffle_part`], for a chunk whose other bytes may be written by other threads.
 ///
 /// # Safety
-/// `chunk` names `chunk_bytes` writable bytes, `at + source.len() <= chunk_bytes`, and the two do not overlap.
+/// `chunk` points to `chunk_bytes` writable bytes, `at + source.len() <= chunk_bytes`, and the two do not overlap.
 pub(crate) unsafe fn shuffle_part_into(
     source: &[u8],
     at: usize,
@@ -132,7 +133,7 @@ pub(crate) unsafe fn shuffle_part_into(
             8 => deinterleave::<8>(source, plane),
             16 => deinterleave::<16>(source, plane),
             _ => {
-                // A few hundred units at a time, so that the source is read from the cache for every plane.
+                // A block of units at a time, so that the source is read from the cache for every plane.
                 for (number, part) in source.chunks(BLOCK_UNITS * unit_bytes).enumerate() {
                     for byte in 0..unit_bytes {
                         let plane = plane(byte).add(number * BLOCK_UNITS);
@@ -146,13 +147,13 @@ pub(crate) unsafe fn shuffle_part_into(
     }
 }
 
-/// Units that are shuffled or bit-shuffled together.
+/// Number of units that are shuffled or bit-shuffled together.
 const BLOCK_UNITS: usize = 1024;
 
-/// Writes the bytes of every unit to their planes, given by their first address.
+/// Writes the bytes of every unit to their planes. `plane` gives the first address of a plane.
 ///
 /// # Safety
-/// Each plane has room for as many bytes as there are units, and overlaps neither another nor the source.
+/// Each plane has room for one byte of every unit, and overlaps neither another plane nor the source.
 unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *mut u8) {
     let planes: [*mut u8; N] = std::array::from_fn(plane);
     let units = source.as_chunks::<N>().0;
@@ -173,7 +174,7 @@ unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *
     }
 }
 
-/// Runs a function, in the version that was compiled for AVX2 where the processor has it: the same source is then twice as
+/// Defines a function that runs a version compiled for AVX2 if the processor has it. The same source is then twice as
 /// fast.
 macro_rules! widest {
     ($(#[$doc:meta])* fn $name:ident<const $N:ident: usize>($($argument:ident: $type:ty),*) = $body:ident) => {
@@ -195,11 +196,11 @@ macro_rules! widest {
 }
 
 widest! {
-    /// Writes the first byte of every plane, then the second of every plane, …
+    /// Interleaves planes: writes the first byte of every plane, then the second byte of every plane, and so on.
     fn interleave<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) = interleave_tiles
 }
 
-/// Like [`interleave`], in vectors, for numbers of planes where the compiler finds nothing better.
+/// Like [`interleave`], but with vectors, for numbers of planes that the compiler does not vectorise well.
 fn interleave_vectors<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     let (units, _) = target.as_chunks_mut::<N>();
     let count = units.len();
@@ -215,10 +216,10 @@ fn interleave_vectors<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     }
 }
 
-/// Units whose planes are read together, so that as many streams as planes stay in the cache.
+/// Number of units whose planes are read together, so that all planes stay in the cache.
 const TILE_UNITS: usize = 256;
 
-/// Rows of eight elements whose bits are shuffled together.
+/// Number of rows of eight elements whose bits are shuffled together.
 const TILE_ROWS: usize = 128;
 
 #[inline(always)]
@@ -236,8 +237,8 @@ fn interleave_tiles<const N: usize>(planes: [&[u8]; N], target: &mut [u8]) {
     }
 }
 
-/// Interleaves eight planes of at most `MOST` bytes, by way of two halves: compilers vectorise four planes and a zip, but not
-/// eight planes.
+/// Interleaves eight planes of at most `MOST` bytes, in two halves of four. Compilers vectorise four planes and a zip,
+/// but not eight planes.
 #[inline(always)]
 fn interleave_eight<const MOST: usize>(planes: [&[u8]; 8], target: &mut [u8]) {
     let (mut low, mut high) = ([[0_u8; 4]; MOST], [[0_u8; 4]; MOST]);
@@ -274,11 +275,11 @@ pub fn bitshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result
 }
 
 widest! {
-    /// [`bitshuffle`] of whole rows.
+    /// [`bitshuffle`] for whole rows of eight elements, of `N` bytes each.
     fn bitshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitshuffle_tiles
 }
 
-/// [`bitunshuffle_tiles`] backwards.
+/// The inverse of [`bitunshuffle_tiles`].
 #[inline(always)]
 fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     let rows = source.len() / N / 8;
@@ -302,7 +303,7 @@ fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     }
 }
 
-/// [`bitshuffle`] of whole rows of any unit.
+/// [`bitshuffle`] for whole rows of eight elements of any size.
 fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     let rows = source.len() / unit_bytes / 8;
     let (mut planes, mut bits) = (vec![0; BLOCK_UNITS * unit_bytes], [0; BLOCK_UNITS]);
@@ -341,12 +342,12 @@ pub fn bitunshuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Resu
 }
 
 widest! {
-    /// [`bitunshuffle`] of whole rows.
+    /// [`bitunshuffle`] for whole rows of eight elements, of `N` bytes each.
     fn bitunshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitunshuffle_tiles
 }
 
-/// Per tile: the eight rows of bits of each byte are interleaved and transposed to that byte's plane, and the planes
-/// interleaved.
+/// For each tile, interleaves and transposes the eight rows of bits of each byte to that byte's plane, then interleaves
+/// the planes.
 #[inline(always)]
 fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     let rows = target.len() / N / 8;
@@ -365,7 +366,7 @@ fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     }
 }
 
-/// [`bitunshuffle`] of whole rows of any unit.
+/// [`bitunshuffle`] for whole rows of eight elements of any size.
 fn bitunshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     let rows = source.len() / unit_bytes / 8;
     let (mut planes, mut bits) = (vec![0; BLOCK_UNITS * unit_bytes], [0; BLOCK_UNITS]);
@@ -392,7 +393,7 @@ fn transpose_all_bits(bytes: &mut [u8]) {
     }
 }
 
-/// Transposes an 8×8 matrix of bits, one row a byte (Warren, Hacker's Delight, 7-3).
+/// Transposes an 8×8 matrix of bits, one byte per row (Warren, Hacker's Delight, 7-3).
 #[inline(always)]
 fn transpose_bits(mut bits: u64) -> u64 {
     for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {

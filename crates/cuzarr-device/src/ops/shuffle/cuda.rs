@@ -1,4 +1,5 @@
-//! Byte and bit shuffles of flat memory on any device, for codecs whose shuffle is not the last step before the scatter.
+//! Byte and bit shuffles of flat memory on any device, for codecs that do not shuffle as the last step before the
+//! scatter.
 
 use super::cpu;
 use crate::c_layout::c_layout;
@@ -11,28 +12,29 @@ use crate::ops::transfer::cuda::{Direction, Ends, SHUFFLE, copy_boxes, shuffle_b
 use crate::ops::transfer::{Packing, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
 
-/// A run of bytes that is shuffled by itself: a chunk, or a block of one.
+/// A range of bytes that is shuffled on its own: a chunk, or a block of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins in the source.
+    /// Byte offset in the source.
     pub src_offset_bytes: usize,
-    /// Where it begins in the target.
+    /// Byte offset in the target.
     pub dst_offset_bytes: usize,
-    /// Its size, the same on both sides.
+    /// Size in bytes, the same on both sides.
     pub size_bytes: usize,
 }
 
-/// A permutation of bytes or bits.
+/// What is shuffled: bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// First all first bytes of the units, then all second ones, …
+    /// First the first bytes of all units, then all second bytes, and so on.
     Bytes,
-    /// First bit 0 of byte 0 of all elements, then bit 1, …, in groups of 8 elements, as bitshuffle and Blosc do.
+    /// First bit 0 of byte 0 of all elements, then bit 1, and so on, in groups of 8 elements, as bitshuffle and Blosc
+    /// do.
     Bits,
 }
 
-/// Puts the units of every span, of `unit_bytes` bytes, in shuffled order, in stream order. Bytes that fill no unit (for bits:
-/// no group of 8) follow unchanged.
+/// Shuffles every span, in units of `unit_bytes` bytes, in stream order. Bytes that do not fill a unit (for bits, a
+/// group of 8 units) follow unchanged.
 ///
 /// # Errors
 /// `InvalidArgument` for spans outside the buffers and units of 0 bytes, `MemorySpace`, `OutOfMemory`, `DeviceFailed`.
@@ -111,7 +113,7 @@ fn check(src: &Buffer, dst: &Buffer, spans: &[Span], unit_bytes: usize, stream: 
 fn run_on_host(forward: bool, kind: Shuffle, src: &Buffer, dst: &Buffer, span: &Span, unit_bytes: usize) -> Result<()> {
     let source = src.slice(span.src_offset_bytes..span.src_offset_bytes + span.size_bytes)?;
     let target = dst.slice(span.dst_offset_bytes..span.dst_offset_bytes + span.size_bytes)?;
-    // Through memory of our own: the two buffers may be views of one block.
+    // Through memory of our own, since the two buffers may be views of the same block.
     let mut shuffled = vec![0; span.size_bytes];
     let permute = match (forward, kind) {
         (true, Shuffle::Bytes) => cpu::shuffle,
@@ -123,8 +125,7 @@ fn run_on_host(forward: bool, kind: Shuffle, src: &Buffer, dst: &Buffer, span: &
     Stream::legacy(Device::Cpu)?.h2d(&shuffled, &target)
 }
 
-/// The boxes of a scatter of bytes from chunks that are shuffled in this unit to flat memory, or of the gather: the kernels
-/// are the same.
+/// Shuffles or unshuffles bytes with the kernels that gather from flat memory to shuffled chunks, or scatter from them.
 fn shuffle_bytes(
     forward: bool,
     src: &Buffer,
@@ -148,7 +149,7 @@ fn shuffle_bytes(
 fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     let items = spans.iter().map(|span| {
         let (src, dst) = (span.src_offset_bytes as i64, span.dst_offset_bytes as i64);
-        // The shuffled side counts from the chunk's beginning.
+        // On the shuffled side, offsets count from the chunk's beginning.
         let (src_offset, dst_offset, chunk_offset) = if forward { (src, 0, dst) } else { (0, dst, src) };
         let extents = vec![span.size_bytes / unit_bytes];
         Item { src_offset, dst_offset, chunk_offset, chunk_bytes: span.size_bytes as u64, extents }
@@ -157,7 +158,7 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies the rest of each span, behind the permuted part, whose size `whole` gives.
+/// Copies the rest of each span unchanged. `whole` gives the size of the shuffled part before it.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {
         let done = whole(span.size_bytes);
@@ -177,7 +178,7 @@ fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, st
     copy_boxes(rests, ends, 1, false, stream)
 }
 
-/// Moves units that no fast kernel takes byte by byte, through the interpreter.
+/// Moves units that have no fast kernel, byte by byte, with the interpreting kernels.
 fn shuffle_any(
     forward: bool,
     src: &Buffer,
@@ -213,7 +214,7 @@ fn shuffle_any(
     }
 }
 
-/// One span in groups of 8 elements. `Span` in shuffle.cu.
+/// One span, counted in groups of 8 elements. `Span` in shuffle.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct GroupSpan {
@@ -223,7 +224,7 @@ struct GroupSpan {
     groups: u64,
 }
 
-// `Span` in shuffle.cu, which states the size, too.
+// `Span` in shuffle.cu, which checks the size, too.
 c_layout! { plain GroupSpan: 32 bytes { src_offset at 0, dst_offset at 8, first_group at 16, groups at 24 } }
 
 fn shuffle_bits(

@@ -1,11 +1,12 @@
-// Byte shuffle and bit shuffle: chunks whose unit is the element, straight to and from strided memory, and stand-alone.
+// Byte and bit shuffles. Chunks that are shuffled by element are moved directly to and from strided memory; others are
+// shuffled on their own.
 //
-// unshuffle, for each element of the block's tiles: read its bytes, one from each plane of the chunk (consecutive threads
-// read consecutive bytes of a plane, so every access is coalesced), join them, swap if asked, store. shuffle is the same with
-// the two sides exchanged.
+// unshuffle, for each element of the block's tiles: read its bytes, one from each plane of the chunk (consecutive
+// threads read consecutive bytes of a plane, so every access is coalesced), join them, swap if requested, store.
+// shuffle does the same with the two sides exchanged.
 //
-// unshuffle_quads and shuffle_quads take four elements that lie side by side at a time, where planes and array are aligned for
-// it: 4 bytes of each plane are read as a word, 4 x 4 bytes are transposed in registers, and 16 bytes are stored at once.
+// unshuffle_quads and shuffle_quads handle four neighbouring elements at once, if planes and array are aligned for it:
+// 4 bytes of each plane are read as a word, 4 x 4 bytes are transposed in registers, and 16 bytes are stored at once.
 //
 // bitunshuffle, for each group of 8 elements: for each byte of the element read 8 bytes, one from each of its bit planes,
 // transpose the 8 x 8 bits in a register; then store the group, which is contiguous. The layout is that of bitshuffle and
@@ -42,7 +43,7 @@ struct Single {
     CUZARR_DEVICE void store(u8* to, u32 unit) { *(typename Word<Bytes>::Type*)to = swap_bytes(value, unit); }
 };
 
-/// A word of each plane: four elements.
+/// Four elements, as one word of each plane.
 template <int Bytes>
 struct Planes {
     u32 planes[Bytes];
@@ -57,7 +58,7 @@ struct Planes {
     }
 };
 
-/// Four elements of 4, 8 or 16 bytes, which lie in memory 16 bytes at a time.
+/// Four elements of 4, 8 or 16 bytes. In memory, they are accessed 16 bytes at a time.
 template <int Bytes>
 struct Quad : Planes<Bytes> {
     using Planes<Bytes>::planes;
@@ -84,7 +85,8 @@ struct Quad : Planes<Bytes> {
         }
         transpose();
     }
-    /// Where the word goes that lies in memory as number `at`: words of an element's bytes 4g to 4g+3 lie together.
+    /// Index in `planes` of the word that is number `at` in memory. `planes` has the words with bytes 4g to 4g+3 of the
+    /// four elements side by side.
     CUZARR_DEVICE static u32 place(u32 at) { return at % (Bytes / 4) * 4 + at / (Bytes / 4); }
 };
 
@@ -102,7 +104,7 @@ struct Quad<2> : Planes<2> {
     }
 };
 
-/// `Group` is one element, or a quad: then regions count in quads.
+/// `Group` is one element, or four; in that case regions count in fours.
 template <class Group, int Bytes>
 CUZARR_DEVICE void unshuffle(const u8* src, u8* dst, const Region* regions, const Walk& walk, u32 unit) {
     const u32 tile_groups = thread_count() * CUZARR_UNROLL;
@@ -173,7 +175,7 @@ CUZARR_SHUFFLE(shuffle_quads, Quad, 4)
 CUZARR_SHUFFLE(shuffle_quads, Quad, 8)
 CUZARR_SHUFFLE(shuffle_quads, Quad, 16)
 
-/// One span of bytes that was bit-shuffled by itself: a chunk, or a block of one. `GroupSpan` in cuda.rs.
+/// One span of bytes that is bit-shuffled on its own: a chunk, or a block of one. `GroupSpan` in cuda.rs.
 struct Span {
     u64 src_offset;
     u64 dst_offset;
@@ -186,7 +188,7 @@ CUZARR_DEVICE const Span& span_of(const Span* spans, u32 count, u64 group) {
     return spans[last_from(count, group, [=](u32 span) { return spans[span].first_group; })];
 }
 
-/// A thread takes one group, so consecutive threads read consecutive bytes of a plane.
+/// Each thread handles one group, so consecutive threads read consecutive bytes of a plane.
 CUZARR_KERNEL(
     bitunshuffle, const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups, u32 unit
 ) {
@@ -199,7 +201,7 @@ CUZARR_KERNEL(
     }
 }
 
-/// Like `bitunshuffle`, where the target is a multiple of 8.
+/// Like `bitunshuffle`, for targets that are a multiple of 8.
 template <int Bytes>
 CUZARR_DEVICE void bitunshuffle_words(const u8* src, u8* dst, const Span* spans, u32 span_count, u64 groups) {
     u64 stride = (u64)block_count() * thread_count();

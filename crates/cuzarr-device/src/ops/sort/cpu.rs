@@ -1,11 +1,11 @@
-//! Sorting on the host: one line after the other, by the keys that kernels sort by.
+//! Sorting on the host, line by line, with the same keys as the kernels.
 
 use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;
 use crate::error::Result;
 use crate::ops::sort::key_of;
 
-/// The indices that sort each line of `extent` packed elements.
+/// Returns the indices that sort each line of `extent` packed elements.
 pub(super) fn argsort(packed: &NdBuffer, extent: usize, is_descending: bool) -> Result<NdBuffer> {
     let (dtype, size) = (packed.dtype(), packed.dtype().size_bytes());
     let bytes = packed.to_host_bytes(Order::C)?;

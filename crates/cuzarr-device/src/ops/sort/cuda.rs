@@ -17,13 +17,14 @@ use crate::stream::Stream;
 const TEXT: &str = include_str!("sort.cu");
 const DIGITS: u64 = defined(TEXT, "CUZARR_SORT_DIGITS") as u64;
 const DIGIT_BITS: u32 = DIGITS.trailing_zeros();
-/// The fewest elements of a warp's tile, and the most tiles: enough for all warps of a GPU, and few counts.
+/// Fewest elements of a warp's tile, and most tiles. That is enough for all warps of a GPU, and keeps the table of
+/// counts small.
 const LEAST_TILE: u64 = 1024;
 const MOST_TILES: u64 = 1 << 15;
 
 static SORT: KernelSource = KernelSource { name: "sort", text: TEXT, headers: &[] };
 
-/// One pass. `Pass` in sort.cu.
+/// The parameters of one pass of the radix sort. `Pass` in sort.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pass {
@@ -37,7 +38,8 @@ struct Pass {
 // `Pass` in sort.cu.
 c_layout! { Pass: 40 bytes { count at 0, tile at 8, tiles at 16, extent at 24, shift at 32 } }
 
-/// The indices that sort each line of `extent` packed elements, of which there is at least one; in stream order.
+/// Returns the indices that sort each line of `extent` packed elements, in stream order. There must be at least one
+/// element.
 pub(super) fn argsort(packed: &NdBuffer, extent: u64, is_descending: bool, stream: &Stream) -> Result<NdBuffer> {
     let (device, count, size) = (packed.device(), packed.len() as u64, packed.dtype().size_bytes());
     if count > u64::from(u32::MAX) {

@@ -1,4 +1,4 @@
-//! The order of elements along a dimension.
+//! Sorting along a dimension.
 
 mod cpu;
 mod cuda;
@@ -12,10 +12,11 @@ use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// The indices along a dimension, of int64, by which the elements of each line are in order; packed in C order.
+    /// Returns the indices, as int64, that sort the elements of each line along a dimension. The result is packed in C
+    /// order.
     ///
-    /// The order is NumPy's, and stable: equal elements keep their order. Zeros of both signs are equal, and NaNs, which are equal
-    /// too, come last. In descending order they come first.
+    /// The order is NumPy's, and stable: equal elements keep their order. Zeros of both signs are equal. All NaNs are
+    /// equal and come last; in descending order, they come first.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer};
@@ -35,7 +36,7 @@ impl NdBuffer {
                 format!("there is no order of elements of {}", self.dtype()),
             ));
         }
-        // Lines of elements that lie side by side, and the way back.
+        // Moves the axis to the end, so that the elements of a line lie side by side; `back` reverses this.
         let mut axes: Vec<usize> = (0..self.ndim()).filter(|&own| own != axis).collect();
         axes.push(axis);
         let mut back: Vec<usize> = (0..self.ndim() - 1).collect();
@@ -59,7 +60,7 @@ impl NdBuffer {
     }
 }
 
-/// The sort key of an element with these bits: an unsigned number of as many bits, as in sort.cu.
+/// The sort key of an element, given by its bits: an unsigned integer of the same size, as in sort.cu.
 fn key_of(bits: u64, dtype: DType, is_descending: bool) -> u64 {
     let width = 8 * dtype.size_bytes();
     let sign = 1u64 << (width - 1);

@@ -1,27 +1,30 @@
-// The order of the elements of each line of a packed array: a stable radix sort, from the lowest digit to the highest.
+// Sorts each line of a packed array with a stable radix sort, from the lowest digit to the highest. The result is the
+// order of the elements.
 //
-// All lines are sorted at once: first by keys, 8 bits in a pass, then by the number of the line. A key is an unsigned number
-// whose order is that of the elements; zeros of both signs have one key, and NaNs, of either sign, the last one.
-//     sort_keys:   the key and the place of each element
+// All lines are sorted at once: first by key, 8 bits in a pass, then by the number of the line. A key is an unsigned
+// number with the order of the elements. Zeros of both signs have the same key, and NaNs of either sign have the last
+// one.
+//     sort_keys:   makes the key and the place of each element
 //     for each digit:
 //         sort_count: a warp counts the digits of its tile
-//         (a scan over the counts, by digits and then by tiles, says where the elements of each digit and tile begin)
-//         sort_move:  a warp takes 32 elements at a time; the lanes below that have the same digit say how far behind the begin
+//         (a scan over the counts, by digit and then by tile, gives the start of the elements of each digit and tile)
+//         sort_move:  a warp handles 32 elements at once; the lanes below with the same digit give the distance from
+//             that start
 //     sort_places: places in the array become places in the line
 //
-// A warp has its tile alone, so that nothing waits for other warps, and equal digits stay in order.
+// Each warp has its own tile, so that nothing waits for other warps, and elements with equal digits stay in order.
 //
-// Floor: for each digit keys twice and places once read, both written / 4.3 TB/s on an H200.
+// Floor: for each digit, keys are read twice and places once, and both are written / 4.3 TB/s on an H200.
 #include "cuzarr/elements.cuh"
 #include "cuzarr/lines.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Values of a digit.
+/// Number of values of a digit.
 #define CUZARR_SORT_DIGITS 256u
-/// Warps of a block, at most.
+/// Largest number of warps in a block.
 #define MOST_WARPS 8u
 
-/// The key of an element with so many bits.
+/// The key of an element with `width` bits.
 CUZARR_DEVICE u64 key_of(u64 bits, u32 type, u32 width, bool is_descending) {
     const u64 sign = 1ull << (width - 1), all = sign | (sign - 1);
     u64 key = bits;
@@ -64,7 +67,7 @@ CUZARR_DEVICE u32 digit_of(const Key* keys, const u32* places, u64 at, Pass pass
     return (u32)(number >> pass.shift) & (CUZARR_SORT_DIGITS - 1);
 }
 
-/// Calls `action` for each tile of this warp: its number, its first element and the end, and a table of the warp's own.
+/// Calls `action` for each tile of this warp, with its number, its first element, its end, and the warp's own table.
 template <class Action>
 CUZARR_DEVICE void for_each_tile(Pass pass, u32* tables, Action action) {
     const u32 warps = thread_count() / CUZARR_WARP, warp = thread_index() / CUZARR_WARP;
@@ -87,7 +90,7 @@ CUZARR_DEVICE void count_digits(const Key* keys, const u32* places, u64* counts,
     });
 }
 
-/// `ends` holds the sums of the counts up to each digit and tile.
+/// `ends` has the running sums of the counts, by digit and tile.
 template <class Key>
 CUZARR_DEVICE void move_elements(const Key* keys, const u32* places, Key* to_keys, u32* to_places, const u64* ends, Pass pass, u32* tables) {
     const u32 lane = thread_index() % CUZARR_WARP;

@@ -1,5 +1,5 @@
-//! Rounding in integer arithmetic: floats (M. Klöwer et al., "Compressing atmospheric data into its real information content",
-//! 2021) and integers (`bitround` of zarr-extensions).
+//! Rounding with integer arithmetic: of floats (M. Klöwer et al., "Compressing atmospheric data into its real
+//! information content", 2021) and of integers (`bitround` of zarr-extensions).
 
 use crate::array::dtype::{DType, DTypeKind};
 
@@ -15,7 +15,8 @@ macro_rules! round {
     }};
 }
 
-/// Rounds floats of 2, 4 or 8 bytes, half to even, so that their lowest `dropped_bits` bits, fewer than they have, are zero.
+/// Rounds floats of 2, 4 or 8 bytes, half to even, so that their lowest `dropped_bits` bits are zero. A float must have
+/// more bits than that.
 pub fn round_bits(bytes: &mut [u8], float_bytes: usize, dropped_bits: u32) {
     match (dropped_bits, float_bytes) {
         (0, _) => {}
@@ -40,10 +41,10 @@ macro_rules! round_integers {
     }};
 }
 
-/// Rounds integers of type `dtype`, half to even, so that at most `kept_bits` bits, at least 1, remain from the highest one that
-/// is set. In a negative number, that is the sign bit.
+/// Rounds integers of type `dtype`, half to even, so that at most `kept_bits` bits remain, counted from the highest set
+/// bit. In a negative number, that is the sign bit. `kept_bits` must be at least 1.
 ///
-/// A number that would leave the type, or change its sign, is rounded down instead.
+/// A number that would overflow the type or change its sign is rounded down instead.
 pub fn round_integers(bytes: &mut [u8], dtype: DType, kept_bits: u32) {
     let is_signed = dtype.kind() == DTypeKind::Int;
     match dtype.size_bytes() {

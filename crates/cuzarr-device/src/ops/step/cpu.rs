@@ -1,4 +1,4 @@
-//! The steps of a tail on packed host elements.
+//! Applies the steps of a tail to packed host elements.
 
 use crate::array::dtype::DType;
 use crate::ops::cast::cast;
@@ -8,7 +8,7 @@ use crate::ops::shuffle::cpu as shuffle;
 use crate::ops::step::ElementStep;
 use crate::ops::step::bits;
 
-/// Steps that have been checked, and the memory for running them on one tile of elements.
+/// Checked steps that convert elements of one type to another.
 pub(crate) struct Steps<'a> {
     steps: &'a [ElementStep],
     from: DType,
@@ -16,22 +16,22 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps that take elements of `from` to `to`, which [`crate::Tail::check`] or a similar check has accepted.
+    /// `steps` must have been accepted by [`crate::Tail::check`], or a similar check, for elements of `from` and `to`.
     pub(crate) fn new(steps: &'a [ElementStep], from: DType, to: DType) -> Self {
         Steps { steps, from, to }
     }
 
-    /// Whether elements stay as they are.
+    /// Whether elements are unchanged.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether no step changes the type, so that all can be done without a second memory.
+    /// Whether no step changes the type, so that the steps need no second memory.
     pub(crate) fn are_in_place(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, ElementStep::Cast { .. }))
     }
 
-    /// Bytes of the widest element on the way, at least 1.
+    /// Size of the widest element during the steps in bytes, at least 1.
     pub(crate) fn widest_bytes(&self) -> usize {
         let after = |step: &ElementStep| match step {
             ElementStep::Cast { to, .. } => to.size_bytes(),
@@ -40,7 +40,8 @@ impl<'a> Steps<'a> {
         self.steps.iter().map(after).fold(self.from.size_bytes().max(self.to.size_bytes()).max(1), usize::max)
     }
 
-    /// Takes `count` packed elements in `first` through the steps. The returned scratch memory holds the result.
+    /// Applies the steps to `count` packed elements in `first`. `first` and `second` are scratch memory; the one
+    /// returned holds the result.
     pub(crate) fn run<'b>(&self, mut first: &'b mut [u8], mut second: &'b mut [u8], count: usize) -> &'b mut [u8] {
         let mut current = self.from;
         for step in self.steps {

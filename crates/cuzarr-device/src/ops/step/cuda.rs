@@ -1,4 +1,4 @@
-//! A tail's steps as kernels interpret them (`kernels/include/cuzarr/elements.cuh`).
+//! The steps of a tail in the form that kernels interpret (`kernels/include/cuzarr/elements.cuh`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
@@ -9,7 +9,7 @@ use crate::ops::step::ElementStep;
 use crate::ops::transfer::tail::Packing;
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/elements.cuh");
-/// Steps that a launch carries.
+/// Most steps that a launch can take.
 const MAX_STEPS: usize = defined(HEADER, "CUZARR_MAX_STEPS") as usize;
 
 /// One step. `Step` in elements.cuh.
@@ -35,7 +35,7 @@ pub(crate) struct Steps {
     steps: [Step; MAX_STEPS],
 }
 
-/// How packed memory is laid out. `Packed` in elements.cu.
+/// The layout of packed memory. `Packed` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
@@ -45,7 +45,7 @@ pub(crate) struct Packed {
     strided_aligned: u32,
 }
 
-// `Step` and `Steps` in elements.cuh, and `Packed` in elements.cu, which states the sizes, too.
+// `Step` and `Steps` in elements.cuh, and `Packed` in elements.cu, which checks the sizes, too.
 c_layout! { Step: 16 bytes { operation at 0, from at 1, to at 2, unit at 3, reserved at 4, operand at 8 } }
 c_layout! { Steps: 272 bytes { count at 0, src_bytes at 4, dst_bytes at 8, reserved at 12, steps at 16 } }
 c_layout! { Packed: 16 bytes { packing at 0, unit at 4, aligned at 8, strided_aligned at 12 } }
@@ -113,7 +113,7 @@ impl Step {
     }
 }
 
-/// The number of a type in elements.cuh.
+/// The number of an element type in elements.cuh.
 pub(crate) fn code(dtype: DType) -> Result<u8> {
     Ok(match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool, _) => 0,
@@ -137,7 +137,7 @@ pub(crate) fn code(dtype: DType) -> Result<u8> {
 }
 
 impl ElementStep {
-    /// Bytes of an opaque element that the step reverses together, or rounds as one float; otherwise 1.
+    /// Bytes of an opaque element that the step reverses together, or rounds as one float; 1 for other steps.
     pub(crate) fn unit_bytes(&self) -> usize {
         match *self {
             ElementStep::SwapBytes { unit_bytes } => unit_bytes,
@@ -147,7 +147,7 @@ impl ElementStep {
     }
 }
 
-/// The unit whose bytes all these steps together reverse, 1 for none; `None` when they do anything else.
+/// The unit whose bytes all these steps together reverse; 1 if they reverse none. `None` if there is any other step.
 pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
     let mut unit = 1;
     for step in steps {

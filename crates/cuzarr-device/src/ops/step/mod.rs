@@ -1,4 +1,4 @@
-//! Steps that change elements on their way between packed memory and an nd-buffer, one after the other.
+//! Steps that change elements between packed memory and an nd-buffer, one after the other.
 
 pub mod bits;
 pub(crate) mod cpu;
@@ -10,28 +10,29 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cast;
 use crate::ops::element::arithmetic::Arithmetic;
 
-/// One change of an element on its way. Steps are listed in the order of reading (packed → nd-buffer).
+/// One change of an element. Steps are listed in the order of reading (packed → nd-buffer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ElementStep {
     /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
     SwapBytes {
-        /// Bytes that are reversed together.
+        /// Number of bytes that are reversed together.
         unit_bytes: usize,
     },
-    /// Converts as NumPy's `astype` does on x86-64, for NaN and out-of-range values too (see [`cast`]).
+    /// Converts as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
     Cast {
-        /// Type before.
+        /// Type before the step.
         from: DType,
-        /// Type after.
+        /// Type after the step.
         to: DType,
     },
-    /// Arithmetic in `dtype` with a constant, given as the bits of that type in the low bytes.
+    /// Arithmetic in `dtype` with a constant.
     Arithmetic {
         /// The operation.
         operation: Arithmetic,
-        /// The type of the arithmetic: an integer or float type of 1 to 8 bytes. The 2-byte floats compute in binary32 and round once.
+        /// The type of the arithmetic: an integer or float type of 1 to 8 bytes. 2-byte floats compute in binary32 and
+        /// round once.
         dtype: DType,
-        /// The constant's bytes, native order, zero-padded.
+        /// The constant, as the bytes of `dtype` in native order, padded with zeros.
         operand: [u8; 8],
     },
     /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both parts of a
@@ -39,7 +40,7 @@ pub enum ElementStep {
     RoundBits {
         /// A float type of 2, 4 or 8 bytes, or a complex type of two such floats.
         dtype: DType,
-        /// How many bits become zero, fewer than one float has.
+        /// Number of bits that become zero; less than one float has.
         dropped_bits: u32,
     },
     /// Rounds an integer, half to even, so that at most `kept_bits` bits remain, counted from the highest bit that is set
@@ -47,13 +48,13 @@ pub enum ElementStep {
     RoundInteger {
         /// An integer type.
         dtype: DType,
-        /// How many bits remain, at least 1.
+        /// Number of bits that remain, at least 1.
         kept_bits: u32,
     },
 }
 
 impl ElementStep {
-    /// The step that takes this one back, as far as it can be; `None` when nothing does.
+    /// The step that undoes this one, as far as possible; `None` if no step does.
     pub fn inverse(&self) -> Option<ElementStep> {
         match *self {
             ElementStep::SwapBytes { .. } => Some(*self),
@@ -73,7 +74,7 @@ impl ElementStep {
     }
 }
 
-/// Checks that every step fits the one before, from one type to another.
+/// Checks that every step fits the one before, and that they lead from type `from` to type `to`.
 pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Result<()> {
     let mut current = from;
     for step in steps {
@@ -113,7 +114,7 @@ pub(crate) fn check_steps(steps: &[ElementStep], from: DType, to: DType) -> Resu
     require_dtype("the end of the steps", current, to)
 }
 
-/// Whether elements are floats of at least 16 bits, or pairs of them.
+/// Whether elements are floats of at least 16 bits, or complex numbers of them.
 fn has_wide_floats(dtype: DType) -> bool {
     let is_float = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Complex);
     is_float || matches!(dtype.small_number(), Some(SmallNumber::ComplexFloat16 | SmallNumber::ComplexBFloat16))

@@ -1,15 +1,16 @@
 //! Strided copies in host memory.
 //!
-//! A copy is first brought to a normal form: dimensions ordered by the target's strides, neighbours that continue each
-//! other merged, an innermost run that is packed on both sides taken as one wide element. What remains is one of these
-//! inner loops: a flat copy, a strided run, a blocked transposition (when source and target disagree on which
-//! dimension is innermost), runs along the longest dimension (when those two are short), each compiled per element width.
+//! A copy is first brought to a normal form: dimensions are ordered by the target's strides, and neighbours that
+//! continue each other are merged. An innermost run that is packed on both sides is taken as one wide element. Then one
+//! of these inner loops is used, each compiled for every element width: a flat copy; a strided run; a blocked
+//! transposition, if source and target have different innermost dimensions; or runs along the longest dimension, if
+//! those two are short.
 
 use std::mem::MaybeUninit;
 
 use crate::ops::lanes::{Vector, transpose_square};
 
-/// One dimension of a copy: its extent and the byte strides of both sides.
+/// One dimension of a copy: its extent, and its byte strides on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dimension {
     pub extent: usize,
@@ -17,8 +18,8 @@ pub(crate) struct Dimension {
     pub target: isize,
 }
 
-/// Drops dimensions of extent 1, orders the others by the target's strides (outermost first) and merges neighbours
-/// that continue each other on both sides. `None` when there are no elements.
+/// Drops dimensions of extent 1, orders the others by the target's strides (outermost first), and merges neighbours
+/// that continue each other on both sides. `None` if there are no elements.
 pub(crate) fn normalize(shape: &[usize], source: &[isize], target: &[isize]) -> Option<Vec<Dimension>> {
     if shape.contains(&0) {
         return None;
@@ -45,8 +46,8 @@ fn merge(all: &mut Vec<Dimension>) {
 /// Copies elements of `element_bytes` bytes.
 ///
 /// # Safety
-/// Every element that `shape` and the strides reach from the two pointers lies in memory that may be read (written),
-/// and the two memories do not overlap.
+/// Every element that `shape` and the strides reach from the two pointers lies in memory that may be read (written).
+/// The two memories do not overlap.
 pub(crate) unsafe fn copy(
     shape: &[usize],
     element_bytes: usize,
@@ -75,7 +76,7 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
         // SAFETY: one element on each side, not overlapping.
         return unsafe { std::ptr::copy_nonoverlapping(source, target, width) };
     };
-    // The dimension in which the source is packed best, when it is not the one in which the target is.
+    // The dimension with the smallest stride in the source, if it is not the innermost one of the target.
     let across = (0..outer.len()).min_by_key(|&axis| outer[axis].source.unsigned_abs());
     if let Some(across) = across.filter(|&axis| outer[axis].source.unsigned_abs() < inner.source.unsigned_abs())
         && matches!(width, 1 | 2 | 3 | 4 | 6 | 8 | 12 | 16)
@@ -102,12 +103,12 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
     for_each(outer, source, target, |source, target| unsafe { copy_row(inner, width, source, target) });
 }
 
-/// Elements of a plane's side below which blocks do not pay.
+/// Sides of a plane below this, in elements, are too short for blocks.
 const SHORT: usize = 32;
-/// A stride in bytes above which almost every element of a run lies in a page of its own.
+/// Stride in bytes above which almost every element of a run lies in another page.
 const NEAR_BYTES: usize = 512;
 
-/// A plane to transpose: the source is packed along one of its dimensions, the target along the other.
+/// A plane to transpose. The source is packed along one of its dimensions, the target along the other.
 #[derive(Clone, Copy)]
 struct Plane {
     along_source: Dimension,
@@ -122,8 +123,8 @@ impl Plane {
     }
 }
 
-/// The dimension to run along where a plane is short: the index of one of the `rest`, or `rest.len()` for the plane's own
-/// longer side. `None` where the plane is better cut into blocks.
+/// The dimension to run along if a plane is short: the index of one of the `rest`, or `rest.len()` for the plane's own
+/// longer side. `None` if the plane should be cut into blocks.
 fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     let (short, long) = plane.sides();
     if short.extent >= SHORT {
@@ -137,7 +138,7 @@ fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     near.max_by_key(|&axis| rest[axis].extent)
 }
 
-/// Copies runs along `long`, of a length that stays in a first-level cache, for every position of the short dimensions.
+/// Copies runs along `long`, for every position of the short dimensions. A run is short enough for the L1 cache.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -154,7 +155,7 @@ unsafe fn copy_along(long: Dimension, short: &[Dimension], width: usize, source:
     }
 }
 
-/// Calls `row` with the pointers of every position of the outer dimensions.
+/// Calls `row` with both pointers for every position of the outer dimensions.
 pub(crate) fn for_each(
     outer: &[Dimension],
     source: *const u8,
@@ -167,7 +168,7 @@ pub(crate) fn for_each(
     });
 }
 
-/// Like [`for_each`], stopping at the first `false`, which it returns.
+/// Like [`for_each`], but stops at the first `false`. Returns whether all calls returned `true`.
 pub(crate) fn all_rows(
     outer: &[Dimension],
     source: *const u8,
@@ -199,7 +200,7 @@ pub(crate) fn all_rows(
     }
 }
 
-/// Copies one run of elements.
+/// Copies a row of elements.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -230,7 +231,7 @@ unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut
 /// The conditions of [`copy`], with elements of `T`'s size.
 unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u8) {
     let width = size_of::<T>() as isize;
-    // Each branch repeats the loop so that the compiler sees the packed side.
+    // The loop is repeated in each branch, so that the compiler knows which side is packed.
     // SAFETY: the elements may be accessed; `T` has alignment 1.
     unsafe {
         if row.target == width {
@@ -251,7 +252,7 @@ unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u
     }
 }
 
-/// Copies a plane of elements of `width` bytes.
+/// Transposes a plane of elements of `width` bytes.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -271,7 +272,7 @@ unsafe fn transpose_plane(plane: Plane, width: usize, source: *const u8, target:
     }
 }
 
-/// Bytes of the largest block: it stays in a first-level cache of 32 KiB.
+/// Size of the largest block in bytes. It stays in an L1 cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
 
 #[repr(align(64))]
@@ -279,11 +280,11 @@ struct StridedBlock {
     _bytes: [u8; BLOCK_BYTES],
 }
 
-/// Transposes in square blocks through a local buffer. A block's rows are several cache lines long on both sides, because
-/// each of them lies in a page of its own: with large power-of-two strides every visit of a page costs a walk through the
-/// page table, and every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
+/// Transposes in square blocks, through a local buffer. The rows of a block are several cache lines long on both sides.
+/// Each row lies in its own page if strides are large powers of two, and each visit to a page costs a walk through the
+/// page table. Every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
 ///
-/// `SIDE` elements are the block's side, `SMALL` are 16 bytes; none for elements of which no power of two makes 16 bytes.
+/// `SIDE` is the block's side in elements. `SMALL` elements are 16 bytes; 0 if no power of two of them makes 16 bytes.
 ///
 /// # Safety
 /// The conditions of [`copy`], with elements of `WIDTH` bytes.
@@ -296,7 +297,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     const { assert!(SMALL == 0 || (SMALL * WIDTH == 16 && SIDE.is_multiple_of(SMALL))) };
     let Plane { along_source, along_target } = plane;
     let (rows, columns) = (along_target.extent, along_source.extent);
-    // A source row (fixed position along the target's packed dimension) holds packed `columns`.
+    // A source row (at a fixed position along the target's packed dimension) has packed `columns`.
     let from = |row: usize, column: usize| {
         source.wrapping_offset(row as isize * along_target.source).wrapping_add(column * WIDTH)
     };
@@ -306,7 +307,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     let mut blocks = [const { MaybeUninit::<StridedBlock>::uninit() }; 2];
     let [block, staged] = blocks.each_mut().map(|block| block.as_mut_ptr().cast::<u8>());
     let line = |along: usize, down: usize| block.wrapping_add((along * SIDE + down) * WIDTH);
-    // Where a block's source row lies once its lines were read, each of them once.
+    // The block's source rows after they were copied here, each line read once.
     let from_staged = |down: usize, along: usize| staged.wrapping_add((down * SIDE + along) * WIDTH).cast_const();
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
@@ -319,7 +320,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
                 for down in 0..high {
                     let (line, staged) = (from(row + down, column), from_staged(down, 0).cast_mut());
                     match wide == SIDE {
-                        // The compiler knows this size.
+                        // The compiler knows this size at compile time.
                         true => std::ptr::copy_nonoverlapping(line, staged, SIDE * WIDTH),
                         false => std::ptr::copy_nonoverlapping(line, staged, wide * WIDTH),
                     }
@@ -341,7 +342,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
                 }
                 for along in 0..wide {
                     match high == SIDE {
-                        // The compiler knows this size.
+                        // The compiler knows this size at compile time.
                         true => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), SIDE * WIDTH),
                         false => std::ptr::copy_nonoverlapping(line(along, 0), to(column + along, row), high * WIDTH),
                     }
@@ -351,7 +352,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     }
 }
 
-/// Sets elements to `element`.
+/// Sets all elements to `element`.
 ///
 /// # Safety
 /// The conditions of [`copy`] for the target.

@@ -1,4 +1,5 @@
-//! Elements along one dimension of an nd-buffer, by a list of indices. One launch moves all of them, as reads by index lists do.
+//! Reads and writes elements of an nd-buffer at a list of indices along one dimension. One launch moves all of them, as
+//! in reads by index lists.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::memory::buffer::Buffer;
 use crate::ops::transfer::{Tail, Transfer, TransferBox, scatter};
 
 impl NdBuffer {
-    /// New memory, in C order, with the elements that have these indices along a dimension. Indices come in any order, and may
-    /// be named several times.
+    /// Returns the elements at the given indices along a dimension, in new memory in C order. Indices may be in any
+    /// order, and may repeat.
     ///
     /// ```
     /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -23,7 +24,7 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension, or an index is outside; those of [`NdBuffer::empty`].
+    /// `InvalidArgument` when there is no such dimension, or an index is out of range; those of [`NdBuffer::empty`].
     pub fn take(&self, axis: usize, indices: &[u64]) -> Result<NdBuffer> {
         let shape = self.listed_shape(axis, indices)?;
         let taken = NdBuffer::empty(self.device(), self.dtype(), &shape, Order::C)?;
@@ -43,8 +44,8 @@ impl NdBuffer {
         Ok(taken)
     }
 
-    /// Sets the elements that have these indices along a dimension. The values are broadcast, and converted where types differ;
-    /// they may be on another device. Of an index that is named several times, the last values stay.
+    /// Writes `values` to the elements at the given indices along a dimension. The values are broadcast, and converted
+    /// if types differ; they may be on another device. If an index repeats, the last values win.
     ///
     /// ```
     /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -55,12 +56,12 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension, an index is outside, shapes do not fit or the memory is read-only;
-    /// those of [`NdBuffer::copy_from_cast`].
+    /// `InvalidArgument` when there is no such dimension, an index is out of range, shapes do not fit or the memory is
+    /// read-only; those of [`NdBuffer::copy_from_cast`].
     pub fn put(&self, axis: usize, indices: &[u64], values: &NdBuffer) -> Result<()> {
         let shape = self.listed_shape(axis, indices)?;
         self.buffer().require_writable()?;
-        // A copy, since they may lie in this memory.
+        // A copy, since the values may share this memory.
         let packed = NdBuffer::empty(self.device(), self.dtype(), &shape, Order::C)?;
         packed.copy_from_cast(&values.broadcast_to(&shape)?)?;
         let elem_bytes = self.dtype().size_bytes() as isize;
@@ -80,7 +81,7 @@ impl NdBuffer {
         move_all(&packed.as_buffer()?, strides, 0, lists, self)
     }
 
-    /// The shape of the elements that a list of indices along a dimension chooses.
+    /// The shape of the elements that a list of indices along a dimension selects.
     fn listed_shape(&self, axis: usize, indices: &[u64]) -> Result<Vec<usize>> {
         let mut shape = self.shape().to_vec();
         let Some(extent) = shape.get_mut(axis) else {
@@ -95,14 +96,14 @@ impl NdBuffer {
     }
 }
 
-/// Lists of which only dimension `axis` has one.
+/// Index lists for `ndim` dimensions, where only dimension `axis` has one.
 fn only(axis: usize, pairs: Vec<[u64; 2]>, ndim: usize) -> Vec<Option<Arc<List>>> {
     let mut axes = vec![None; ndim];
     axes[axis] = Some(Arc::new(List::new(pairs)));
     axes
 }
 
-/// Moves all elements that the lists name from packed memory, whose strides and first element are in elements.
+/// Moves all elements that the lists name from packed memory to `target`. `strides` and `first` are in elements.
 fn move_all(packed: &Buffer, strides: Vec<isize>, first: usize, lists: Lists, target: &NdBuffer) -> Result<()> {
     let all = TransferBox {
         packed_offset_bytes: 0,

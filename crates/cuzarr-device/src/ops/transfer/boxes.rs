@@ -1,4 +1,4 @@
-//! Which boxes of elements move, and the check that none of them leaves its memory.
+//! The boxes of elements that a transfer moves, and the check that all of them lie inside their memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,41 +10,42 @@ use crate::error::{Error, Result};
 use crate::ops::step::require_dtype;
 use crate::ops::transfer::tail::{Packing, Tail};
 
-/// One box to move.
+/// One box of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferBox {
-    /// Where the chunk's packed bytes begin in the packed buffer.
+    /// Byte offset of the chunk in the packed buffer.
     pub packed_offset_bytes: usize,
-    /// How many packed bytes the chunk has.
+    /// Size of the packed chunk in bytes.
     pub packed_size_bytes: usize,
-    /// Index, in the packed chunk, of the box's first element. With lists, what is added to their numbers; it may wrap around,
-    /// where packed bytes begin behind the chunk's first element.
+    /// Index of the box's first element in the packed chunk. With lists, this is added to their numbers; it may wrap
+    /// around if the packed bytes begin behind the chunk's first element.
     pub packed_first_elem: usize,
-    /// Where the box begins in the nd-buffer, per dimension; with a list, in the list.
+    /// Start of the box in the nd-buffer, for each dimension. With a list, its position in the list.
     pub start: Vec<usize>,
-    /// Elements per dimension.
+    /// Number of elements in each dimension.
     pub extent: Vec<usize>,
 }
 
-/// Many boxes between packed chunks of one kind and one nd-buffer.
+/// Many boxes to move between packed chunks of the same kind and one nd-buffer.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The steps that elements go through.
+    /// The packing of the chunks, and the steps that change elements.
     pub tail: Tail,
-    /// Elements between neighbours in a packed chunk, per dimension of the nd-buffer (selection steps and transposed
-    /// axes included).
+    /// Elements between neighbours in a packed chunk, for each dimension of the nd-buffer. Includes selection steps and
+    /// transposed axes.
     pub packed_strides: Vec<isize>,
-    /// Index lists of the dimensions whose elements are no neighbours. Their numbers count in the strides.
+    /// Index lists of dimensions whose elements are not evenly spaced. Their numbers are multiplied by
+    /// `packed_strides`.
     pub lists: Option<Arc<Lists>>,
-    /// The boxes; those of one transfer do not overlap in the nd-buffer (nor, when gathering, in packed memory).
+    /// The boxes. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
 }
 
 impl Transfer {
-    /// Checks that no box leaves `packed_bytes` bytes of packed memory or the nd-buffer.
+    /// Checks that every box lies inside the nd-buffer, and inside `packed_bytes` bytes of packed memory.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the first box that does.
+    /// `InvalidArgument`, which names the first box that does not.
     pub fn check(&self, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
         self.tail.check()?;
         require_dtype("the nd-buffer", array.dtype(), self.tail.dtype)?;
@@ -90,8 +91,8 @@ impl Transfer {
         }
     }
 
-    /// The bytes between the first and the last element of all boxes, counted from where each one's packed bytes begin. With
-    /// another packing than [`Packing::Plain`], all bytes.
+    /// The bytes between the first and the last element of all boxes, counted from each box's own packed bytes. For
+    /// packings other than [`Packing::Plain`], all bytes.
     pub fn packed_range(&self) -> Range<usize> {
         let all = 0..self.boxes.iter().map(|item| item.packed_size_bytes).max().unwrap_or(0);
         let element_bytes = self.tail.packed.size_bytes();
@@ -108,7 +109,7 @@ impl Transfer {
         }
     }
 
-    /// Lowest and highest element index that a box touches, or `None` when one is negative or does not fit.
+    /// The lowest and the highest element index of a box; `None` if one is negative or does not fit.
     fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
         let first = match self.lists {
             Some(_) => item.packed_first_elem as isize,

@@ -1,12 +1,13 @@
-// Strided copies of many regions, with the bytes of units reversed if asked: scatter and gather of plain and swapped
-// tails, copies between nd-buffers, fills (a source of strides 0), and transposes.
+// Strided copies of many regions, with the bytes of units reversed if requested. Used for scatter and gather of plain
+// and byte-swapped elements, copies between nd-buffers, fills (a source with strides 0), and transposes.
 //
 // copy_linear, for each tile of a block:
 //     for each of the thread's elements, consecutive threads taking consecutive ones:
 //         split its number into coordinates, both offsets; load
 //     swap and store them all
-// copy_transposed, when the fastest dimension differs: a square of rows (fastest in the source) by columns (fastest in the
-// target) goes through shared memory, so that both sides are read and written along their fastest dimension.
+// copy_transposed, if source and target have different fastest dimensions: a square of rows (fastest in the source) by
+// columns (fastest in the target) goes through shared memory, so that each side is accessed along its fastest
+// dimension.
 //
 // Floor: 2 x bytes moved / 4.3 TB/s on an H200. The host widens elements to 16 bytes wherever runs and alignment allow, so
 // that the index arithmetic (about 12 instructions a dimension) is paid once per 16 bytes.
@@ -40,7 +41,7 @@ CUZARR_DEVICE void copy_linear(const u8* src, u8* dst, const Region* regions, co
     }
 }
 
-/// Elements along a side of the square: small elements take a larger one, so that rows fill memory sectors.
+/// Side of the square in elements. For small elements it is larger, so that rows fill memory sectors.
 template <int Bytes>
 struct Square { enum { Side = Bytes <= 2 ? 64 : 32 }; };
 
@@ -48,7 +49,7 @@ template <int Bytes>
 CUZARR_DEVICE void copy_transposed(const u8* src, u8* dst, const Region* regions, const Walk& walk, u32 unit) {
     typedef typename Word<Bytes>::Type T;
     const u32 side = Square<Bytes>::Side, row_dimension = walk.ndim - 2, column_dimension = walk.ndim - 1;
-    // One more column, so that reading down a column does not meet one bank.
+    // One extra column, so that reading down a column does not hit one bank repeatedly.
     CUZARR_SHARED(T, square, (Square<Bytes>::Side * (Square<Bytes>::Side + 1)));
     for (Tiles tiles(regions, walk); !tiles.done(); tiles.next(regions, walk)) {
         const Region& region = regions[tiles.region];

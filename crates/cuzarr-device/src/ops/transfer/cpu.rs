@@ -1,9 +1,9 @@
 //! Transfers in host memory.
 //!
-//! Elements that stay as they are go by one strided copy. All others go in tiles that fit the first-level cache: load a
-//! tile of packed elements into scratch memory (unshuffling, unpacking bits), take it through the steps, store it;
-//! writing goes the other way. Scratch is ordered as the packed side is, so that loads run along packed memory and the
-//! strided copy to or from the array does any transposition.
+//! Unchanged elements are moved by one strided copy. All others go in tiles that fit the L1 cache: a tile of packed
+//! elements is loaded into scratch memory (unshuffling, or unpacking bits), changed by the steps, and stored. Writing
+//! goes the other way. Scratch memory has the order of the packed side, so loads run along packed memory, and the
+//! strided copy to or from the array transposes if needed.
 
 use crate::array::dtype::DType;
 use crate::array::lists::{ListPart, Lists};
@@ -13,7 +13,7 @@ use crate::ops::step::cpu::Steps;
 use crate::ops::strided::{self, Dimension};
 use crate::ops::transfer::{Packing, Transfer, TransferBox};
 
-/// Bytes of a tile: two of them fit a first-level cache of 32 KiB.
+/// Size of a tile in bytes. Two tiles fit an L1 cache of 32 KiB.
 const TILE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -24,18 +24,18 @@ enum Direction {
     Write,
 }
 
-/// Where one box's packed elements are.
+/// Place of a box's packed elements.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// At byte strides from here.
+    /// At byte strides from this pointer.
     Plain(*mut u8),
-    /// In a byte-shuffled chunk, by element index, from `first` on.
+    /// In a byte-shuffled chunk, at element indices that begin at `first`.
     Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
-    /// In a chunk of bits, by element index, from `first` on.
+    /// In a chunk of bits, at element indices that begin at `first`.
     Bits { chunk: *mut u8, first: usize },
 }
 
-/// Memory for one tile before and after a cast.
+/// Scratch memory for one tile, before and after a cast.
 struct Scratch {
     first: Vec<u8>,
     second: Vec<u8>,
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-/// The numbers that all boxes of one transfer share.
+/// The values that all boxes of a transfer share, and scratch memory.
 struct Mover<'a> {
     direction: Direction,
     steps: Steps<'a>,
@@ -63,8 +63,8 @@ struct Mover<'a> {
 /// Moves every box of `transfer` from packed memory to `target`.
 ///
 /// # Safety
-/// [`Transfer::check`] accepted the transfer for `target` and for the size of `packed`, whose bytes no thread writes
-/// meanwhile and which do not overlap the target; no other thread accesses the boxes' elements.
+/// [`Transfer::check`] accepted the transfer for `target` and the size of `packed`. Meanwhile, no thread writes the
+/// packed bytes, and no other thread accesses the boxes' elements. The packed bytes and the target do not overlap.
 pub(crate) unsafe fn scatter(packed: *const u8, transfer: &Transfer, target: &NdBuffer) {
     let tail = &transfer.tail;
     let steps = Steps::new(&tail.steps, tail.packed, tail.dtype);
@@ -124,16 +124,17 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
     }
 }
 
-/// Elements of a box without lists that are moved by one strided copy for each choice of the listed dimensions. Fewer go one by
-/// one.
+/// Number of elements, along the dimensions without lists, from which one strided copy is made for each choice in the
+/// listed dimensions. Below it, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
-/// Where the elements along one dimension of a box lie: on the packed side in its unit, in the array in bytes.
+/// The elements along one dimension of a box. Strides are in bytes in the array, and in the packed side's own unit
+/// there.
 struct Line<'a> {
     extent: usize,
     packed: isize,
     array: isize,
-    /// Factors of `packed` and `array` for each element; without them, they are the elements' numbers.
+    /// For each element, the factors of `packed` and `array`. Without a list, both are the element's number.
     listed: Option<ListPart<'a>>,
 }
 
@@ -144,7 +145,7 @@ impl Line<'_> {
     }
 }
 
-/// The lines of a box with lists. Strides of the packed side are in its unit, as those of [`Mover::move_box`].
+/// The lines of a box with lists. Strides of the packed side are in its own unit, as in [`Mover::move_box`].
 fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], array_strides: &[isize]) -> Vec<Line<'a>> {
     let line = |(dim, &extent): (usize, &usize)| {
         let listed = lists.part(dim, item.start[dim], extent);
@@ -153,14 +154,14 @@ fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], arr
     item.extent.iter().enumerate().map(line).collect()
 }
 
-/// The first element of a box along its dimensions without lists.
+/// Pointer to the first element of a box, counting only the dimensions without lists.
 fn corner_of(array: &NdBuffer, lines: &[Line<'_>], start: &[usize]) -> *mut u8 {
     let even = lines.iter().zip(start).filter(|(line, _)| line.listed.is_none() && line.extent > 0);
     let offset: isize = even.map(|(line, &at)| at as isize * line.array).sum();
     (array.address() as *mut u8).wrapping_offset(offset)
 }
 
-/// Calls `action` with the offsets of every choice of one element of each line, the last line fastest.
+/// Calls `action` with the offsets of every combination of one element from each line, the last line fastest.
 fn for_each_choice(lines: &[&Line<'_>], mut action: impl FnMut(isize, isize)) {
     if lines.iter().any(|line| line.extent == 0) {
         return;
@@ -183,7 +184,7 @@ fn for_each_choice(lines: &[&Line<'_>], mut action: impl FnMut(isize, isize)) {
     }
 }
 
-/// The form of [`copy_line`] for elements of `size_bytes`.
+/// The version of [`copy_line`] for elements of `size_bytes`.
 fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u8, *mut u8) {
     match size_bytes {
         1 => copy_line::<1>,
@@ -195,7 +196,7 @@ fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u
     }
 }
 
-/// Copies the elements of a line, each of `SIZE` bytes, or of `size_bytes` where that is 0.
+/// Copies the elements of a line. Each has `SIZE` bytes, or `size_bytes` if `SIZE` is 0.
 ///
 /// # Safety
 /// All elements of the line lie in both memories, which do not overlap, and no other thread accesses them.
@@ -216,11 +217,11 @@ unsafe fn copy_line<const SIZE: usize>(
     }
 }
 
-/// Copies elements, converting them where the dtypes differ (the caller knows that this is possible).
+/// Copies elements, and converts them if the dtypes differ. The caller must know that the conversion exists.
 ///
 /// # Safety
-/// The two have one shape, are on the host and do not overlap; no other thread writes the source or accesses the target
-/// meanwhile.
+/// The two have the same shape, are on the host and do not overlap. Meanwhile, no other thread writes the source or
+/// accesses the target.
 pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     if source.is_empty() || source.dtype().size_bytes() == 0 {
         return;
@@ -236,11 +237,11 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
 }
 
-/// Sets the elements of one box, which counts in the positions of the lists, to `element`.
+/// Sets the elements of one box to `element`. With lists, the box counts positions in them.
 ///
 /// # Safety
-/// The box lies inside `target`, which is on the host, `element` has the size of its elements, and no other thread accesses
-/// the box meanwhile.
+/// The box lies inside `target`, which is on the host. `element` has the size of its elements. Meanwhile, no other
+/// thread accesses the box.
 pub(crate) unsafe fn fill_box(
     target: &NdBuffer,
     lists: Option<&Lists>,
@@ -279,7 +280,7 @@ pub(crate) unsafe fn fill_box(
     unsafe { strided::fill(extent, element, corner, target.strides()) }
 }
 
-/// The element at `start`; any pointer when there is none.
+/// Pointer to the element at `start`; any pointer if the box is empty.
 fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut u8 {
     let offset = match extent.contains(&0) {
         true => 0,
@@ -289,10 +290,10 @@ fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut 
 }
 
 impl Mover<'_> {
-    /// Moves one box. Strides of the packed side are in bytes for plain elements, else in elements.
+    /// Moves one box. Strides of the packed side are in bytes for plain elements, and in elements otherwise.
     ///
     /// # Safety
-    /// Every element that the box reaches on either side lies in its memory, and the sides do not overlap.
+    /// Every element of the box lies in its memory on both sides, and the sides do not overlap.
     unsafe fn move_box(&mut self, extent: &[usize], packed: (Packed, &[isize]), array: (*mut u8, &[isize])) {
         // SAFETY: the caller's promise holds for every branch: each moves elements of this box alone.
         unsafe {
@@ -316,7 +317,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one box some of whose dimensions have lists.
+    /// Moves one box that has lists in some dimensions.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -393,7 +394,7 @@ impl Mover<'_> {
     /// Moves one tile through scratch memory.
     ///
     /// # Safety
-    /// The conditions of [`Mover::move_box`]; the tile fits the scratch memory.
+    /// The conditions of [`Mover::move_box`]; the tile fits into scratch memory.
     unsafe fn move_tile(&mut self, tile: &[Dimension], packed: Packed, array: *mut u8) {
         let extent: Vec<usize> = tile.iter().map(|one| one.extent).collect();
         let count = extent.iter().product();
@@ -420,8 +421,8 @@ impl Mover<'_> {
         }
     }
 
-    /// Whether rows that are packed on both sides need no scratch memory: reading, when every step can be done where
-    /// the elements end up; writing, also only when they end up plain.
+    /// Whether rows that are packed on both sides need no scratch memory: every step can be done in place, in the
+    /// target. When writing with steps, the packed side must also be plain.
     fn goes_direct(&self, packed: Packed) -> bool {
         match self.direction {
             Direction::Read => self.steps.are_in_place(),
@@ -431,7 +432,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves rows that are packed on both sides, a piece that fits the cache at a time.
+    /// Moves rows that are packed on both sides, in pieces that fit the cache.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -473,7 +474,8 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// The transfer from another first element on: in bytes for plain packings, else in elements.
+    /// The same packed elements, starting at another element. `by` is in bytes for plain packings, and in elements
+    /// otherwise.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),
@@ -485,7 +487,7 @@ impl Packed {
     }
 }
 
-/// Loads a tile of packed elements, in the order of its dimensions.
+/// Loads a tile of packed elements into scratch memory, in the order of the tile's dimensions.
 ///
 /// # Safety
 /// The tile's elements lie in their memory and fit `scratch`.
@@ -521,7 +523,7 @@ unsafe fn load(tile: &[Dimension], packed: Packed, element_bytes: usize, scratch
     }
 }
 
-/// Stores a tile of packed elements: the inverse of [`load`].
+/// Stores a tile from scratch memory as packed elements; the inverse of [`load`].
 ///
 /// # Safety
 /// The conditions of [`load`], for writing.
@@ -559,7 +561,7 @@ fn split_target(tile: &[Dimension]) -> (Vec<usize>, Vec<isize>) {
     tile.iter().map(|one| (one.extent, one.target)).unzip()
 }
 
-/// Byte strides of elements packed in C order.
+/// The byte strides of elements that are packed in C order.
 fn packed_strides(extent: &[usize], element_bytes: usize) -> Vec<isize> {
     let mut stride = element_bytes as isize;
     let mut strides = vec![0; extent.len()];
@@ -570,8 +572,8 @@ fn packed_strides(extent: &[usize], element_bytes: usize) -> Vec<isize> {
     strides
 }
 
-/// Extents of tiles with at most `capacity` elements, long along the innermost dimension of the packed side (the last)
-/// and of the array.
+/// Extents of tiles with at most `capacity` elements. Tiles are long along the innermost dimensions of the packed side
+/// (the last one) and of the array.
 fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     const SHORTEST_RUN: usize = 64;
     let mut tile = vec![1; dimensions.len()];
@@ -593,7 +595,7 @@ fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     tile
 }
 
-/// Calls `action` with every tile and its offsets: bytes in the array, and in the packed side's own unit.
+/// Calls `action` with every tile and its offsets: in bytes in the array, and in the packed side's own unit.
 fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMut(&[Dimension], isize, isize)) {
     let mut position = vec![0; dimensions.len()];
     let mut part = dimensions.to_vec();
@@ -618,13 +620,13 @@ fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMu
     }
 }
 
-/// Calls `action` with the offsets of every position: bytes in the array, and in the packed side's own unit.
+/// Calls `action` with the offsets of every position: in bytes in the array, and in the packed side's own unit.
 fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
     let ones = vec![1; outer.len()];
     for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));
 }
 
-/// Calls `action` with first index and length of every run of neighbours on the packed side, in order.
+/// Calls `action` with the first index and the length of every run of neighbours on the packed side, in order.
 fn for_each_run(tile: &[Dimension], first: usize, mut action: impl FnMut(usize, usize)) {
     match tile.split_last() {
         Some((inner, outer)) if inner.target == 1 => {

@@ -1,7 +1,7 @@
-//! Launches that move boxes between packed memory and nd-buffers, between nd-buffers, and fill.
+//! Launches that move boxes between packed memory and nd-buffers or between nd-buffers, and that fill boxes.
 //!
-//! Each picks the cheapest kernel that can do it: elements that move as they are, or with their bytes reversed, go through
-//! `copy.cu`; a chunk shuffled by its own element size through `shuffle.cu`; everything else through the interpreter in
+//! Each launch uses the cheapest kernel that fits. Elements that are unchanged, or only byte-swapped, go through
+//! `copy.cu`. Chunks shuffled by their element size go through `shuffle.cu`. All others go through the interpreter in
 //! `elements.cu`. Arguments were checked by the public functions (`crate::ops::transfer`, `crate::array::ndbuffer`).
 
 use crate::array::dtype::{DType, DTypeKind};
@@ -24,18 +24,18 @@ pub(crate) static ELEMENTS: KernelSource =
 pub(crate) static SHUFFLE: KernelSource =
     KernelSource { name: "shuffle", text: include_str!("../shuffle/shuffle.cu"), headers: &[] };
 
-/// Elements that a thread takes at a time where they lie side by side, and the bytes of its widest access.
+/// Number of neighbouring elements that a thread moves at once, and the size of its widest access in bytes.
 const QUAD: usize = 4;
 const WIDEST: usize = 16;
 
-/// Which way elements go.
+/// Direction of a transfer: from packed memory to the nd-buffer, or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Scatter,
     Gather,
 }
 
-/// Both memories of a launch: base addresses, and the buffers they lie in.
+/// The source and target of a launch: base addresses, and the buffers that contain them.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends<'a> {
     pub(crate) src: usize,
@@ -50,18 +50,18 @@ impl Ends<'_> {
     }
 }
 
-/// How elements lie on both sides of a launch, and which way they go.
+/// Layout of the elements on both sides of a launch, and its direction.
 struct Sides<'a> {
     direction: Direction,
     packing: Packing,
     packed: DType,
     array: DType,
-    /// The nd-buffer's strides, in bytes.
+    /// The nd-buffer's strides in bytes.
     strides: &'a [isize],
 }
 
 impl Sides<'_> {
-    /// Elements that go from plain memory to an nd-buffer.
+    /// For elements that go from plain memory to an nd-buffer.
     fn plain(packed: DType, target: &NdBuffer) -> Sides<'_> {
         let (direction, packing) = (Direction::Scatter, Packing::Plain);
         Sides { direction, packing, packed, array: target.dtype(), strides: target.strides() }
@@ -89,7 +89,7 @@ fn move_boxes(
     stream: &Stream,
 ) -> Result<()> {
     let tail = &transfer.tail;
-    // Shuffling single bytes leaves them where they are.
+    // A shuffle of single bytes changes nothing.
     let packing = match tail.packing {
         Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
         packing => packing,
@@ -125,8 +125,8 @@ fn move_boxes(
     }
 }
 
-/// The boxes with byte strides and offsets on both sides. In a shuffled chunk a byte's place is the one it had before
-/// shuffling; among packed bits a place is a bit's number.
+/// The boxes of a transfer, with byte strides and offsets on both sides. In a shuffled chunk, offsets are those before
+/// shuffling. Among packed bits, they count bits.
 fn boxes_of(transfer: &Transfer, sides: &Sides<'_>) -> RegionBoxes {
     let width = if sides.packing == Packing::Bits { 1 } else { sides.packed.size_bytes() as i64 };
     let packed_strides: Vec<i64> = transfer.packed_strides.iter().map(|&stride| stride as i64 * width).collect();
@@ -155,7 +155,8 @@ fn boxes_of(transfer: &Transfer, sides: &Sides<'_>) -> RegionBoxes {
     RegionBoxes { access_bytes: sides.array.size_bytes(), src_strides, dst_strides, items }
 }
 
-/// Whether elements of the nd-buffer may be accessed whole. The packed side counts from the chunk's beginning.
+/// Whether each element of the nd-buffer is aligned, so that one access can move it. Offsets of the packed side count
+/// from the chunk's beginning, so they must be aligned, too.
 fn array_aligned(direction: Direction, boxes: &RegionBoxes, ends: Ends<'_>, size_bytes: usize) -> bool {
     let bases = match direction {
         Direction::Scatter => (0, ends.dst),
@@ -164,7 +165,8 @@ fn array_aligned(direction: Direction, boxes: &RegionBoxes, ends: Ends<'_>, size
     boxes.alignment(size_bytes, bases) == size_bytes
 }
 
-/// Moves accesses of `boxes.access_bytes` bytes as they are, reversing units of `unit` bytes.
+/// Moves boxes of unchanged elements, in accesses of `boxes.access_bytes` bytes. Reverses the bytes of each unit of
+/// `unit` bytes.
 pub(crate) fn copy_boxes(
     mut boxes: RegionBoxes,
     ends: Ends<'_>,
@@ -192,8 +194,8 @@ fn launch_copy(boxes: RegionBoxes, ends: Ends<'_>, unit: usize, may_transpose: b
     })
 }
 
-/// Moves chunks that are shuffled by their element size, four elements at a time where they lie side by side. Gives back the
-/// boxes that no kernel here takes: those of units of 16 bytes that do not.
+/// Moves chunks that are shuffled by their element size, four neighbouring elements at once if possible. Returns the
+/// boxes that it cannot move: those of 16-byte units without such neighbours.
 pub(crate) fn shuffle_boxes(
     direction: Direction,
     mut boxes: RegionBoxes,
@@ -205,7 +207,7 @@ pub(crate) fn shuffle_boxes(
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
     let (packed, array) = if scatters { ends.bases() } else { (ends.dst, ends.src) };
-    // A quad is a word of each plane, and on the other side accesses of up to 16 bytes.
+    // Four elements are one word in each plane, and accesses of up to 16 bytes on the other side.
     let (whole, access) = (QUAD * bytes, (QUAD * bytes).min(WIDEST));
     let multiples = if scatters { (whole, access) } else { (access, whole) };
     let (quads, rest) = boxes.split_groups(QUAD, bytes, bytes, multiples, |item| {
@@ -241,13 +243,13 @@ fn launch_shuffle(
     })
 }
 
-/// Moves packed bits that become whole bytes or come from them, 32 or 8 at a time. Gives back the boxes that do not lie so.
+/// Moves packed bits to or from whole bytes, 32 or 8 at once. Returns the boxes that do not allow this.
 fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, stream: &Stream) -> Result<RegionBoxes> {
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
     let (array, name) = if scatters { (ends.dst, "bits_scatter") } else { (ends.src, "bits_gather") };
     for packed_bytes in [4, 1] {
-        // Bits on the packed side, accesses of up to 16 bytes on the other.
+        // Multiples are in bits on the packed side, and in accesses of up to 16 bytes on the other.
         let (group, access) = (8 * packed_bytes, (8 * packed_bytes).min(WIDEST));
         let multiples = if scatters { (group, access) } else { (access, group) };
         let (groups, rest) = boxes.split_groups(group, 1, 1, multiples, |_| array.is_multiple_of(access));
@@ -265,7 +267,7 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
     Ok(boxes)
 }
 
-/// Moves elements of any packing, through any steps.
+/// Moves elements of any packing, with any steps.
 fn element_boxes(
     mut boxes: RegionBoxes,
     ends: Ends<'_>,
@@ -276,7 +278,8 @@ fn element_boxes(
     let mut packed_bytes = sides.packed.size_bytes();
     let mut array_bytes = sides.array.size_bytes();
     if !matches!(packed_bytes, 1 | 2 | 4 | 8 | 16) || sides.packed.kind() == DTypeKind::Opaque {
-        // Opaque elements only have bytes to swap and floats to round: each is taken in parts of the largest such unit.
+        // Steps on opaque elements only swap bytes and round floats. So each element is divided into parts of the
+        // largest such unit.
         let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
         boxes.src_strides.push(part as i64);
         boxes.dst_strides.push(part as i64);
@@ -310,7 +313,7 @@ fn element_boxes(
     })
 }
 
-/// Moves elements that lie side by side on both sides, four at a time. Gives back the boxes that do not lie so.
+/// Moves elements that are neighbours on both sides, four at once. Returns the boxes that do not allow this.
 fn quad_boxes(
     boxes: RegionBoxes,
     ends: Ends<'_>,
@@ -334,8 +337,8 @@ fn quad_boxes(
     Ok(rest)
 }
 
-/// Copies all elements of one nd-buffer to another of the same shape, converted where the dtypes differ, in stream order. The
-/// two do not overlap.
+/// Copies all elements of an nd-buffer to another of the same shape, in stream order. Converts them if the dtypes
+/// differ. The two must not overlap.
 pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     let ends =
         Ends { src: source.address(), dst: target.address(), src_buffer: source.buffer(), dst_buffer: target.buffer() };
@@ -353,7 +356,7 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Res
     element_boxes(boxes, ends, &sides, &[step], stream)
 }
 
-/// One box over all elements of an nd-buffer, with these strides on the other side.
+/// One box with all elements of an nd-buffer. `dst_strides` are the strides on the other side.
 pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     RegionBoxes {
         access_bytes: source.dtype().size_bytes(),
@@ -369,13 +372,14 @@ pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     }
 }
 
-/// The memory from which a launch reads one element again and again: whole accesses of up to 16 bytes.
+/// Makes the memory from which a launch reads one element repeatedly. It is repeated to 16 bytes if its size divides
+/// 16.
 pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
     let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
     upload(&element.repeat(repeats), stream)
 }
 
-/// Sets every element of the boxes, (start, extent), to `element`, in stream order.
+/// Sets every element of the boxes, given as (start, extent), to `element`, in stream order.
 pub(crate) fn fill_boxes(
     target: &NdBuffer,
     lists: Option<&Lists>,
@@ -426,7 +430,7 @@ struct ListedBox {
     entries: [u32; MAX_NDIM],
 }
 
-/// The numbers that the boxes of a launch with lists share. `ListedWalk` in elements.cu.
+/// The values that all boxes of a launch with lists share. `ListedWalk` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct ListedWalk {
@@ -439,7 +443,7 @@ struct ListedWalk {
     array_strides: [i64; MAX_NDIM],
 }
 
-// elements.cu states the sizes, too.
+// elements.cu checks the sizes, too.
 c_layout! {
     plain ListedBox: 112 bytes {
         first_tile at 0, packed at 8, array at 16, chunk_offset at 24, chunk_bytes at 32, elems at 40, reserved at 44,
@@ -452,20 +456,20 @@ c_layout! {
     }
 }
 
-/// One dimension of a launch with lists.
+/// One dimension of a launch with lists. Strides are in bytes, or in bits on the packed side.
 struct ListedAxis {
-    /// Its number in the transfer; `None` for the parts of an element.
+    /// The dimension's number in the transfer; `None` for the parts of an opaque element.
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// The part of the list that the boxes use, and where it begins in the table.
+    /// For a dimension with a list: the first position that the boxes use, and the index of its entry in the table.
     listed: Option<(usize, u32)>,
 }
 
-/// Entries of lists in the table of one launch: 8 MiB, or 16 of wide ones, a part of the memory for tables.
+/// Most list entries in the table of one launch: 8 MiB (16 for wide entries), which is part of the memory for tables.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Moves elements that index lists choose.
+/// Moves the boxes of a transfer with index lists.
 fn listed_boxes(
     lists: &Lists,
     transfer: &Transfer,
@@ -495,14 +499,14 @@ fn listed_boxes(
     Ok(())
 }
 
-/// The positions of a dimension that boxes use: the first, and how many.
+/// The positions of a dimension that boxes use: the first one, and their number.
 fn span_of(boxes: &[TransferBox], dim: usize) -> (usize, usize) {
     let from = boxes.iter().map(|item| item.start[dim]).min().unwrap_or(0);
     let to = boxes.iter().map(|item| item.start[dim] + item.extent[dim]).max().unwrap_or(0);
     (from, to - from)
 }
 
-/// The number of entries of lists that boxes use.
+/// Number of list entries that boxes use.
 fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
     let dims = 0..boxes.first().map_or(0, |item| item.start.len());
     dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()
@@ -523,7 +527,7 @@ fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (Trans
     (first, second)
 }
 
-/// Moves boxes whose part of the lists fits one table.
+/// Moves boxes whose list entries fit one table.
 fn launch_listed(
     lists: &Lists,
     packed_strides: &[isize],
@@ -556,7 +560,7 @@ fn launch_listed(
     }
     let mut array_bytes = sides.array.size_bytes();
     if !matches!(width, 1 | 2 | 4 | 8 | 16) || sides.packed.kind() == DTypeKind::Opaque {
-        // Opaque elements are taken in parts, as `element_boxes` takes them.
+        // Opaque elements are divided into parts, as in `element_boxes`.
         let part = steps.iter().map(ElementStep::unit_bytes).max().unwrap_or(1).max(1);
         axes.push(ListedAxis { dim: None, packed: part as i64, array: part as i64, listed: None });
         (width, array_bytes) = (part, part);
@@ -611,7 +615,7 @@ fn launch_listed(
         Direction::Scatter => (ends.src, ends.dst),
         Direction::Gather => (ends.dst, ends.src),
     };
-    // Entries count in the strides of their dimensions.
+    // Entries are multiplied by the strides of their dimensions, so the strides must be aligned, too.
     let packed_aligned =
         aligned(packed_base, &mut table.iter().map(|one| one.packed).chain(walk.packed_strides), width);
     let array_aligned =
@@ -636,7 +640,7 @@ fn launch_listed(
     unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
 }
 
-/// The entries of parts of lists behind each other, as kernels take them: pairs of 4 or of 8 bytes.
+/// Writes the entries of parts of lists one after the other, in the form that kernels read: pairs of 4 or 8 bytes.
 fn write_entries(parts: &[ListPart<'_>], wide: bool, table: &mut [u8]) {
     let mut rest = table;
     for part in parts {
@@ -660,7 +664,7 @@ fn write_entries(parts: &[ListPart<'_>], wide: bool, table: &mut [u8]) {
     }
 }
 
-/// Sets the elements of boxes with lists to `element`: a gather of one element, again and again.
+/// Sets the elements of boxes with lists to `element`, by scattering one element repeatedly.
 fn fill_listed(
     target: &NdBuffer,
     lists: &Lists,
@@ -691,7 +695,8 @@ fn fill_listed(
     listed_boxes(lists, &transfer, &sides, &[], ends, stream)
 }
 
-/// Copies many pieces, each from one buffer to another, in stream order. Offsets are whole addresses.
+/// Copies many pieces, each from one buffer to another, in stream order. Base addresses are 0, so offsets are
+/// addresses.
 pub(crate) fn copy_pieces(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()> {
     let items = pieces.iter().map(|(src, dst)| Item {
         src_offset: src.address() as i64,

@@ -1,28 +1,29 @@
-// Regions whose elements change on the way: any packing, any steps, any alignment. What the fast kernels do not take.
+// Moves regions whose elements change on the way: any packing, any steps, any alignment. For what the fast kernels
+// cannot do.
 //
 // elements_scatter, for each element of the block's tiles:
 //     split its number into coordinates, both offsets
 //     read it from packed memory (bytes, bytes of a shuffled chunk, or a bit), apply every step, store it
-// elements_gather is the same with the two sides exchanged; packed bits of one byte are set atomically, since several
-// threads own them. The steps are interpreted: each switch takes the same way in all threads of a launch.
+// elements_gather does the same with the two sides exchanged. Packed bits are set atomically, since several threads may
+// write bits of one byte. The steps are interpreted: all threads of a launch take the same branches.
 //
-// elements_quads takes four elements that lie side by side on both sides at a time, bits_scatter and bits_gather 32 or 8
-// packed bits that fill bytes: their place is computed once, and they are read and stored at once.
+// elements_quads handles four elements at once that are neighbours on both sides. bits_scatter and bits_gather handle
+// 32 or 8 packed bits that fill bytes. The place is computed once, and all of them are read and stored at once.
 //
-// listed_scatter and listed_gather move the elements that index lists choose:
+// listed_scatter and listed_gather move elements selected by index lists:
 //     split the element's number in its box into coordinates
 //     along a dimension with a list, take both numbers from that entry of the table instead of the coordinate
 //     add numbers times strides
 //     then go on as elements_scatter and elements_gather do
 //
-// Floor: (packed + target bytes) / 4.3 TB/s on an H200; one cast of 4-byte elements costs some 100 instructions each, about
-// three times that floor.
+// Floor: (packed + target bytes) / 4.3 TB/s on an H200. A cast costs some 100 instructions per element; for 4-byte
+// elements that is about three times the floor.
 #include "cuzarr/elements.cuh"
 #include "cuzarr/regions.cuh"
 
 enum { PACKING_PLAIN, PACKING_SHUFFLED, PACKING_BITS };
 
-/// How packed memory is laid out. `Packed` in step/cuda.rs.
+/// The layout of packed memory. `Packed` in step/cuda.rs.
 struct Packed {
     u32 packing;
     u32 unit;     // bytes of a shuffled unit
@@ -31,7 +32,7 @@ struct Packed {
 };
 static_assert(sizeof(Packed) == 16 && sizeof(Step) == 16 && sizeof(Steps) == 272, "as step/cuda.rs has them");
 
-/// Where byte `at` of a shuffled chunk went.
+/// Position of byte `at` of a chunk after shuffling.
 CUZARR_DEVICE u64 shuffled_place(u64 at, u64 units, u32 unit) {
     u64 number = at / unit;
     return number < units ? (at - number * unit) * units + number : at;
@@ -95,7 +96,7 @@ CUZARR_KERNEL(elements_gather, const u8* src, u8* dst, const Region* regions, Wa
     move_elements<true>(src, dst, regions, walk, how, steps);
 }
 
-/// A box some of whose dimensions have lists. `ListedBox` in transfer/cuda.rs.
+/// A box with lists in some dimensions. `ListedBox` in transfer/cuda.rs.
 struct ListedBox {
     u64 first_tile;
     i64 packed;         // offset of the first element along the dimensions without lists, in bytes or bits
@@ -108,7 +109,7 @@ struct ListedBox {
     u32 entries[CUZARR_MAX_NDIM];  // the first entry of the dimension's list
 };
 
-/// What the boxes of one launch share. `ListedWalk` in transfer/cuda.rs.
+/// The values that the boxes of a launch share. `ListedWalk` in transfer/cuda.rs.
 struct ListedWalk {
     u64 tiles;
     u32 box_count;
@@ -195,7 +196,7 @@ CUZARR_KERNEL(
     move_listed<true>(src, dst, boxes, entries, walk, how, steps);
 }
 
-/// Regions count in quads, whose first element is aligned for accesses of up to 16 bytes.
+/// Regions count groups of four elements, whose first element is aligned for accesses of up to 16 bytes.
 CUZARR_KERNEL(elements_quads, const u8* src, u8* dst, const Region* regions, Walk walk, Steps steps) {
     for_each_place(regions, walk, [&](const Region&, const Place& place) {
         Value values[4];
@@ -205,19 +206,20 @@ CUZARR_KERNEL(elements_quads, const u8* src, u8* dst, const Region* regions, Wal
     });
 }
 
-/// The 8 bits of a byte as bytes, the highest first.
+/// Returns the 8 bits of a byte as 8 bytes, the highest bit first.
 CUZARR_DEVICE u64 spread_bits(u8 bits) {
     u64 chosen = bits * 0x0101010101010101ull & 0x0102040810204080ull;
     return (chosen + 0x7f7f7f7f7f7f7f7full) >> 7 & 0x0101010101010101ull;
 }
 
-/// The inverse: whatever is not 0 is set; then bit 0 of byte `i` goes to bit `7 - i` of the highest byte.
+/// The inverse of `spread_bits`: every byte that is not 0 sets a bit. Bit 0 of byte `i` goes to bit `7 - i` of the
+/// highest byte.
 CUZARR_DEVICE u8 join_bits(u64 bytes) {
     u64 set = (((bytes & 0x7f7f7f7f7f7f7f7full) + 0x7f7f7f7f7f7f7f7full) | bytes) >> 7 & 0x0101010101010101ull;
     return (u8)(set * 0x8040201008040201ull >> 56);
 }
 
-/// Regions count in groups of 8 elements of a byte, on the packed side in bits.
+/// Regions count groups of 8 one-byte elements. On the packed side, places are in bits.
 CUZARR_KERNEL(bits_scatter_1, const u8* src, u8* dst, const Region* regions, Walk walk) {
     for_each_place(regions, walk, [&](const Region& region, const Place& place) {
         *(u64*)(dst + place.dst) = spread_bits(src[region.chunk_offset + (place.src >> 3)]);
@@ -230,7 +232,7 @@ CUZARR_KERNEL(bits_gather_1, const u8* src, u8* dst, const Region* regions, Walk
     });
 }
 
-/// In groups of 32: four packed bytes, which lie at any place.
+/// Regions count groups of 32 elements: four packed bytes, which may be unaligned.
 CUZARR_KERNEL(bits_scatter_4, const u8* src, u8* dst, const Region* regions, Walk walk) {
     for_each_place(regions, walk, [&](const Region& region, const Place& place) {
         const u8* from = src + region.chunk_offset + (place.src >> 3);

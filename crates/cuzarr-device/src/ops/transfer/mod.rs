@@ -1,13 +1,14 @@
-//! Boxes of elements between packed memory (decoded chunks) and an nd-buffer, changing the elements on the way.
+//! Transfers: boxes of elements move between packed memory (decoded chunks) and an nd-buffer, and can be changed on the
+//! way.
 //!
-//! This is the last step of every read ([`scatter`]) and the first of every write ([`gather`]). A [`Tail`] says what a
-//! packed element goes through; the boxes say from where to where. All boxes of one transfer share the tail and the
-//! packed strides, so one kernel launch moves thousands of chunks. The same tail runs on the CPU and on GPUs, with the
-//! same result, bit for bit.
+//! A transfer is the last step of every read ([`scatter`]) and the first step of every write ([`gather`]). A [`Tail`]
+//! lists the changes of each element; boxes say from where to where elements move. All boxes of a transfer share the
+//! tail and the packed strides, so one kernel launch moves thousands of chunks. The same tail runs on CPUs and GPUs,
+//! and gives the same bits.
 //!
-//! Every box is checked before anything moves, so whatever the boxes say, nothing outside the packed memory is read and
-//! nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once, as long as their
-//! boxes are disjoint: those of a call are leased while it runs. `Writer` leases once for many calls.
+//! Every box is checked before anything moves. So whatever the boxes say, nothing outside the packed memory is read,
+//! and nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once if their boxes are
+//! disjoint: each call leases its boxes. `Writer` leases once for many calls.
 
 pub(crate) mod boxes;
 pub(crate) mod cpu;
@@ -32,7 +33,7 @@ pub use boxes::{Transfer, TransferBox};
 pub use tail::{Packing, Tail};
 
 impl NdBuffer {
-    /// New memory in which every element has the bytes `element`.
+    /// Makes new memory in which every element has the bytes `element`.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`]; `InvalidArgument` when `element` has the wrong size.
@@ -45,7 +46,7 @@ impl NdBuffer {
         Ok(array)
     }
 
-    /// Sets every element to the one whose bytes are `element`.
+    /// Sets every element to `element`, given by its bytes.
     ///
     /// # Errors
     /// `InvalidArgument` when `element` has the wrong size or the memory is read-only.
@@ -56,7 +57,7 @@ impl NdBuffer {
 }
 
 impl Reader {
-    /// Moves boxes of the elements into packed bytes, as [`gather_host`](gather_host) does.
+    /// Moves boxes of the elements to packed bytes, like [`gather_host`](gather_host).
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves either memory or types do not match.
@@ -69,8 +70,8 @@ impl Reader {
 }
 
 impl Part {
-    /// Moves boxes from packed bytes into the elements, as [`scatter_host`](scatter_host) does. Each box lies
-    /// in one of the part's.
+    /// Moves boxes from packed bytes to the elements, like [`scatter_host`](scatter_host). Each box must lie inside one
+    /// of the part's boxes.
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
@@ -85,7 +86,7 @@ impl Part {
         Ok(())
     }
 
-    /// Sets every element of a box, which lies in one of the part's, to the one whose bytes are `element`.
+    /// Sets every element of a box to `element`, given by its bytes. The box must lie inside one of the part's boxes.
     ///
     /// # Errors
     /// `InvalidArgument` when the box leaves the part, or `element` has the wrong size.
@@ -98,7 +99,7 @@ impl Part {
     }
 }
 
-/// Moves boxes from packed memory into `target`, through the tail. Returns when they are there.
+/// Moves boxes from packed memory to `target`, with the tail's steps. Returns when the elements are there.
 ///
 /// # Errors
 /// `InvalidArgument` when a box leaves either memory, types do not match, `target` is read-only or the two overlap;
@@ -109,10 +110,10 @@ pub fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer) -> Resul
     stream.synchronize()
 }
 
-/// [`scatter`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+/// Like [`scatter`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
 ///
 /// # Errors
-/// Those of [`scatter`]; `MemorySpace` when `stream` is another device's.
+/// Those of [`scatter`]; `MemorySpace` when `stream` belongs to another device.
 pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
     check_pair(packed, transfer, target, stream)?;
     target.buffer().require_writable()?;
@@ -123,9 +124,9 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     Ok(())
 }
 
-/// Moves boxes from `source` into packed memory, through the tail's steps of writing. Returns when they are there.
+/// Moves boxes from `source` to packed memory, with the tail's steps of writing. Returns when the elements are there.
 ///
-/// Packed bytes (packed bits) that no box covers keep their values.
+/// Packed bytes (or packed bits) outside the boxes keep their values.
 ///
 /// # Errors
 /// Those of [`scatter`].
@@ -135,7 +136,7 @@ pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result
     stream.synchronize()
 }
 
-/// [`gather`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done.
+/// Like [`gather`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
 ///
 /// # Errors
 /// Those of [`scatter_on`].
@@ -149,12 +150,12 @@ pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream
     Ok(())
 }
 
-/// Copies many pieces of device memory, each from the first of two buffers to the second, of the same size, in stream order
-/// and as one launch. The two of a pair do not overlap, and no target overlaps another.
+/// Copies many pieces of device memory, each from the first buffer of a pair to the second one of the same size. It is
+/// one launch, in stream order. The two buffers of a pair must not overlap, and no target may overlap another.
 ///
 /// # Errors
-/// `InvalidArgument` when sizes differ, `MemorySpace` when a buffer is not on the stream's device or that is `cpu`,
-/// `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+/// `InvalidArgument` when sizes differ, `MemorySpace` when a buffer is not on the stream's device or that device is
+/// `cpu`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()> {
     for (index, (src, dst)) in pieces.iter().enumerate() {
         if src.size_bytes() != dst.size_bytes() {
@@ -170,7 +171,7 @@ pub fn copy_pieces_on(pieces: &[(Buffer, Buffer)], stream: &Stream) -> Result<()
     cuda::copy_pieces(pieces, stream)
 }
 
-/// [`scatter`] from host bytes, for callers that decode into memory of their own. `target` must be on the host.
+/// Like [`scatter`], but from host bytes, for callers that decode into their own memory. `target` must be on the host.
 ///
 /// # Errors
 /// Those of [`scatter`].
@@ -184,7 +185,7 @@ pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Re
     Ok(())
 }
 
-/// [`gather`] into host bytes. `source` must be on the host.
+/// Like [`gather`], but to host bytes. `source` must be on the host.
 ///
 /// # Errors
 /// Those of [`gather`].
@@ -192,7 +193,7 @@ pub fn gather_host(source: &NdBuffer, transfer: &Transfer, packed: &mut [u8]) ->
     source.reader()?.gather(transfer, packed)
 }
 
-/// Sets every element of the boxes, given as (start, extent), to the one whose bytes are `element`.
+/// Sets every element of the boxes, given as (start, extent), to `element`, given by its bytes.
 ///
 /// # Errors
 /// `InvalidArgument` when a box is not inside `target`, `element` has the wrong size, or `target` is read-only.
@@ -202,11 +203,11 @@ pub fn fill_boxes(target: &NdBuffer, boxes: &[(Vec<usize>, Vec<usize>)], element
     stream.synchronize()
 }
 
-/// [`fill_boxes`] in stream order: on a GPU it returns once the work is on `stream`, on `cpu` when it is done. With lists, boxes
-/// count in their positions.
+/// Like [`fill_boxes`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
+/// With lists, boxes count positions in them.
 ///
 /// # Errors
-/// Those of [`fill_boxes`]; `MemorySpace` when `stream` is another device's.
+/// Those of [`fill_boxes`]; `MemorySpace` when `stream` belongs to another device.
 pub fn fill_boxes_on(
     target: &NdBuffer,
     lists: Option<&Lists>,
@@ -234,7 +235,7 @@ pub fn fill_boxes_on(
     }
 }
 
-/// A lease to write boxes of an nd-buffer in host memory: all of it, where lists say where elements lie.
+/// Leases boxes of an nd-buffer in host memory for writing. With lists, leases the whole nd-buffer.
 fn lease_boxes<'a>(
     target: &NdBuffer,
     lists: Option<&Lists>,

@@ -1,4 +1,4 @@
-//! The steps that packed elements go through on their way to an nd-buffer, and back.
+//! Tails: the packing of elements, and the steps that change them on their way to an nd-buffer and back.
 
 use std::borrow::Cow;
 
@@ -6,53 +6,54 @@ use crate::array::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ops::step::{ElementStep, check_steps};
 
-/// How packed bytes become elements.
+/// How elements are packed in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
-    /// Element after element.
+    /// One element after the other.
     Plain,
-    /// Byte-shuffled as by numcodecs' and HDF5's shuffle: first all first bytes of `unit_bytes`-sized units, then all
-    /// second bytes, …; bytes that do not fill a unit follow unchanged. The unit need not be the element.
+    /// Byte-shuffled, as by the shuffle of numcodecs and HDF5: first the first bytes of all units of `unit_bytes`, then
+    /// all second bytes, and so on. Bytes that do not fill a unit follow unchanged. The unit may differ from the
+    /// element.
     Shuffled {
-        /// Bytes of a shuffled unit.
+        /// Size of a shuffled unit in bytes.
         unit_bytes: usize,
     },
-    /// One bit an element, bool only: most significant bit first as numpy.packbits.
+    /// One bit per element, most significant bit first like `numpy.packbits`. For bool only.
     Bits,
 }
 
-/// The steps that elements go through between packed memory and an nd-buffer.
+/// How elements are packed in memory, and the steps that change them on their way to an nd-buffer and back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
-    /// How elements lie in packed memory.
+    /// How elements are packed in memory.
     pub packing: Packing,
-    /// Element type in packed memory (byte order aside).
+    /// Element type in packed memory, except its byte order.
     pub packed: DType,
-    /// Steps in the order of reading.
+    /// The steps, in the order of reading.
     pub steps: Vec<ElementStep>,
-    /// Steps in the order of writing (nd-buffer → packed), where they are not the plain inverse of `steps`.
+    /// The steps in the order of writing (nd-buffer → packed), if they are not the inverse of `steps`.
     ///
-    /// `None` takes `steps` backwards, each inverted: a byte swap is its own inverse, a cast goes the other way, adding
-    /// and subtracting, multiplying and dividing change places, and rounding of either kind is left out. Codecs that define their
-    /// encoding differently state it: fixedscaleoffset reads `x / scale + offset` and writes
-    /// `round((x - offset) * scale)`, each in the type that NumPy's promotion gives.
+    /// `None` stands for `steps` backwards, each inverted. A byte swap is its own inverse, and a cast goes the other
+    /// way. Addition and subtraction are exchanged, as are multiplication and division. Rounding of either kind is left
+    /// out. Codecs that define their encoding differently give the steps here: fixedscaleoffset reads
+    /// `x / scale + offset` and writes `round((x - offset) * scale)`, each in the type of NumPy's promotion.
     pub write_steps: Option<Vec<ElementStep>>,
     /// Element type in the nd-buffer.
     pub dtype: DType,
 }
 
 impl Tail {
-    /// Elements that are moved as they are.
+    /// A tail for elements that are moved unchanged.
     pub fn plain(dtype: DType) -> Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
 
-    /// Whether packed bytes are the nd-buffer's bytes, both ways.
+    /// Whether the packed bytes are the nd-buffer's bytes, in both directions.
     pub fn is_plain(&self) -> bool {
         self.packing == Packing::Plain && self.steps.is_empty() && self.write_steps.as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// The steps of writing: `write_steps`, or the inverse of `steps`.
+    /// The steps in the order of writing: `write_steps`, or the inverse of `steps`.
     pub fn steps_of_writing(&self) -> Cow<'_, [ElementStep]> {
         match &self.write_steps {
             Some(steps) => Cow::Borrowed(steps),
@@ -60,7 +61,7 @@ impl Tail {
         }
     }
 
-    /// How many elements `size_bytes` packed bytes hold.
+    /// Number of elements in `size_bytes` packed bytes.
     pub fn packed_len(&self, size_bytes: usize) -> usize {
         match (self.packing, self.packed.size_bytes()) {
             (Packing::Bits, _) => size_bytes.saturating_mul(8),
@@ -72,7 +73,8 @@ impl Tail {
     /// Checks that every step fits the one before, in both directions.
     ///
     /// # Errors
-    /// `InvalidArgument` when the types do not join up, a unit is not possible, or the packing does not suit the type.
+    /// `InvalidArgument` when the types of neighbouring steps differ, a unit is impossible, or the packing does not fit
+    /// the type.
     pub fn check(&self) -> Result<()> {
         match self.packing {
             Packing::Bits if self.packed != DType::BOOL => {

@@ -1,8 +1,9 @@
-//! Consolidated metadata: the documents of everything below a group, kept with the group so that opening a hierarchy
-//! takes one read. v3 keeps them inline in the group's `zarr.json` (zarr-python's extension), v2 in `.zmetadata`.
+//! Consolidated metadata: a copy, stored with a group, of the documents of all nodes below it. With it, one read opens
+//! a hierarchy. In v3 the copy is inline in the group's `zarr.json` (an extension of zarr-python), in v2 it is
+//! `.zmetadata`.
 //!
-//! Documents stay the text that they were read as, until a node is asked for. So a group of many arrays opens quickly, one array
-//! that cannot be read does not close the others, and what was not changed is written as it was.
+//! Documents are kept as text until a node is requested. So a group of many arrays opens quickly, an array that cannot
+//! be read does not affect the others, and unchanged text is written back as it was.
 
 mod edit;
 mod scan;
@@ -20,30 +21,30 @@ use crate::meta::names::{ZARRAY, ZATTRS, ZGROUP, key};
 use crate::{Error, ErrorKind, Result};
 pub use edit::{EntryChange, edit_consolidated};
 
-/// The most names of a path.
+/// Maximum number of names in a path.
 const MAX_DEPTH: usize = 128;
 
-/// The documents of the nodes below a group, by their path relative to it.
+/// The documents of the nodes below a group, by path relative to the group.
 #[derive(Clone, Debug)]
 pub struct Consolidated {
     format: ZarrFormat,
     entries: Arc<IndexMap<String, Entry>>,
-    /// The document that the entries were found in.
+    /// The document that contains the entries' text.
     source: Arc<str>,
-    /// All that is consolidated as it was read, while nothing was changed.
+    /// The whole consolidated metadata as it was read; `None` after a change.
     unchanged: Option<Text>,
 }
 
 /// The documents of one node.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// Places in the source.
+    /// The ranges of the documents in the source.
     Found { is_array: bool, document: Range<usize>, zattrs: Option<Range<usize>> },
-    /// Documents that were given.
+    /// Documents that a caller gave.
     Given(Box<NodeDocuments>),
 }
 
-/// What is consolidated below a group, before or after it was taken apart.
+/// The consolidated metadata of a group, as text or parsed.
 #[derive(Clone, Debug)]
 pub(in crate::meta) enum StoredCopy {
     /// The member `consolidated_metadata` of a v3 group, or the `.zmetadata` of a v2 group.
@@ -52,6 +53,8 @@ pub(in crate::meta) enum StoredCopy {
 }
 
 impl StoredCopy {
+    /// Parses the metadata, if it is still text.
+    ///
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
     pub(in crate::meta) fn open(self, format: ZarrFormat) -> Result<Consolidated> {
@@ -78,7 +81,7 @@ impl StoredCopy {
     }
 }
 
-/// Compares what they say, not how it is written.
+/// Compares the content, not the spelling.
 impl PartialEq for StoredCopy {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -93,7 +96,7 @@ impl PartialEq for StoredCopy {
     }
 }
 
-/// Compares what they say, not how it is written.
+/// Compares the content, not the spelling.
 impl PartialEq for Consolidated {
     fn eq(&self, other: &Self) -> bool {
         let is_same = |path: &str| matches!((self.documents(path), other.documents(path)), (Ok(Some(one)), Ok(Some(other))) if one == other);
@@ -102,8 +105,8 @@ impl PartialEq for Consolidated {
 }
 
 impl Consolidated {
-    /// Consolidates `nodes`, which are given by their path relative to the group and must all be of `format`. Sorted by
-    /// depth, then by path, as zarr-python does.
+    /// Consolidates `nodes`, given by their paths relative to the group. All must be of `format`. Sorts them by depth,
+    /// then by path, as zarr-python does.
     pub fn from_nodes(format: ZarrFormat, nodes: impl IntoIterator<Item = (String, NodeDocuments)>) -> Result<Self> {
         let mut entries = IndexMap::new();
         for (path, node) in nodes {
@@ -114,16 +117,16 @@ impl Consolidated {
         Ok(Consolidated { format, entries: Arc::new(entries), source: "".into(), unchanged: None })
     }
 
-    /// Reads the `consolidated_metadata` member of a v3 group, or the `.zmetadata` of a v2 group. Keys without a name in them
-    /// stand for the group itself, whose documents are beside the copy as well; they are left out.
+    /// Parses the `consolidated_metadata` member of a v3 group, or the `.zmetadata` of a v2 group. Keys with an empty
+    /// path mean the group itself. They are left out, because the group's own documents are read anyway.
     pub(in crate::meta) fn parse(format: ZarrFormat, text: Text) -> Result<Self> {
         let entries = scan::entries(format, &text)?;
         let source = Arc::clone(text.document());
         Ok(Consolidated { format, entries: Arc::new(entries), source, unchanged: Some(text) })
     }
 
-    /// The `consolidated_metadata` member of a v3 group, with `indent` spaces a level or on one line. Entries that were read are
-    /// written as they were.
+    /// The `consolidated_metadata` member of a v3 group, with `indent` spaces per level or on one line. Entries that
+    /// were read keep their text.
     pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         if let Some(text) = &self.unchanged {
             return Cow::Borrowed(text.as_str());
@@ -143,13 +146,13 @@ impl Consolidated {
         Cow::Owned(out)
     }
 
-    /// The `.zmetadata` of a v2 group, whose own documents are given. On one line, as zarr-python writes it: it can be large, and
-    /// people do not read it.
+    /// The `.zmetadata` of a v2 group; the group's own documents are the arguments. It is on one line, like
+    /// zarr-python's: it can be large, and people do not read it.
     pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         if let Some(text) = &self.unchanged {
             let own = NodeDocuments::v2(false, zgroup.clone(), Some(zattrs.clone()));
             let change = EntryChange { path: String::new(), node: Some(own) };
-            // What was read can be edited. If it cannot, all is written anew.
+            // The text that was read is edited. If that is not possible, everything is written anew.
             match edit::edit(self.format, text.as_str(), &[change]) {
                 Ok(Some(edited)) => return edited,
                 Ok(None) => return text.as_str().to_owned(),
@@ -191,12 +194,12 @@ impl Consolidated {
         self.format
     }
 
-    /// The path of every node, relative to the group, in stored order.
+    /// The path of every node, relative to the group, in the stored order.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The documents of the node at `path`, which are taken apart now; `None` if there is none.
+    /// Parses the documents of the node at `path`; `None` if there is none.
     ///
     /// # Errors
     /// `MetadataInvalid`
@@ -222,7 +225,7 @@ impl Consolidated {
         })
     }
 
-    /// The names of the nodes directly below `path`; the group itself is at `""`.
+    /// The names of the nodes directly below `path`. `""` is the group itself.
     pub fn children<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
         self.paths().filter_map(move |it| below(it, path)).filter(|name| !name.contains('/'))
     }
@@ -232,14 +235,14 @@ impl Consolidated {
         self.paths().any(|other| is_at_or_below(other, path))
     }
 
-    /// A copy without the nodes at and below `path`.
+    /// Returns a copy without the nodes at and below `path`.
     #[must_use]
     pub fn without(&self, path: &str) -> Consolidated {
         let rest = self.entries.iter().filter(|(other, _)| !is_at_or_below(other, path));
         self.changed(rest.map(|(path, entry)| (path.clone(), entry.clone())).collect())
     }
 
-    /// A copy with another node at `path`, which must be of the same format.
+    /// Returns a copy with another node at `path`. The node must have the same format.
     #[must_use]
     pub fn with(&self, path: &str, node: NodeDocuments) -> Consolidated {
         let mut entries = (*self.entries).clone();
@@ -248,7 +251,7 @@ impl Consolidated {
         self.changed(entries)
     }
 
-    /// The part below `path`.
+    /// Returns the part below `path`.
     pub fn under(&self, path: &str) -> Consolidated {
         let part = |(it, entry): (&String, &Entry)| below(it, path).map(|rest| (rest.to_owned(), entry.clone()));
         self.changed(self.entries.iter().filter_map(part).collect())
@@ -264,7 +267,7 @@ impl Consolidated {
     }
 }
 
-/// Refuses a node of another format than that of the nodes beside it.
+/// Refuses a node whose format differs from that of the group.
 fn check_node_format(format: ZarrFormat, path: &str, node: &NodeDocuments) -> Result<()> {
     let (got, expected) = (node.zarr_format().number(), format.number());
     if got == expected {
@@ -274,12 +277,12 @@ fn check_node_format(format: ZarrFormat, path: &str, node: &NodeDocuments) -> Re
     Err(Error::new(ErrorKind::InvalidArgument, message))
 }
 
-/// Sorts by depth, then by path, as zarr-python does.
+/// The sort key of a path: by depth, then by path, as in zarr-python.
 fn order(path: &str) -> (usize, &str) {
     (path.matches('/').count(), path)
 }
 
-/// The part of `path` behind `group`, if the path lies below it.
+/// The rest of `path` after `group`, if the path lies below it.
 fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
     match group {
         "" => Some(path),
@@ -291,7 +294,7 @@ fn is_at_or_below(path: &str, above: &str) -> bool {
     path == above || below(path, above).is_some()
 }
 
-/// A path without slashes around it and without empty names.
+/// The path without outer slashes and without empty names.
 fn normal(path: &str) -> Cow<'_, str> {
     match path.split('/').all(|name| !name.is_empty()) {
         true => Cow::Borrowed(path),

@@ -1,10 +1,11 @@
-//! Data types by the names of metadata.
+//! Data types, by their names in metadata.
 //!
-//! A [`DataType`] says what an element means; in memory it is always in native (little-endian) byte order. How it is
-//! stored is said beside it: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a v2 structure, by each
-//! field's. Names and configurations are in [`v2`] and [`v3`].
+//! A [`DataType`] describes the meaning of an element. In memory, elements are always in native (little-endian) byte
+//! order. How they are stored is given separately: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a
+//! v2 structure, by that of each field. Names and configurations are in [`v2`] and [`v3`].
 //!
-//! Every type that zarr-python 3.4 and zarr-extensions register is here, and `float8_e4m3fn` and v2 fields with a shape besides.
+//! This has all types that zarr-python 3.4 and zarr-extensions register, and also `float8_e4m3fn` and v2 fields with a
+//! shape.
 
 pub mod v2;
 pub mod v3;
@@ -17,11 +18,11 @@ use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The largest element in bytes. NumPy allows 2 GiB, but a fill value is one element, and a line of metadata must not make
-/// a reader take that much.
+/// Maximum size of an element in bytes. NumPy allows 2 GiB. But a fill value is one element, and a line of metadata
+/// must not make a reader allocate that much.
 pub const MAX_SIZE_BYTES: usize = 1 << 24;
-/// The most units of a structure that a change of byte order may have to visit, so that a few bytes of metadata cannot
-/// ask for a list of millions.
+/// Maximum number of units in a structure that a change of byte order may visit. Otherwise, a few bytes of metadata
+/// could cause a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
 
 /// The type of an element.
@@ -57,19 +58,20 @@ pub enum DataType {
     Complex64,
     /// Two binary64: real, imaginary.
     Complex128,
-    /// Numbers that only move: integers of less than 8 bits, floats of at most 8 bits, complex numbers of floats of at most 16 bits.
+    /// Numbers that can be moved but not computed with: integers of less than 8 bits, floats of at most 8 bits, complex
+    /// numbers of floats of at most 16 bits.
     Small(SmallNumber),
     /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
     RawBytes {
-        /// Bytes of one element, at least 1.
+        /// Bytes of one element; at least 1.
         size: usize,
     },
-    /// Bytes ending with the first of the trailing zeros: v3 `null_terminated_bytes`, v2 `|S*`.
+    /// Bytes without their trailing zeros: v3 `null_terminated_bytes`, v2 `|S*`.
     NullTerminatedBytes {
-        /// Bytes of one element, at least 1.
+        /// Bytes of one element; at least 1.
         length_bytes: usize,
     },
-    /// Code points of 4 bytes, filled up with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
+    /// Code points of 4 bytes, padded with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
     FixedLengthUtf32 {
         /// Bytes of one element: 4 for each code point, at least 4.
         length_bytes: usize,
@@ -78,19 +80,19 @@ pub enum DataType {
     DateTime64 {
         /// The unit.
         unit: TimeUnit,
-        /// How many units one count is: 1 to `i32::MAX`.
+        /// Number of units per count: 1 to `i32::MAX`.
         scale_factor: u32,
     },
-    /// A span of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
+    /// A length of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
     TimeDelta64 {
         /// The unit.
         unit: TimeUnit,
-        /// How many units one count is: 1 to `i32::MAX`.
+        /// Number of units per count: 1 to `i32::MAX`.
         scale_factor: u32,
     },
-    /// Fields one after the other, without padding.
+    /// Fields one after another, without padding.
     Struct {
-        /// At least one.
+        /// The fields; at least one.
         fields: Vec<Field>,
     },
     /// UTF-8 of any length: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
@@ -102,12 +104,12 @@ pub enum DataType {
 impl TryFrom<DType> for DataType {
     type Error = Error;
 
-    /// The data type of the same bits: raw bytes for opaque elements.
+    /// The data type of elements with the same bits. Opaque elements become raw bytes.
     fn try_from(dtype: DType) -> Result<DataType> {
         match (dtype.kind(), dtype.small_number()) {
             (_, Some(number)) => Ok(DataType::Small(number)),
             (DTypeKind::Opaque, _) => Ok(DataType::RawBytes { size: dtype.size_bytes() }),
-            // Devices and Zarr v3 name numbers alike.
+            // Devices and Zarr v3 use the same names for numbers.
             _ => DataType::from_v3(&Value::from(dtype.to_string())),
         }
     }
@@ -116,7 +118,7 @@ impl TryFrom<DType> for DataType {
 impl FromStr for DataType {
     type Err = Error;
 
-    /// Reads the name of a type in Zarr v3.
+    /// Parses the name of a type in Zarr v3.
     fn from_str(name: &str) -> Result<DataType> {
         DataType::from_v3(&Value::from(name))
     }
@@ -125,18 +127,18 @@ impl FromStr for DataType {
 /// A field of a structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Unique in its structure.
+    /// The name. It is unique in the structure.
     pub name: String,
-    /// The type of the field, which has a fixed size.
+    /// The type of the field. It must have a fixed size.
     pub data_type: DataType,
-    /// How a v2 array stores it; [`Endian::Little`] where it does not matter. In v3 the `bytes` codec decides.
+    /// The byte order in a v2 array; [`Endian::Little`] if it does not matter. In v3 the `bytes` codec decides.
     pub endian: Endian,
-    /// Lengths of the dimensions that the field has itself; empty for a plain field. Only v2 can say this.
+    /// Extents of the field's own dimensions; empty for a plain field. Only v2 supports them.
     pub shape: Vec<usize>,
 }
 
 impl Field {
-    /// A plain field stored in little-endian byte order.
+    /// Makes a plain field that is stored in little-endian byte order.
     pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
         Field { name: name.into(), data_type, endian: Endian::Little, shape: Vec::new() }
     }
@@ -160,11 +162,11 @@ pub enum Endian {
     Big,
 }
 
-/// Bytes inside an element that a change of byte order reverses: `count` units of `unit_bytes`, the first at `offset`,
-/// one after the other.
+/// Bytes inside an element that a change of byte order reverses: `count` consecutive units of `unit_bytes`. The first
+/// unit begins at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwapUnit {
-    /// Where the first unit begins, in bytes from the start of the element.
+    /// Offset of the first unit from the start of the element, in bytes.
     pub offset: usize,
     /// Bytes that are reversed together: 2, 4 or 8.
     pub unit_bytes: usize,
@@ -172,7 +174,7 @@ pub struct SwapUnit {
     pub count: usize,
 }
 
-/// Unit of a date or a span of time.
+/// The unit of a date or of a length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // The names say it.
 pub enum TimeUnit {
@@ -189,7 +191,7 @@ pub enum TimeUnit {
     Picosecond,
     Femtosecond,
     Attosecond,
-    /// None: NumPy's `datetime64` without brackets.
+    /// No unit: NumPy's `datetime64` without brackets.
     Generic,
 }
 
@@ -211,19 +213,19 @@ const TIME_UNITS: [(TimeUnit, &str); 14] = [
 ];
 
 impl TimeUnit {
-    /// NumPy's name: `ns`, `D`, `generic`.
+    /// NumPy's name of the unit: `ns`, `D`, `generic`.
     pub fn name(self) -> &'static str {
         TIME_UNITS.iter().find(|(unit, _)| *unit == self).map_or("generic", |(_, name)| name)
     }
 
-    /// The unit of this NumPy name; `μs` is known, too.
+    /// The unit with this NumPy name. `μs` is also accepted.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if matches!(name, "\u{3bc}s" | "\u{b5}s") { "us" } else { name };
         TIME_UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)
     }
 }
 
-/// The types without parameters: v3 name, v2 kind and size, and what a device sees.
+/// The types without parameters: v3 name, v2 kind and size, and type on devices.
 const PLAIN: [(DataType, &str, &str, DType); 15] = [
     (DataType::Bool, "bool", "b1", DType::BOOL),
     (DataType::Int8, "int8", "i1", DType::INT8),
@@ -237,7 +239,7 @@ const PLAIN: [(DataType, &str, &str, DType); 15] = [
     (DataType::Float16, "float16", "f2", DType::FLOAT16),
     (DataType::Float32, "float32", "f4", DType::FLOAT32),
     (DataType::Float64, "float64", "f8", DType::FLOAT64),
-    // NumPy has no code for it; tensorstore writes the name into v2 documents.
+    // NumPy has no code for it. tensorstore writes this name into v2 documents.
     (DataType::BFloat16, "bfloat16", "bfloat16", DType::BFLOAT16),
     (DataType::Complex64, "complex64", "c8", DType::COMPLEX64),
     (DataType::Complex128, "complex128", "c16", DType::COMPLEX128),
@@ -248,14 +250,15 @@ impl DataType {
         PLAIN.iter().find(|(data_type, ..)| data_type == self)
     }
 
-    /// A structure of `fields`, checked: at least one, unique names, fixed sizes, at most 16 MiB in all.
+    /// Makes a structure of `fields`. Checks that there is at least one, that names are unique and sizes fixed, and
+    /// that all together have at most 16 MiB.
     pub fn structure(fields: Vec<Field>) -> Result<DataType> {
         let structure = DataType::Struct { fields };
         structure.check()?;
         Ok(structure)
     }
 
-    /// Bytes of one element; `None` if elements differ in length.
+    /// Bytes of one element; `None` for variable length.
     pub fn size_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes() * number.parts()),
@@ -272,11 +275,12 @@ impl DataType {
         }
     }
 
-    /// The type as a device sees it; `None` if elements differ in length.
+    /// The element type on devices; `None` for variable length.
     pub fn device_dtype(&self) -> Option<DType> {
         match self {
             DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. } => Some(DType::INT64),
-            // NumPy and DLPack have no complex numbers of 8-bit floats: two bytes, as structures are bytes.
+            // NumPy and DLPack have no complex numbers of 8-bit floats, so these are two opaque bytes, like a
+            // structure.
             DataType::Small(number) if number.parts() == 2 && number.part_bytes() == 1 => Some(DType::opaque(2)),
             DataType::Small(number) => Some(DType::small(*number)),
             _ => match self.plain() {
@@ -300,9 +304,9 @@ impl DataType {
         fields.iter().map(offset_of).collect()
     }
 
-    /// Bytes that a change of byte order reverses together, if they are the same throughout the element: 1 for bytes and
-    /// single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger fields (ask
-    /// [`swap_units`](Self::swap_units)) and for variable length.
+    /// Number of bytes that a change of byte order reverses together, if it is the same in the whole element: 1 for
+    /// bytes and single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger fields
+    /// (see [`swap_units`](Self::swap_units)) and for variable length.
     pub fn swap_unit_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes()),
@@ -315,24 +319,24 @@ impl DataType {
         }
     }
 
-    /// Everything inside an element that a change of byte order reverses, in order of offset: what the v3 `bytes` codec
-    /// with `endian: big` swaps. Empty if byte order does not matter.
+    /// Everything inside an element that a change of byte order reverses, in order of offset. This is what the v3
+    /// `bytes` codec with `endian: big` swaps. Empty if byte order does not matter.
     pub fn swap_units(&self) -> Vec<SwapUnit> {
         let mut units = Vec::new();
         self.push_swap_units(0, 1, None, &mut units);
         units
     }
 
-    /// The bytes to reverse to get native elements from those of a v2 array whose dtype has the byte order `endian`. In
-    /// a structure each field's own byte order counts.
+    /// The bytes to reverse in stored elements of a v2 array to get native ones. `endian` is the byte order of the
+    /// array's dtype. In a structure, the byte order of each field is used.
     pub fn stored_swap_units(&self, endian: Endian) -> Vec<SwapUnit> {
         let mut units = Vec::new();
         self.push_swap_units(0, 1, Some(endian), &mut units);
         units
     }
 
-    /// Lists the units of `repeat` elements from `offset` on: all (`stored` is `None`), or those stored in big-endian order.
-    /// Returns the bytes of these elements, so that each type inside a structure is met once for each repetition.
+    /// Adds the units of `repeat` elements, beginning at `offset`: all of them if `stored` is `None`, else those that
+    /// are stored in big-endian order. Returns the size of these elements in bytes.
     fn push_swap_units(
         &self,
         offset: usize,
@@ -350,7 +354,8 @@ impl DataType {
                     end = end.saturating_add(field.data_type.push_swap_units(end, field.count(), stored, units));
                 }
                 size = end - start;
-                // Byte-sized fields leave no units, so an early end keeps a hostile repeat from costing time.
+                // Byte-sized fields add no units. So this stops early, and a huge repeat from bad metadata costs no
+                // time.
                 if units.len() == before || units.len() > MAX_SWAP_UNITS {
                     break;
                 }
@@ -368,9 +373,9 @@ impl DataType {
         size.saturating_mul(repeat)
     }
 
-    /// The argument of `numpy.dtype` for the native elements, after its lists of fields became lists of tuples: `"<f4"`, or
-    /// `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16`
-    /// and [`DataType::Small`] need `ml_dtypes`; variable lengths are `"T"` and `"|O"`.
+    /// The argument of `numpy.dtype` for native elements, once lists of fields are converted to lists of tuples:
+    /// `"<f4"`, or `[["a", "<i4"], ["b", "<f8", [2]]]`. `bfloat16` and [`DataType::Small`] need `ml_dtypes`; variable
+    /// lengths are `"T"` and `"|O"`.
     pub fn numpy_descr(&self) -> Value {
         match self {
             DataType::VariableString => Value::from("T"),
@@ -378,8 +383,8 @@ impl DataType {
         }
     }
 
-    /// Refuses what no array can have: elements of 0 bytes or more than 16 MiB, structures with equal names or too many
-    /// numbers.
+    /// Refuses types that no array can have: elements of 0 bytes or of more than 16 MiB, and structures with duplicate
+    /// names or too many numbers.
     pub(crate) fn check(&self) -> Result<()> {
         self.checked_size_bytes()?;
         if matches!(self, DataType::Struct { .. }) && self.swap_units().len() > MAX_SWAP_UNITS {
@@ -391,7 +396,7 @@ impl DataType {
         Ok(())
     }
 
-    /// [`DataType::size_bytes`] of a type that has a size, with every type inside it checked on the way.
+    /// Returns [`DataType::size_bytes`], and checks every type inside the type.
     fn checked_size_bytes(&self) -> Result<Option<usize>> {
         let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
         let size = match self {
@@ -434,7 +439,7 @@ fn checked_fields_size_bytes(fields: &[Field]) -> Result<usize> {
     Ok(size)
 }
 
-/// Short, for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b: float64[2, 3])`.
+/// A short text for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b: float64[2, 3])`.
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |f: &mut fmt::Formatter<'_>, kind: &str, unit: TimeUnit, scale_factor: u32| match scale_factor {
@@ -466,7 +471,7 @@ impl fmt::Display for DataType {
     }
 }
 
-/// A data type that is not known, or not in this form.
+/// The error for a data type that is unknown, or has an unknown form.
 fn unknown(got: &Value, expected: &str) -> Error {
     Error::new(
         ErrorKind::UnknownDataType,

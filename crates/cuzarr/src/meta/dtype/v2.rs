@@ -1,9 +1,10 @@
 //! The `dtype` member of v2 documents: NumPy's type strings, and lists of fields for structures.
 //!
-//! Numbers that NumPy has no code for have their v3 names, as tensorstore writes them: `bfloat16`, `int4`.
+//! Numbers without a NumPy code have their v3 names, as tensorstore writes them: `bfloat16`, `int4`.
 //!
-//! `<f4`, `>i2`, `|b1`, `|S5`, `|V8`, `<U7`, `<M8[10us]`, `|O` (with `vlen-utf8` or `vlen-bytes` among the filters), and
-//! `[["a", "<i4"], ["b", ">f8", [2, 3]], ["c", [["d", "|u1"]]]]`. Byte order is accepted where it has no effect (`<i1`).
+//! `<f4`, `>i2`, `|b1`, `|S5`, `|V8`, `<U7`, `<M8[10us]`, `|O` (with `vlen-utf8` or `vlen-bytes` among the filters),
+//! and `[["a", "<i4"], ["b", ">f8", [2, 3]], ["c", [["d", "|u1"]]]]`. A byte order is accepted even if it has no effect
+//! (`<i1`).
 
 use cuzarr_device::SmallNumber;
 use serde_json::Value;
@@ -11,12 +12,12 @@ use serde_json::Value;
 use super::{DataType, Endian, Field, PLAIN, TimeUnit, unknown};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Filters and compressors that give elements of type `|O` a meaning, as zarr-python lists them.
+/// Filters and compressors that define the elements of type `|O`, as zarr-python lists them.
 pub(crate) const OBJECT_CODECS: [&str; 6] = ["vlen-utf8", "vlen-bytes", "vlen-array", "pickle", "json2", "msgpack2"];
 
 impl DataType {
-    /// Reads the `dtype` member of a v2 document, with the byte order of a plain type. `object_codec` is the `id` of
-    /// the filter or compressor that says what `|O` holds.
+    /// Parses the `dtype` member of a v2 document. Returns the type, and the byte order of a plain type. `object_codec`
+    /// is the `id` of the filter or compressor that defines the elements of `|O`.
     pub fn from_v2(dtype: &Value, object_codec: Option<&str>) -> Result<(DataType, Endian)> {
         let (data_type, endian) = DataType::unchecked_from_v2(dtype, object_codec)?;
         data_type.check()?;
@@ -48,7 +49,7 @@ fn from_object_codec(object_codec: Option<&str>) -> Result<DataType> {
     Err(Error::new(ErrorKind::UnknownDataType, message))
 }
 
-/// Parses a type string; `None` if no type is written so.
+/// Parses a type string; `None` if it is not one.
 fn from_name(name: &str) -> Option<(DataType, Endian)> {
     if name == "bfloat16" {
         return Some((DataType::BFloat16, Endian::Little));
@@ -65,7 +66,7 @@ fn from_name(name: &str) -> Option<(DataType, Endian)> {
     let data_type = from_code(code)?;
     match data_type.swap_unit_bytes() {
         Some(1) => Some((data_type, Endian::Little)),
-        // Without a byte order only what has none can be meant.
+        // Without a byte order, only types that need none are valid.
         _ if order == "|" => None,
         _ => Some((data_type, endian)),
     }
@@ -86,7 +87,7 @@ fn from_code(code: &str) -> Option<DataType> {
     }
 }
 
-/// Reads the rest of a time type: `8`, `8[ns]` or `8[10us]`.
+/// Parses the rest of a time type: `8`, `8[ns]` or `8[10us]`.
 fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     let rest = rest.strip_prefix('8')?;
     if rest.is_empty() {
@@ -99,7 +100,7 @@ fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     Some((TimeUnit::from_name(unit)?, scale_factor))
 }
 
-/// Digits only: `str::parse` would take a sign.
+/// Parses digits only, because `str::parse` would accept a sign.
 fn parse_size(text: &str) -> Option<usize> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -133,16 +134,16 @@ fn field_length(length: Option<u64>) -> Option<usize> {
     usize::try_from(length?).ok()
 }
 
-/// The byte order of the fields inside a structure that is being written.
+/// The byte order of fields when a structure is written.
 #[derive(Clone, Copy)]
 pub(super) enum FieldOrder {
-    /// Each field's own, as stored.
+    /// The byte order of each field, as stored.
     Stored,
     /// Little-endian, as in memory.
     Native,
 }
 
-/// The type string of a plain type in byte order `endian`, or the list of fields of a structure.
+/// Writes the type string of a plain type in byte order `endian`, or the list of fields of a structure.
 pub(super) fn to_name(data_type: &DataType, endian: Endian, field_order: FieldOrder) -> Value {
     let order = match endian {
         Endian::Little => "<",

@@ -3,7 +3,7 @@
 //! | type | written as | also read |
 //! |---|---|---|
 //! | plain types | `"bool"`, `"int8"` … `"complex128"`, `"bfloat16"` | |
-//! | numbers that only move | `"int4"`, `"float8_e5m2"`, `"complex_bfloat16"` … | |
+//! | small numbers | `"int4"`, `"float8_e5m2"`, `"complex_bfloat16"` … | |
 //! | complex numbers | `"complex64"`, `"complex128"` | `"complex_float32"`, `"complex_float64"` |
 //! | raw bytes | `{"name": "raw_bytes", "configuration": {"length_bytes": 8}}` | `"r64"` (the specification's) |
 //! | `null_terminated_bytes`, `fixed_length_utf32` | configuration `length_bytes` | |
@@ -12,7 +12,7 @@
 //! | strings | `"string"` | |
 //! | bytes | `"variable_length_bytes"` | `"bytes"` |
 //!
-//! Written are the names that zarr-python 3.4 writes and reads.
+//! When writing, the names of zarr-python 3.4 are used.
 
 use cuzarr_device::SmallNumber;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ use crate::meta::invalid;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
 impl DataType {
-    /// Reads the `data_type` member of a v3 document.
+    /// Parses the `data_type` member of a v3 document.
     pub fn from_v3(data_type: &Value) -> Result<DataType> {
         let parsed = DataType::unchecked_from_v3(data_type)?;
         parsed.check()?;
@@ -34,7 +34,7 @@ impl DataType {
         from_extension(&Extension::from_json(data_type, "data_type")?, data_type)
     }
 
-    /// The `data_type` member of a v3 document. A structure whose fields have shapes has none.
+    /// Writes the `data_type` member of a v3 document. A structure whose fields have shapes is an error.
     pub fn to_v3(&self) -> Result<Value> {
         let with_length = |name: &str, length: usize| json!({"name": name, "configuration": {"length_bytes": length}});
         let time = |name: &str, unit: TimeUnit, scale: u32| {
@@ -104,7 +104,7 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
     }
 }
 
-/// Reads `r8`, `r16`, …: a multiple of 8 bits.
+/// Parses `r8`, `r16`, …: a multiple of 8 bits.
 fn raw_bits(name: &str) -> Option<DataType> {
     let digits = name.strip_prefix('r').filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))?;
     let bits: usize = digits.parse().ok()?;
@@ -154,7 +154,7 @@ fn structure_of(extension: &Extension) -> Result<DataType> {
     Ok(DataType::Struct { fields })
 }
 
-/// `{"name": …, "data_type": …}`, or `[name, data_type]`.
+/// Reads a field: `{"name": …, "data_type": …}`, or `[name, data_type]`.
 fn field_of(entry: &Value) -> Option<(&str, &Value)> {
     match entry {
         Value::Object(members) if members.len() == 2 => object_field(members),

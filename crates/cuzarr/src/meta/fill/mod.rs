@@ -1,6 +1,6 @@
-//! Fill values: the values of elements that no chunk holds.
+//! Fill values: the values of elements that were never written.
 //!
-//! A fill value is kept as the bytes of one native element, so that a NaN's payload or the last bit of a `uint64` is
+//! A fill value is kept as the bytes of one native element. So the payload of a NaN, or the last bit of a `uint64`, is
 //! never lost. JSON forms, by data type:
 //!
 //! | type | written | also read |
@@ -27,15 +27,17 @@ use super::small_float::{BFLOAT16, FLOAT16, SmallFloat};
 use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Integers beyond this are not exact as floats, so a float there may stand for another integer.
+/// Integers up to this are exact as floats. A larger float in JSON may stand for another integer.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The value of elements that no chunk holds.
+/// The value of elements that were never written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FillValue {
-    /// The bytes of one element in native (little-endian) order; for data types of variable length the value's bytes.
+    /// The bytes of one element in native (little-endian) order. For data types of variable length, the bytes of the
+    /// value.
     Element(Vec<u8>),
-    /// v2 `null`: anything; [`FillValue::element`] then gives the data type's default, as zarr-python does.
+    /// v2 `null`: no value is defined. [`FillValue::element`] then returns the default of the data type, as zarr-python
+    /// does.
     Undefined,
 }
 
@@ -45,7 +47,7 @@ impl FillValue {
         FillValue::Element(default_element(data_type))
     }
 
-    /// The bytes of one element; the default if the value is undefined.
+    /// The bytes of one element. For an undefined value, those of the default.
     pub fn element(&self, data_type: &DataType) -> Cow<'_, [u8]> {
         match self {
             FillValue::Element(bytes) => Cow::Borrowed(bytes),
@@ -53,7 +55,7 @@ impl FillValue {
         }
     }
 
-    /// Reads the `fill_value` member of a document.
+    /// Parses the `fill_value` member of a document.
     pub fn from_json(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<FillValue> {
         data_type.check()?;
         match (value, format) {
@@ -62,26 +64,27 @@ impl FillValue {
         }
     }
 
-    /// The parts of a floating-point element as doubles: one, or two of a complex number. `None` for other data types.
+    /// The parts of a floating-point element as doubles: one, or two for a complex number. `None` for other data types.
     pub(super) fn doubles(&self, data_type: &DataType) -> Option<Vec<f64>> {
         let (part, _) = Float::of(data_type)?;
         Some(self.element(data_type).chunks_exact(part.size_bytes()).map(|bytes| part.decode(bytes)).collect())
     }
 
-    /// The floating-point element whose parts are nearest to these; `None` for other data types, or another number of parts.
+    /// The floating-point element that is nearest to these parts; `None` for other data types, and for a wrong number
+    /// of parts.
     pub(super) fn from_doubles(parts: &[f64], data_type: &DataType) -> Option<FillValue> {
         let (part, count) = Float::of(data_type)?;
         let encoded: Vec<Vec<u8>> = parts.iter().map(|&value| part.encode(value)).collect::<Option<_>>()?;
         (parts.len() == count).then(|| FillValue::Element(encoded.concat()))
     }
 
-    /// The `fill_value` member of a v3 document whose data type has the former name `structured`: the element in base64.
+    /// The `fill_value` member of a v3 document whose data type has the old name `structured`: the element in base64.
     pub(super) fn to_base64(&self, data_type: &DataType) -> Result<Value> {
         self.to_json(data_type, ZarrFormat::V3)?; // checked
         Ok(Value::from(BASE64.encode(self.element(data_type))))
     }
 
-    /// The `fill_value` member of a document.
+    /// Writes the `fill_value` member of a document.
     pub fn to_json(&self, data_type: &DataType, format: ZarrFormat) -> Result<Value> {
         match (self, format) {
             (FillValue::Element(bytes), _) => {
@@ -148,14 +151,14 @@ fn parse(value: &Value, data_type: &DataType, format: ZarrFormat) -> Result<Vec<
 fn parse_bool(value: &Value) -> Result<bool> {
     match value {
         Value::Bool(value) => Ok(*value),
-        // zarr-python 2 wrote what it was given, often 0.
+        // zarr-python 2 wrote the value that it was given, often 0.
         Value::Number(number) if number.as_f64() == Some(0.0) => Ok(false),
         Value::Number(number) if number.as_f64() == Some(1.0) => Ok(true),
         _ => Err(wrong(value, "true or false")),
     }
 }
 
-/// An integer from `low` to `high`.
+/// Parses an integer from `low` to `high`.
 fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
     let integer = match value {
         Value::Bool(value) => Some(i128::from(*value)),
@@ -171,7 +174,7 @@ fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
         .ok_or_else(|| wrong(value, &format!("an integer from {low} to {high}")))
 }
 
-/// A number of [`DataType::Small`].
+/// Parses a number of [`DataType::Small`].
 fn parse_small(value: &Value, number: SmallNumber) -> Result<Vec<u8>> {
     match (SmallFloat::of(number), number.parts()) {
         (Some(part), 1) => Float::Small(part).parse(value),
@@ -179,7 +182,7 @@ fn parse_small(value: &Value, number: SmallNumber) -> Result<Vec<u8>> {
         (None, _) => {
             let count = 1_i128 << number.part_bits();
             let low = if number.is_signed_integer() { -count / 2 } else { 0 };
-            // A negative integer, too, leaves the bits above it at zero, as in ml_dtypes and tensorstore.
+            // As in ml_dtypes and tensorstore, the unused upper bits are zero, even for a negative integer.
             Ok(vec![parse_integer(value, low, low + count - 1)?.rem_euclid(count) as u8])
         }
     }
@@ -201,7 +204,7 @@ fn write_small(bytes: &[u8], number: SmallNumber, format: ZarrFormat) -> Value {
     }
 }
 
-/// The formats of a floating-point number.
+/// A floating-point format.
 #[derive(Clone, Copy)]
 enum Float {
     Small(SmallFloat),
@@ -210,7 +213,7 @@ enum Float {
 }
 
 impl Float {
-    /// The format of an element's parts, and how many it has.
+    /// The format of an element's parts, and the number of parts.
     fn of(data_type: &DataType) -> Option<(Float, usize)> {
         match data_type {
             DataType::Small(number) => SmallFloat::of(*number).map(|part| (Float::Small(part), number.parts())),
@@ -232,8 +235,8 @@ impl Float {
         }
     }
 
-    /// Little-endian bytes of the nearest value, as NumPy converts: too large becomes infinity. `None` for infinity, NaN and
-    /// numbers out of range in a format that has no such values.
+    /// Little-endian bytes of the nearest value. As in NumPy, too large values become infinity. `None` for infinity,
+    /// NaN and values out of range, if the format does not have them.
     fn encode(self, value: f64) -> Option<Vec<u8>> {
         Some(match self {
             Float::Small(format) => format.encode(value)?.to_le_bytes()[..format.size_bytes()].to_vec(),
@@ -242,7 +245,7 @@ impl Float {
         })
     }
 
-    /// The exact value of little-endian bytes.
+    /// The exact value of an element in little-endian bytes.
     fn decode(self, bytes: &[u8]) -> f64 {
         match self {
             Float::Small(format) if format.size_bytes() == 1 => format.decode(bytes[0].into()),
@@ -276,7 +279,8 @@ impl Float {
         }
     }
 
-    /// The bits of this format, or of an IEEE format of another width, which is then converted.
+    /// Parses hexadecimal digits: the bits of this format, or those of an IEEE format of another width, which is
+    /// converted.
     fn parse_hex(self, digits: &str) -> Option<Vec<u8>> {
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -302,7 +306,7 @@ impl Float {
         if let Some(number) = Number::from_f64(value) {
             return Value::Number(number);
         }
-        // Readers of v2 know no bits, only NaN.
+        // Readers of v2 only know NaN, not its bits.
         if format == ZarrFormat::V2 || self.encode(f64::NAN).is_some_and(|nan| nan == bytes) {
             return Value::from("NaN");
         }
@@ -323,7 +327,7 @@ fn write_complex(bytes: &[u8], part: Float, format: ZarrFormat) -> Value {
     Value::Array(bytes.chunks_exact(part.size_bytes()).map(|bytes| part.write(bytes, format)).collect())
 }
 
-/// base64, or a list of byte values as the v3 specification has it for `r*`.
+/// Parses base64, or a list of byte values, which the v3 specification uses for `r*`.
 fn parse_bytes(value: &Value) -> Result<Vec<u8>> {
     let parsed = match value {
         Value::String(text) => BASE64.decode(text).ok(),
@@ -336,13 +340,13 @@ fn parse_bytes(value: &Value) -> Result<Vec<u8>> {
 fn parse_text(value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        // Arrays of strings were often created with a fill value of 0, which zarr-python reads as "0".
+        // Arrays of strings were often created with a fill value of 0. zarr-python reads it as "0".
         Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
         _ => Err(wrong(value, "a string")),
     }
 }
 
-/// `bytes` filled up with zeros to `size`.
+/// Pads `bytes` with zeros to `size`.
 fn padded(mut bytes: Vec<u8>, size: usize, value: &Value) -> Result<Vec<u8>> {
     if bytes.len() > size {
         return Err(wrong(value, &format!("at most {size} bytes, not {}", bytes.len())));
@@ -380,13 +384,13 @@ fn parse_members(value: &Value, members: &Map<String, Value>, fields: &[Field], 
             Some(inner) => parse(inner, &field.data_type, format).at(|| format!("field '{}'", field.name))?,
             None => default_element(&field.data_type),
         };
-        // A field with a shape repeats its element; the structure's size was checked to be one memory can hold.
+        // A field with a shape repeats its element. The structure's size was checked before, so this fits in memory.
         bytes.extend(element.repeat(field.shape.iter().product()));
     }
     Ok(bytes)
 }
 
-/// Changes an element of a v2 structure between stored and native byte order.
+/// Converts an element of a v2 structure between stored and native byte order.
 fn swap_stored(bytes: &mut [u8], data_type: &DataType) {
     for unit in data_type.stored_swap_units(Endian::Little) {
         let end = unit.offset + unit.unit_bytes * unit.count;
@@ -396,7 +400,7 @@ fn swap_stored(bytes: &mut [u8], data_type: &DataType) {
     }
 }
 
-/// JSON of one element; `bytes` has the data type's size.
+/// Writes one element as JSON. `bytes` has the data type's size.
 fn write(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Result<Value> {
     Ok(match data_type {
         DataType::Bool => Value::from(bytes != [0]),
@@ -449,14 +453,14 @@ fn write_utf32(bytes: &[u8]) -> Result<Value> {
 fn write_members(bytes: &[u8], data_type: &DataType, fields: &[Field]) -> Result<Value> {
     let mut members = Map::new();
     for (field, offset) in fields.iter().zip(data_type.field_offsets()) {
-        // Fields with a shape do not occur in v3.
+        // In v3, fields have no shapes.
         let end = offset + field.data_type.size_bytes().unwrap_or(0);
         members.insert(field.name.clone(), write(&bytes[offset..end], &field.data_type, ZarrFormat::V3)?);
     }
     Ok(Value::Object(members))
 }
 
-/// The bytes as an array. The size was checked before; other sizes read as zeros.
+/// The bytes as an array. The size was checked before, so zeros are never returned.
 fn array_of<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }

@@ -46,7 +46,7 @@ fn integers_out_of_range_are_refused_and_never_wrap() {
     refused(&DataType::UInt8, json!(256.0));
     refused(&DataType::Int64, json!(9223372036854775808u64));
     refused(&DataType::UInt64, json!(18446744073709551616.0));
-    // This float is i64::MIN, but the text may have said one less.
+    // This float equals i64::MIN, but the text may have had a smaller number.
     refused(&DataType::Int64, json!(-9223372036854775808.0));
     refused(&DataType::Int32, json!(1.5));
     refused(&DataType::Int32, json!("x"));
@@ -126,7 +126,7 @@ fn hexadecimal_floats_are_bits() {
         assert_eq!(fill.to_json(&data_type, ZarrFormat::V3).unwrap(), json!(text));
         assert_eq!(fill.to_json(&data_type, ZarrFormat::V2).unwrap(), json!("NaN"));
     }
-    // Numbers come back as numbers, and another width is converted.
+    // Numbers are written as numbers, and bits of another width are converted.
     check(&DataType::Float32, json!("0x3f800000"), &1f32.to_le_bytes(), json!(1.0));
     check(&DataType::Float64, json!("0x3f800000"), &1f64.to_le_bytes(), json!(1.0));
     check(&DataType::Float32, json!("0x3c00"), &1f32.to_le_bytes(), json!(1.0));
@@ -253,7 +253,7 @@ fn random(state: &mut u64) -> u64 {
     state.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
-/// The value after it was a document's text.
+/// Writes the value as the text of a document, and parses it again.
 fn through_text(value: &Value) -> Value {
     crate::meta::json::Json::parse(value.to_string().as_bytes()).unwrap().to_value()
 }
@@ -280,7 +280,7 @@ fn random_elements_survive_bit_by_bit() {
         let size = data_type.size_bytes().unwrap();
         for round in 0..400 {
             let mut bytes: Vec<u8> = (0..size).map(|_| (random(&mut state) >> 40) as u8).collect();
-            // Exponents of all ones, where NaNs are, would be rare otherwise.
+            // Without this, exponents with all bits set (as in NaN) would be rare.
             if round % 4 == 0 {
                 bytes.iter_mut().skip(size.saturating_sub(2)).for_each(|byte| *byte |= 0x7f);
             }

@@ -1,4 +1,4 @@
-//! Reading JSON text: values as trees, or objects member by member, without trees of what is not wanted.
+//! A parser of JSON text. It reads values as trees, or objects member by member, without trees of unwanted values.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,7 +12,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| not_json(error.valid_up_to(), "bytes that are not UTF-8", "UTF-8 text"))
 }
 
-/// Reads the value of a document by `read`. Nothing may follow it.
+/// Reads the value of a document with `read`. Nothing may follow the value.
 pub(crate) fn read_document<'a, T>(text: &'a str, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
     let mut parser = Parser::at(text, 0);
     let value = read(&mut parser)?;
@@ -27,24 +27,24 @@ fn not_json(at: usize, got: &str, expected: &str) -> Error {
     Error::new(ErrorKind::MetadataInvalid, format!("not JSON at byte {at}: got {got}, expected {expected}"))
 }
 
-/// A one in each byte of a word.
+/// A word with a one in each byte.
 const EACH: u64 = u64::MAX / 0xff;
 
-/// A place in JSON text, which moves behind each value that is read or passed.
+/// A position in JSON text. It advances past each value that is read or skipped.
 pub(crate) struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Arrays and objects that are open.
+    /// Number of arrays and objects that are open.
     depth: usize,
-    /// The members that were parsed of objects that are still open. An object is made of its members at its end, in its final
-    /// size: growing many small objects takes most of the time of a large document.
+    /// The parsed members of objects that are still open. An object is made when it ends, in its final size: growing
+    /// many small objects would take most of the time for a large document.
     members: Vec<(String, Json)>,
-    /// The elements that were parsed of arrays that are still open.
+    /// The parsed elements of arrays that are still open.
     elements: Vec<Json>,
 }
 
 impl<'a> Parser<'a> {
-    /// A parser that begins at byte `at` of the text.
+    /// Makes a parser that begins at byte `at` of the text.
     pub(super) fn at(text: &'a str, at: usize) -> Parser<'a> {
         Parser { text, at, depth: 0, members: Vec::new(), elements: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes the next value, and returns its place in the text. What a tree could not be made of is refused.
+    /// Skips the next value, and returns its range in the text. Text that cannot be parsed as a tree is an error.
     pub(crate) fn pass(&mut self) -> Result<Range<usize>> {
         let first = self.begin()?;
         let start = self.at;
@@ -94,8 +94,9 @@ impl<'a> Parser<'a> {
         Ok(start..self.at)
     }
 
-    /// Passes the next value if it is an object, and returns its place. `member` gets the place at which each member begins, and
-    /// its name, and must read or pass its value. `None`, and nothing is passed, if the next value is no object.
+    /// Reads the next value if it is an object, and returns its range. Calls `member` with the offset and the name of
+    /// each member; it must read or skip the member's value. If the next value is not an object, returns `None` and
+    /// does not advance.
     pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, usize, Cow<'a, str>) -> Result<()>,
@@ -108,7 +109,7 @@ impl<'a> Parser<'a> {
         Ok(Some(start..self.at))
     }
 
-    /// Goes to the next value, and returns its first byte.
+    /// Advances to the next value, and returns its first byte.
     fn begin(&mut self) -> Result<Option<u8>> {
         if self.depth > MAX_DEPTH {
             return Err(not_json(self.at, &format!("more than {MAX_DEPTH} nested arrays and objects"), "fewer"));
@@ -126,13 +127,13 @@ impl<'a> Parser<'a> {
         self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
     }
 
-    /// The next eight bytes, the first in the lowest bits; `None` near the end.
+    /// The next eight bytes, the first in the lowest bits; `None` if fewer remain.
     fn word_at(&self) -> Option<u64> {
         let bytes = self.text.as_bytes().get(self.at..)?.first_chunk()?;
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// Documents are mostly indented: runs of spaces behind new lines.
+    /// Most documents are indented, so runs of spaces after newlines are common.
     fn skip_space(&mut self) {
         loop {
             match self.peek() {
@@ -149,14 +150,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes to the next byte that plain text of a string does not have: a quote, a backslash, a control character.
+    /// Advances to the next byte of a string that needs attention: a quote, a backslash, a control character.
     fn skip_plain(&mut self) {
         while let Some(word) = self.word_at() {
             let zero = |word: u64| word.wrapping_sub(EACH) & !word;
             let ends = zero(word ^ (EACH * b'"' as u64))
                 | zero(word ^ (EACH * b'\\' as u64))
                 | (word.wrapping_sub(EACH * b' ' as u64) & !word);
-            // The lowest mark is true; carries set false ones only above it.
+            // The lowest mark is right; carries can only make wrong marks above it.
             let plain = (ends & (EACH << 7)).trailing_zeros() as usize / 8;
             self.at += plain;
             if plain < 8 {
@@ -268,14 +269,14 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A string, without its escapes.
+    /// Reads a string, and decodes its escapes.
     fn string(&mut self) -> Result<Cow<'a, str>> {
         self.at += 1;
         let mut unescaped = String::new();
         loop {
             let start = self.at;
             self.skip_plain();
-            // Both ends lie beside ASCII bytes, so they are character boundaries.
+            // Both ends are next to ASCII bytes, so they are character boundaries.
             let part = &self.text[start..self.at];
             if self.eat("\"") {
                 if unescaped.is_empty() {
@@ -344,7 +345,7 @@ impl<'a> Parser<'a> {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, from a fixed start (SplitMix64).
+    /// Pseudo-random numbers from a fixed seed (SplitMix64).
     struct Random(u64);
 
     impl Random {
@@ -360,7 +361,7 @@ mod tests {
         read_document(text, Parser::pass)
     }
 
-    /// Random pieces of JSON behind each other: most are refused somewhere, many only at the end.
+    /// Random pieces of JSON, one after another. Most are invalid somewhere, many only at the end.
     fn pieces(random: &mut Random) -> String {
         const PIECES: [&str; 30] = [
             "{",
@@ -397,7 +398,7 @@ mod tests {
         (0..1 + random.below(12)).map(|_| PIECES[random.below(PIECES.len())]).collect()
     }
 
-    /// A value with whatever values can have, and with one byte changed half of the time.
+    /// A random value. Half of the time, one byte of it is changed.
     fn value(random: &mut Random, depth: usize) -> String {
         let space = [" ", "", "\n\t"][random.below(3)];
         let members = |random: &mut Random, named: bool| {

@@ -1,4 +1,4 @@
-//! JSON that stays text until it is asked for.
+//! JSON that stays text until it is needed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::parser::{Parser, read_document, text_of};
 use super::{Json, Object, not_an_object, object_to_text};
 use crate::Result;
 
-/// An object in a document, as its author wrote it. It was checked to be JSON.
+/// The text of an object in a document, as its author wrote it. Its syntax was checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     document: Arc<str>,
@@ -15,7 +15,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// A whole document, which must be an object.
+    /// Makes the text of a whole document, which must be an object.
     pub(crate) fn of_object(bytes: &[u8]) -> Result<Text> {
         let text = text_of(bytes)?;
         read_document(text, |parser| match parser.object(|parser, _, _| parser.pass().map(drop))? {
@@ -25,7 +25,7 @@ impl Text {
         Ok(Text { document: text.into(), place: 0..text.len() })
     }
 
-    /// The text of an object, on one line.
+    /// Writes an object as text, on one line.
     pub(crate) fn written(members: &Object) -> Text {
         let text = object_to_text(members, None);
         Text { place: 0..text.len(), document: text.into() }
@@ -36,23 +36,24 @@ impl Text {
         &self.document[self.place.clone()]
     }
 
-    /// The document that the text is a part of.
+    /// The document of which the text is a part.
     pub(crate) fn document(&self) -> &Arc<str> {
         &self.document
     }
 
-    /// Reads the text by `read`. Places are those in the document.
+    /// Reads the text with `read`. Offsets are those in the whole document.
     pub(crate) fn read<'a, T>(&'a self, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
         read(&mut Parser::at(&self.document[..self.place.end], self.place.start))
     }
 
-    /// The tree.
+    /// Parses the text to a tree.
     pub(crate) fn parse(&self) -> Result<Json> {
         self.read(Parser::value)
     }
 }
 
-/// Parses a document that must be an object. If the member `apart` is an object, it comes as text, and `null` is in its place.
+/// Parses a document that must be an object. If the member `apart` is an object, it is returned as text, and replaced
+/// by `null`.
 pub(crate) fn parse_object_apart(bytes: &[u8], apart: &str) -> Result<(Object, Option<Text>)> {
     let text = text_of(bytes)?;
     let (mut members, mut place) = (Vec::new(), None);

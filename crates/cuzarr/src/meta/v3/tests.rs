@@ -39,7 +39,7 @@ fn editing_leaves_the_rest_as_it_was() {
     let expected = TEXT.replace("[10, 20]", "[11, 0]").replace(r#"{"nan": NaN}"#, r#"{"a": Infinity}"#);
     let written = array.to_json();
     assert_eq!(Json::parse(&written).unwrap(), Json::parse(expected.as_bytes()).unwrap());
-    // Members keep their places: the text is the same but for its layout.
+    // Members keep their order: the texts differ only in layout.
     let one_line = |bytes: &[u8]| Json::parse(bytes).unwrap().to_text(None);
     assert_eq!(one_line(&written), one_line(expected.as_bytes()));
     assert_eq!(array.attributes()["a"], "Infinity");

@@ -41,7 +41,7 @@ fn a_fill_value_of_format_2_becomes_the_attribute_that_xarray_decodes_in_format_
         ("<c8", json!([0.0, "NaN"]), missing(json!(["AAAAAAAAAAA=", NAN]))),
         ("<U3", json!("ab"), text(json!("ab"))),
         ("|O", json!(""), text(json!(""))),
-        // xarray has no form for these.
+        // xarray does not support a missing value for these types.
         ("|S3", json!("YQ=="), json!({"units": "K"})),
         ("<M8[ns]", json!(0), json!({"units": "K"})),
         ("<i2", Value::Null, json!({"units": "K"})),
@@ -105,7 +105,7 @@ fn a_fill_value_of_format_3_marks_nothing_as_missing_in_format_2() {
     let translated = translate(&source, V2).unwrap();
     assert_eq!(translated.fill_value, FillValue::Undefined);
     assert_eq!(attributes(&translated), json!({"_ARRAY_DIMENSIONS": ["time"]}));
-    // A value that no element can have stays as it is: xarray reads it so in format 2.
+    // A value that no element can equal stays unchanged, as xarray reads it in format 2.
     let source = v3(json!("int8"), json!(0), json!({"_FillValue": 255}), json!(["x"]));
     let translated = translate(&source, V2).unwrap();
     assert_eq!(translated.fill_value, FillValue::Undefined);
@@ -135,7 +135,7 @@ fn dimensions_are_found_where_xarray_finds_them() {
     assert_eq!(source.xarray_dimensions(), Some(vec![Some("time".to_owned())]));
     assert_eq!(attributes(&translate(&source, V2).unwrap()), json!({"_ARRAY_DIMENSIONS": ["time"]}));
     assert_eq!(translate(&source, V3).unwrap().dimension_names, Some(vec![Some("time".to_owned())]));
-    // One without dimensions has no names either; format 2 has to say so.
+    // An array without dimensions has no names, but format 2 has to say so.
     let mut scalar: Value =
         serde_json::from_slice(&v3(json!("int8"), json!(0), json!({}), Value::Null).to_json()).unwrap();
     (scalar["shape"], scalar["chunk_grid"]["configuration"]["chunk_shape"]) = (json!([]), json!([]));

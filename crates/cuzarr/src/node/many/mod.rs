@@ -1,4 +1,4 @@
-//! Reads and writes of many arrays by one call: one plan, one pipeline, one set of launches.
+//! Reads and writes of many arrays by one call, with one plan, one pipeline and shared launches.
 
 mod read;
 mod write;
@@ -14,14 +14,14 @@ use crate::run::Options;
 pub use read::{ArraySelection, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One read or write among many.
+/// One of the reads or writes of a call.
 trait OfMany {
     fn array(&self) -> &Array;
 
-    /// Where the elements are in memory.
+    /// The device of the elements in memory.
     fn device(&self) -> Device;
 
-    /// Whether both belong to one call of the engine.
+    /// Whether both can share one call of the engine.
     fn goes_with(&self, other: &Self) -> bool {
         let (one, two) = (self.array().options(), other.array().options());
         self.device() == other.device()
@@ -30,7 +30,8 @@ trait OfMany {
     }
 }
 
-/// Divides reads or writes among calls of the engine, which run side by side. Returns what each call has made of which of them.
+/// Divides reads or writes among calls of the engine, which run at the same time. Returns the result of each call, with
+/// the numbers of its items.
 ///
 /// # Errors
 /// The first failure, which ends the other calls.
@@ -46,14 +47,14 @@ fn in_calls<I: OfMany, O: Send>(
             None => calls.push(vec![at]),
         }
     }
-    // Each call waits for workers, on a thread of its own. A single one runs on this thread.
+    // Each call gets its own thread, because it waits for workers. A single call runs on this thread.
     let made = Threads::callers().map(calls.len(), &calls, |numbers| call(numbers).inspect_err(|_| token.cancel()));
     let mut done = Vec::with_capacity(calls.len());
     let mut failure: Option<Error> = None;
     for (numbers, made) in calls.into_iter().zip(made) {
         match made {
             Ok(made) => done.push((numbers, made)),
-            // Those that were cancelled for another's failure tell nothing.
+            // A call that was cancelled because of another failure adds no information.
             Err(error) if failure.as_ref().is_none_or(|known| known.kind() == ErrorKind::Cancelled) => {
                 failure = Some(error);
             }
@@ -63,7 +64,7 @@ fn in_calls<I: OfMany, O: Send>(
     failure.map_or(Ok(done), Err)
 }
 
-/// A token that any of the arrays' tokens cancels.
+/// Makes a token that is cancelled when the token of any array is cancelled.
 fn token_of(items: &[impl OfMany]) -> CancellationToken {
     let mut tokens: Vec<CancellationToken> = Vec::new();
     for item in items {
@@ -75,7 +76,7 @@ fn token_of(items: &[impl OfMany]) -> CancellationToken {
     CancellationToken::under(tokens)
 }
 
-/// The options of a call: the smallest of the arrays' limits.
+/// The options of a call: for each limit, the smallest of the arrays.
 fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
     let smallest = |one: Options, other: &Options| Options {
         memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),

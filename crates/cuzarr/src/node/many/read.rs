@@ -1,4 +1,4 @@
-//! Reads of many arrays by one call: one plan, one pipeline, one set of launches.
+//! Reads of many arrays by one call, with one plan, one pipeline and shared launches.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ResultOf, Selection};
 use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
 
-/// A selection of an array, for [`read_all`].
+/// One read of [`read_all`]: a selection of an array.
 #[derive(Clone, Debug)]
 pub struct ArraySelection<'a> {
     array: &'a Array,
@@ -29,13 +29,13 @@ enum Wanted {
 }
 
 impl<'a> ArraySelection<'a> {
-    /// The selected elements of an array, in new memory of its device.
+    /// Selects elements of an array. They are read into new memory of its device.
     pub fn new(array: &'a Array, selection: Selection) -> Self {
         ArraySelection { array, wanted: Wanted::Selection(selection), dtype: None, out: None }
     }
 
-    /// Ranges of elements of an array of one dimension, one behind the other, such as the rows of a sparse matrix. They may overlap, and
-    /// come in any order.
+    /// Selects ranges of a one-dimensional array, such as the rows of a sparse matrix. The result has them one after
+    /// the other. They may overlap, and come in any order.
     ///
     /// ```
     /// use cuzarr::node::{ArraySelection, read_all};
@@ -51,13 +51,14 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { array, wanted: Wanted::Ranges(ranges), dtype: None, out: None }
     }
 
-    /// With the elements converted to `dtype`, like NumPy's `astype`.
+    /// Converts the elements to `dtype`, like NumPy's `astype`.
     #[must_use]
     pub fn with_dtype(self, dtype: DType) -> Self {
         ArraySelection { dtype: Some(dtype), ..self }
     }
 
-    /// With memory for the elements, on any device and of the selection's shape. Its type is what the elements are converted to.
+    /// Sets the memory for the elements. It may be on any device, and has the selection's shape. Elements are converted
+    /// to its type.
     #[must_use]
     pub fn with_out(self, out: NdBuffer) -> Self {
         ArraySelection { out: Some(out), ..self }
@@ -83,11 +84,12 @@ impl OfMany for ArraySelection<'_> {
     }
 }
 
-/// Reads selections of any arrays by one call: chunks that are decoded in the same way share launches, of whatever arrays and stores
-/// they are. Results are in the order of `reads`: new memory of each array's device, or the caller's.
+/// Reads selections of any arrays by one call. Chunks that are decoded in the same way share launches, even if they
+/// belong to different arrays or stores. Results are in the order of `reads`: new memory of the array's device, or the
+/// caller's memory.
 ///
-/// The smallest memory limit and number of threads of the arrays is the call's, and a cancellation of any of them ends it. A chunk that
-/// several selections of one [`Array`] want is decoded once.
+/// The call uses the smallest memory limit and the smallest number of threads of all arrays. Cancelling any of them
+/// ends the call. A chunk that several selections of one [`Array`] need is decoded once.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -110,9 +112,9 @@ impl OfMany for ArraySelection<'_> {
 /// ```
 ///
 /// # Errors
-/// Those of [`Array::read_into`] for each; `SelectionInvalid` for ranges outside of their array, and for those of an array of another
-/// number of dimensions; `InvalidArgument` when memory for results overlaps. The first failure ends all, with the
-/// array in its trail, and memory of the caller's holds anything then.
+/// Those of [`Array::read_into`] for each read; `SelectionInvalid` for ranges outside their array, or of an array that
+/// is not one-dimensional; `InvalidArgument` when memory for results overlaps. The first failure ends the whole call,
+/// with the array in its trail. The content of the caller's memory is then unspecified.
 pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     refuse_overlaps(reads)?;
     let token = token_of(reads);
@@ -123,7 +125,7 @@ pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Reads those of these numbers, which go together.
+/// Reads the selections with these numbers by one call of the engine.
 fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationToken) -> Result<Vec<NdBuffer>> {
     let options = options_of(numbers.iter().map(|&at| reads[at].array), token)?;
     let _within = pool::within(reads[numbers[0]].device(), options.memory_limit_bytes);
@@ -160,7 +162,7 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Carries a call out. One result of one array takes the way of a single read.
+/// Runs a call of the engine. One result of one array is read like a single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)
@@ -177,7 +179,7 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
     engine.read_all(&reads, options)
 }
 
-/// What is read of one array, as elements of one type.
+/// The reads of one array with results of one type.
 struct OfArray<'a> {
     array: &'a Array,
     dtype: DType,
@@ -185,7 +187,7 @@ struct OfArray<'a> {
     parts: Vec<OfOut>,
 }
 
-/// What is read into one piece of memory.
+/// The part of a read that fills one piece of memory.
 struct OfOut {
     numbers: Vec<usize>,
     origin: Origin,
@@ -199,7 +201,7 @@ enum Origin {
 }
 
 impl OfArray<'_> {
-    /// Takes memory for the results. Selections that only differ in their place share it.
+    /// Allocates memory for the results. Selections of one shape and step share it.
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
         let (mut new, mut selections) = (Vec::new(), Vec::new());
         for &at in &self.numbers {
@@ -237,7 +239,7 @@ impl OfArray<'_> {
     fn in_new_memory(&self, numbers: Vec<usize>, origin: Origin) -> Result<OfOut> {
         let order = match origin {
             Origin::One(_) => self.array.options().order,
-            // Each selection of a stack is contiguous.
+            // In C order, each selection of a stack is contiguous.
             Origin::Stack(_) | Origin::Ranges(_) => Order::C,
         };
         let out = NdBuffer::empty(self.array.device(), self.dtype, &origin.of().shape()?, order)?;
@@ -270,7 +272,7 @@ impl Origin {
     }
 }
 
-/// Groups selections that only differ in their place, by their numbers.
+/// Groups selections of one shape and step. Returns the numbers of the selections in each group.
 fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
     let (mut groups, mut places) = (Vec::<Vec<usize>>::new(), HashMap::new());
     for (at, selection) in selections.iter().enumerate() {
@@ -286,7 +288,7 @@ fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Refuses memory for results that overlaps. On a device nothing else would notice.
+/// Refuses results whose memory overlaps. On a device, nothing else would detect it.
 fn refuse_overlaps(reads: &[ArraySelection<'_>]) -> Result<()> {
     let mut outs: Vec<(usize, &NdBuffer)> =
         reads.iter().enumerate().filter_map(|(at, read)| Some((at, read.out.as_ref()?))).collect();
@@ -342,7 +344,7 @@ mod tests {
             assert_eq!(values(result), values(&read.array.read_buffer(selection).unwrap()), "{read:?}");
         }
         assert!(read_all(&[]).unwrap().is_empty());
-        // The stacked ones lie in one memory, each in C order.
+        // The stacked selections lie in one piece of memory, each in C order.
         assert_eq!(results[0].buffer().address(), results[2].buffer().address());
         assert!(results[2].is_contiguous(Order::C));
     }

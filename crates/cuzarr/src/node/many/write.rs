@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Selection, WritePlan};
 use crate::run::{Access, Engine, EngineWrite, Objects, Value};
 
-/// Elements for a selection of an array, for [`write_all`].
+/// One write of [`write_all`]: elements for a selection of an array.
 #[derive(Clone)]
 pub struct ArrayWrite<'a> {
     array: &'a Array,
@@ -22,12 +22,12 @@ pub struct ArrayWrite<'a> {
 }
 
 impl<'a> ArrayWrite<'a> {
-    /// Elements on any device. Their shape is broadcast to the selection's.
+    /// Writes elements of any device to a selection. Their shape is broadcast to the selection's.
     pub fn new(array: &'a Array, selection: Selection, value: NdBuffer) -> Self {
         ArrayWrite { array, selection, value: Value::Elements(value) }
     }
 
-    /// Elements of variable length, in the C order of the selection.
+    /// Writes variable-length elements to a selection, in C order of the selection.
     pub fn variable(array: &'a Array, selection: Selection, elements: VariableElements) -> Self {
         ArrayWrite { array, selection, value: Value::Variable(Arc::new(elements)) }
     }
@@ -43,10 +43,12 @@ impl OfMany for ArrayWrite<'_> {
     }
 }
 
-/// Writes to selections of any arrays by one call. Nothing is written unless all elements fit, and no two writes touch one stored object.
+/// Writes to selections of any arrays by one call. Nothing is written unless all elements fit, and no two writes touch
+/// the same stored object.
 ///
-/// The smallest memory limit and number of threads of the arrays is the call's, and a cancellation of any of them ends it. Other writes of
-/// this process to the same objects come before all of these, or after them.
+/// The call uses the smallest memory limit and the smallest number of threads of all arrays. Cancelling any of them
+/// ends the call. Other writes of this process to the same objects come before all of these writes, or after all of
+/// them.
 ///
 /// ```
 /// use cuzarr::node::{ArrayWrite, write_all};
@@ -62,8 +64,8 @@ impl OfMany for ArrayWrite<'_> {
 /// ```
 ///
 /// # Errors
-/// Those of [`Array::write_buffer`] for each; `InvalidArgument` when two writes touch one object. The first failure ends all, with the array
-/// in its trail. Objects that were written before it keep their new bytes.
+/// Those of [`Array::write_buffer`] for each write; `InvalidArgument` when two writes touch one object. The first
+/// failure ends the whole call, with the array in its trail. Objects that were already written keep their new bytes.
 pub fn write_all(writes: &[ArrayWrite<'_>]) -> Result<()> {
     let objects = |write: &ArrayWrite<'_>| write.array.objects(&write.selection).at(|| write.array.place());
     let objects: Vec<Option<Objects>> = writes.iter().map(objects).collect::<Result<_>>()?;
@@ -73,7 +75,7 @@ pub fn write_all(writes: &[ArrayWrite<'_>]) -> Result<()> {
     in_calls(writes, &token, |numbers| call(writes, numbers, &token)).map(|_| ())
 }
 
-/// Carries out the writes with these numbers, which go together.
+/// Runs the writes with these numbers by one call of the engine.
 fn call(writes: &[ArrayWrite<'_>], numbers: &[usize], token: &CancellationToken) -> Result<()> {
     let writes: Vec<&ArrayWrite<'_>> = numbers.iter().map(|&at| &writes[at]).collect();
     let options = options_of(writes.iter().map(|write| write.array), token)?;
@@ -97,14 +99,14 @@ impl ArrayWrite<'_> {
         self.array.access(Device::Cpu).at(|| self.array.place())
     }
 
-    /// The chunks and shards of the array's grid that the write touches.
+    /// The places in the array's grid of the objects that the write touches.
     fn touched(&self) -> Result<HashSet<Vec<u64>>> {
         let plan = WritePlan::new(Arc::clone(self.access()?.source()), self.selection.clone())?;
         Ok(plan.positions().collect())
     }
 }
 
-/// Refuses writes of which two change one object: which of them came last would be left to chance.
+/// Refuses two writes to one object, because the order would be left to chance.
 fn refuse_common_objects(writes: &[ArrayWrite<'_>], objects: &[Option<Objects>]) -> Result<()> {
     let of_writes = || writes.iter().zip(objects).enumerate();
     for (other, (write, bounds)) in of_writes() {
@@ -114,7 +116,7 @@ fn refuse_common_objects(writes: &[ArrayWrite<'_>], objects: &[Option<Objects>])
             if !others.as_ref().is_some_and(|others| others.overlap(bounds)) {
                 continue;
             }
-            // Bounds say too much of steps and of index lists.
+            // With steps or index lists, the bounds include objects that are not touched.
             let own = match &mut touched {
                 Some(own) => own,
                 none => none.insert(write.touched()?),
@@ -188,7 +190,7 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("array '/b': writes 1 and 2 touch one stored object, that of chunk [1]"), "{text}");
         assert_eq!(store.list("a/c").unwrap().len(), 0);
-        // Lists between whose bounds the others' chunks lie.
+        // The chunks of the other writes lie between the indices of these lists.
         let list = |indices: &[u64]| Selection::orthogonal(vec![AxisIndex::List(indices.into())]).unwrap();
         let writes = [
             ArrayWrite::new(&two, list(&[0, 8]), numbers(2, &[2])),

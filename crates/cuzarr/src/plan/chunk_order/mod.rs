@@ -1,8 +1,8 @@
-//! The order in which a plan meets the elements of a selection: that of the array's chunks.
+//! The order in which a plan visits the elements of a selection: the order of the array's chunks.
 //!
-//! Index lists are sorted, and points are grouped by chunk, so that the elements of one chunk follow each other. A plan counts in
-//! positions of this order: one range of positions per dimension, or one for all points. [`ChunkOrder::lists`] says where the
-//! element of each position belongs.
+//! Index lists are sorted, and points are grouped by chunk, so that the elements of a chunk are consecutive. A plan
+//! counts in positions of this order: one range of positions per dimension, or one range for points.
+//! [`ChunkOrder::lists`] maps each position to the place of its element.
 
 mod points;
 mod walk;
@@ -22,29 +22,29 @@ pub(crate) use points::Points;
 use walk::covers;
 pub(crate) use walk::{Cell, Walk, chunks_touched};
 
-/// Indices, each with its place in the caller's list.
+/// Indices with their places in the caller's list.
 type Numbered = Vec<(u64, usize)>;
 
 /// A selection in the order of the array's chunks.
 #[derive(Clone, Debug)]
 pub(crate) enum ChunkOrder {
-    /// The outer product of these dimensions.
+    /// The outer product of the selections along each dimension.
     Product(Vec<Along>),
     /// Points.
     Points(Arc<Points>),
 }
 
-/// What is selected along one dimension.
+/// The selection along one dimension.
 #[derive(Clone, Debug)]
 pub(crate) enum Along {
     /// Elements at even distances.
     Range(AxisSelection),
-    /// Rising indices, and the place of each in the caller's list.
+    /// Sorted indices, and the place of each in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },
 }
 
 impl ChunkOrder {
-    /// The order for reading.
+    /// Makes the order for reading.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Unsupported` for points of an array with more elements than
@@ -53,7 +53,7 @@ impl ChunkOrder {
         ChunkOrder::of(selection, source, of_read(source))
     }
 
-    /// The order for writing: of elements that are named several times, the last one counts.
+    /// Makes the order for writing. If an element is selected several times, only the last one is kept.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].
@@ -86,7 +86,7 @@ impl ChunkOrder {
         }
     }
 
-    /// Whether index lists say where elements lie.
+    /// Whether index lists determine where elements lie.
     pub(crate) fn has_lists(&self) -> bool {
         match self {
             ChunkOrder::Product(axes) => axes.iter().any(|axis| axis.step().is_none()),
@@ -94,7 +94,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The range along each dimension, where elements are a product of ranges in the source.
+    /// The range along each dimension; `None` if there are lists or points.
     pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| axis.range().copied()).collect(),
@@ -102,7 +102,7 @@ impl ChunkOrder {
         }
     }
 
-    /// All positions.
+    /// The range of all positions.
     pub(crate) fn whole(&self) -> Vec<(u64, u64)> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| (0, axis.count())).collect(),
@@ -110,7 +110,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The cells of a grid that hold the elements of these positions.
+    /// A walk over the cells of a grid that hold the elements at the positions `inside`. The grid begins at `origin`.
     pub(crate) fn walk(&self, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         match self {
             ChunkOrder::Product(axes) => Walk::new(axes, origin, cells, inside),
@@ -118,7 +118,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The walk over a grid, which begins with the array, for all positions.
+    /// A walk over the whole selection, for a grid that begins at the array's first element.
     pub(crate) fn walk_all(&self, cells: Cells<'_>) -> Walk {
         let ndim = match self {
             ChunkOrder::Product(axes) => axes.len(),
@@ -127,7 +127,8 @@ impl ChunkOrder {
         self.walk(&vec![0; ndim], cells, &self.whole())
     }
 
-    /// The number of cells of a grid, which begins with the array, that the elements of these positions touch.
+    /// Counts the cells that hold elements at the positions `inside`, for a grid that begins at the array's first
+    /// element.
     pub(crate) fn cells(&self, inside: &[(u64, u64)], cells: Cells<'_>) -> u64 {
         match self {
             ChunkOrder::Product(axes) => {
@@ -141,14 +142,14 @@ impl ChunkOrder {
         }
     }
 
-    /// The number of cells of a grid that the whole selection touches.
+    /// Counts the cells of a grid that the whole selection touches.
     pub(crate) fn touched(&self, cells: Cells<'_>) -> u64 {
         self.cells(&self.whole(), cells)
     }
 
-    /// The box of the result for these positions, which lie in one cell: start and extent of each of its dimensions.
+    /// The box of the result for positions in one cell: start and extent along each dimension of the result.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
-        // For lists, positions are their own places.
+        // For lists and points, the box is given in positions.
         let kept = move |(dim, &positions): (usize, &(u64, u64))| match self {
             ChunkOrder::Product(axes) if axes[dim].is_dropped() => None,
             _ => Some(positions),
@@ -156,7 +157,7 @@ impl ChunkOrder {
         region(inside.iter().enumerate().filter_map(kept))
     }
 
-    /// The index of the first selected element in the packed chunk at `origin`; dimensions with lists do not count.
+    /// The index of the first selected element in the packed chunk at `origin`. Dimensions with lists count as 0.
     pub(crate) fn first_elem(&self, strides: &[u64], origin: &[u64], inside: &[(u64, u64)]) -> usize {
         match self {
             ChunkOrder::Product(axes) => {
@@ -167,7 +168,8 @@ impl ChunkOrder {
         }
     }
 
-    /// The strides of selected elements in packed bytes, per dimension of the result. Numbers in lists count in them.
+    /// The strides of selected elements in packed bytes, per dimension of the result. For a list, the stride of
+    /// neighbouring indices.
     pub(crate) fn packed_strides(&self, strides: &[u64]) -> Vec<isize> {
         match self {
             ChunkOrder::Product(axes) => {
@@ -178,11 +180,11 @@ impl ChunkOrder {
         }
     }
 
-    /// Where the elements of each position lie in their chunk, in its strides, and in memory of shape `array`. `None` for boxes,
-    /// whose elements lie at even distances.
+    /// For each position, where its element lies in its chunk, and in memory of shape `array`. `None` for boxes,
+    /// because their elements lie at equal distances.
     ///
     /// # Errors
-    /// `InvalidArgument` when `array` is not the selection's shape.
+    /// `InvalidArgument` if `array` is not the selection's shape.
     pub(crate) fn lists(&self, source: &Source, array: &[usize]) -> Result<Option<Arc<Lists>>> {
         let lists: Vec<Option<Arc<List>>> = match self {
             ChunkOrder::Product(axes) => {
@@ -205,7 +207,8 @@ impl ChunkOrder {
         }
     }
 
-    /// Where the elements of these positions lie in the packed chunk at `origin`, whose dimensions lie in the order `dims`.
+    /// Where the elements at the positions `inside` lie in the packed chunk at `origin`. `dims` is the order of the
+    /// chunk's dimensions.
     pub(crate) fn packed_axes(
         &self,
         dims: &[usize],
@@ -234,13 +237,13 @@ impl ChunkOrder {
         }
     }
 
-    /// Whether the elements of these positions are all elements of the box from `origin` to `end`.
+    /// Whether the elements at the positions `inside` are all elements of the box from `origin` to `end`.
     pub(crate) fn covers(&self, inside: &[(u64, u64)], origin: &[u64], end: &[u64]) -> bool {
         let mut dims = origin.iter().zip(end);
         match self {
             ChunkOrder::Product(axes) => axes.iter().zip(inside).zip(dims).all(|((axis, &inside), (&origin, &end))| {
                 match axis {
-                    // The indices differ.
+                    // A list for writing has no index twice, so the count tells.
                     Along::List { .. } => inside.1 - inside.0 == end - origin,
                     even => covers(even.step().unwrap_or(1), inside, origin, end),
                 }
@@ -261,7 +264,7 @@ impl Along {
         }
     }
 
-    /// The index at a position.
+    /// The index of the element at a position.
     pub(crate) fn index(&self, position: u64) -> u64 {
         match self {
             Along::Range(range) => range.start + position * range.step,
@@ -269,7 +272,7 @@ impl Along {
         }
     }
 
-    /// The first position from `from` on whose index is not below `index`; it may be behind the last.
+    /// The first position, from `from` on, with an index of at least `index`. It may be behind the last position.
     pub(crate) fn position_from(&self, from: u64, index: u64) -> u64 {
         match self {
             Along::Range(range) => index.saturating_sub(range.start).div_ceil(range.step),
@@ -284,7 +287,7 @@ impl Along {
         }
     }
 
-    /// Distance of neighbours; `None` for lists.
+    /// The distance between neighbours; `None` for lists.
     fn step(&self) -> Option<u64> {
         match self {
             Along::Range(range) => Some(range.step),
@@ -307,7 +310,7 @@ impl Along {
     }
 }
 
-/// The order of a read's points in one chunk. Of an uncompressed chunk only the part that holds its points is read.
+/// The order of points within a chunk, for reading. Of an uncompressed chunk, only the part with the points is read.
 fn of_read(source: &Source) -> Within {
     if source.layout().packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }
@@ -323,7 +326,7 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
     let mut pairs: Numbered = list.iter().copied().zip(0..).collect();
     pairs.sort_unstable();
     if within == Within::LastOfElem {
-        // Equal indices are in the caller's order.
+        // Equal indices keep the caller's order, so the last one remains.
         pairs.dedup_by(|next, kept| {
             let is_same = next.0 == kept.0;
             if is_same {
@@ -336,7 +339,7 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
     Along::List { indices: indices.into(), places: places.into() }
 }
 
-/// Where an index lies in the chunks around it, along one dimension.
+/// Maps an index along one dimension to its index in the innermost chunk, through all levels.
 struct InChunk(Vec<Splitter>);
 
 impl InChunk {
@@ -344,7 +347,7 @@ impl InChunk {
         InChunk((0..source.levels()).map(|level| Splitter::new(source.cells(level).along(dim))).collect())
     }
 
-    /// The index in its innermost chunk.
+    /// The index counted from the beginning of its innermost chunk.
     fn of(&self, index: u64) -> u64 {
         self.0.iter().fold(index, |index, level| level.rest(index))
     }

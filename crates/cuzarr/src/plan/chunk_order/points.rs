@@ -1,4 +1,4 @@
-//! Points in the order of the array's chunks.
+//! Points, in the order of the array's chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::plan::cells::{Cells, Splitter};
 use crate::plan::selection::Selection;
 use crate::plan::source::Source;
 
-/// Chunks are numbered as the grids have them while there are at most this many for each point, else by the points alone.
+/// If the array has more chunks per point than this, only the chunks with points get numbers.
 const CELLS_A_POINT: u128 = 4;
 
-/// Points, those of one chunk behind each other.
+/// Points, grouped by chunk.
 #[derive(Debug)]
 pub(crate) struct Points {
     /// The indices along each dimension, in the caller's order.
     indices: Vec<Arc<[u64]>>,
     within: Within,
-    /// For each point its number in the packed chunk, and its place in the caller's list.
+    /// For each point, its number in the packed chunk and its place in the caller's list.
     list: Arc<List>,
-    /// The first point of each chunk, and the end.
+    /// The number of the first point of each chunk, and the number of points.
     starts: Vec<usize>,
-    /// Which of `indices` the first point of each chunk has.
+    /// For each chunk, the place of its first point in the caller's list, and so in `indices`.
     firsts: Vec<usize>,
-    /// The extents of these chunks, or of the largest one, and the strides of its packed bytes.
+    /// The extents of a chunk (the largest one, if chunks differ), and the strides of its packed bytes.
     leaf: Vec<u64>,
     strides: Vec<u64>,
     /// Whether chunks differ in shape.
@@ -81,14 +81,14 @@ impl Points {
         Ok(Points { indices, within, list, starts, firsts, leaf, strides, is_uneven })
     }
 
-    /// Whether the points are in the order of another binding's chunks, too.
+    /// Whether the points also have the right order for the chunks of another binding.
     pub(super) fn suits(&self, source: &Source) -> bool {
         let (by_elem, layout) = (self.within != Within::Rising, source.layout());
         (&layout.leaf().chunk_shape, &layout.strides) == (&self.leaf, &self.strides)
             && (by_elem || !layout.packed.stored_is_packed)
     }
 
-    /// These points for another binding of the array.
+    /// Returns the same points for another binding of the array.
     ///
     /// # Errors
     /// Those of [`Points::new`].
@@ -107,28 +107,28 @@ impl Points {
         self.list.all().len()
     }
 
-    /// The number of a point in its packed chunk.
+    /// The number of a point's element in its packed chunk.
     pub(super) fn elem(&self, point: usize) -> u64 {
         self.list.all().get(point).0 as u64
     }
 
-    /// The index along each dimension of the first point of a chunk, the chunks counted in the order of [`Points::starts`].
+    /// The indices of the first point of a chunk. Chunks are counted in the order of [`Points::starts`].
     pub(super) fn first(&self, chunk: usize) -> impl Iterator<Item = u64> + '_ {
         let first = self.firsts[chunk];
         self.indices.iter().map(move |indices| indices[first])
     }
 
-    /// The first point of each chunk that has points, and the end.
+    /// The number of the first point of each chunk that has points, and the number of points.
     pub(super) fn starts(&self) -> &[usize] {
         &self.starts
     }
 
-    /// Where each point lies in its packed chunk, and in the caller's memory.
+    /// For each point, where it lies in its packed chunk and in the caller's memory.
     pub(super) fn list(&self) -> Arc<List> {
         Arc::clone(&self.list)
     }
 
-    /// The number of chunks, if the cells are the chunks and all points are meant.
+    /// The number of chunks with points, if the cells are the chunks and `inside` are all points.
     pub(super) fn chunks_of(&self, inside: &[(u64, u64)], cells: Cells<'_>) -> Option<u64> {
         let are_chunks = match cells {
             Cells::Even(shape) => !self.is_uneven && shape == self.leaf,
@@ -139,21 +139,22 @@ impl Points {
     }
 }
 
-/// How the indices of a point tell its chunk and its element.
+/// How to compute the chunk of a point, and its element in that chunk, from the point's indices.
 struct Ways {
-    /// In the order of packed dimensions, the outermost first.
+    /// One entry per dimension, in packed order, the outermost first.
     axes: Vec<Way>,
-    /// The number of chunks. They are counted shard by shard and chunk by chunk.
+    /// The number of chunks in the array. Chunks are counted shard by shard, and chunk by chunk inside a shard.
     chunks: u128,
 }
 
-/// How the index along one dimension does.
+/// The contribution of one dimension to the number of a chunk, and of an element in it.
 struct Way {
     dim: usize,
     extent: u64,
-    /// The grids, outermost first: their cells, and by how much the next cell's chunks have larger numbers.
+    /// The grids, the outermost first: the cells, and the difference between the chunk numbers of neighbouring cells.
     grids: Vec<(Splitter, u128)>,
-    /// By how much the next element in a chunk has a larger number; `None` where that depends on the chunk's shape.
+    /// The difference between the numbers of neighbouring elements in a chunk; `None` if it depends on the chunk's
+    /// shape.
     stride: Option<u64>,
 }
 
@@ -168,7 +169,8 @@ impl Ways {
             let cells = source.cells(level);
             for dim in (0..source.shape.len()).rev() {
                 let cells = cells.along(dim);
-                // Of the array, or of an object's inner chunks, whose grid is even.
+                // The extent of the array, or of the shard that holds the inner chunks. The grid of inner chunks is
+                // even.
                 let around =
                     level.checked_sub(1).map_or(source.shape[dim], |outer| layout.levels[outer].chunk_shape[dim]);
                 let count = if around == 0 { 1 } else { cells.at(around - 1).number + 1 };
@@ -185,8 +187,8 @@ impl Ways {
         Ok(Ways { axes, chunks })
     }
 
-    /// Adds to `numbers` and `elems`, which are 0, the number of each point's chunk, and that of its element in the packed chunk. `None`
-    /// when a point lies outside.
+    /// Computes the number of each point's chunk, and of its element in the packed chunk. `numbers` and `elems` must be
+    /// 0 before. Returns `None` if a point lies outside.
     fn number<N: ChunkNumber>(
         &self,
         indices: &[Arc<[u64]>],
@@ -220,9 +222,9 @@ impl Ways {
     }
 }
 
-/// The number of a chunk among all that a numbering counts.
+/// A number of a chunk, of 32 or 128 bits.
 trait ChunkNumber: Copy {
-    /// Goes on by so many cells whose chunks take so many numbers.
+    /// Adds `cells` cells, each of which counts `weight` chunks.
     fn add(&mut self, cells: u64, weight: u128);
 }
 

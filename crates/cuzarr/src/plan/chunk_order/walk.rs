@@ -1,5 +1,5 @@
-//! A walk over the cells of a regular grid that a selection touches, without a list of them: in C order, or, for points, in their
-//! order.
+//! A walk over the cells of a grid that a selection touches. It makes no list of them. It is in C order, or, for
+//! points, in the order of the points.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::plan::source::Source;
 #[derive(Clone, Debug)]
 struct Axis {
     along: Along,
-    /// The grid's first element in the array.
+    /// The array element at which the grid begins.
     origin: u64,
     cells: CellsAlong,
-    /// The selection's positions that lie in the grid: `first..end`.
+    /// The range of positions in the selection that lie in the grid: `first..end`.
     first: u64,
     end: u64,
-    /// The number of the current cell and its first element in the array. It holds the positions `from..to`.
+    /// The number of the current cell, and its first element in the array. The cell holds the positions `from..to`.
     at: u64,
     start: u64,
     from: u64,
@@ -39,14 +39,14 @@ struct PointWalk {
     origin: Vec<u64>,
     cells: Vec<CellsAlong>,
     end: usize,
-    /// The current cell, which holds the points `from..to`. The first of them lies in `chunk`.
+    /// The current cell holds the points `from..to`. The first of them lies in `chunk`.
     from: usize,
     to: usize,
     chunk: usize,
 }
 
 impl PointWalk {
-    /// The cell that holds a chunk.
+    /// The cell that holds a chunk, along each dimension.
     fn cell_of(&self, chunk: usize) -> impl Iterator<Item = CellSpan> + '_ {
         let dims = self.points.first(chunk).zip(&self.origin).zip(&self.cells);
         dims.map(|((index, origin), cells)| cells.at(index - origin))
@@ -54,8 +54,8 @@ impl PointWalk {
 
     fn enter(&mut self, from: usize) {
         self.from = from;
-        // A cell holds whole chunks, whose points follow each other: a search by halves finds the last one. Near ones are tried
-        // first.
+        // A cell holds whole chunks, and their points are consecutive. A binary search finds the last one, after near
+        // ones were tried.
         let starts = self.points.starts();
         let chunks = starts.len() - 1;
         let first = starts.partition_point(|&start| start <= from) - 1;
@@ -94,15 +94,15 @@ enum Steps {
 pub(crate) struct Cell {
     /// The cell's place in the grid.
     pub at: Vec<u64>,
-    /// The cell's first element in the array.
+    /// The array element at which the cell begins.
     pub origin: Vec<u64>,
-    /// The selection's positions inside the cell, `from..to`: per dimension, or of points.
+    /// The range of positions of the selection in the cell, `from..to`: per dimension, or one for points.
     pub inside: Vec<(u64, u64)>,
 }
 
 impl Walk {
-    /// A walk over these cells, in the part of the array that begins at `origin`. `inside` are the selection's positions, which must
-    /// lie in that part.
+    /// A walk over the cells of a grid that begins at the array element `origin`. `inside` is the range of positions of
+    /// the selection that it visits. They must lie in the grid.
     pub(crate) fn new(axes: &[Along], origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let mut walk = Vec::with_capacity(axes.len());
         let finished = inside.iter().any(|(first, end)| first >= end);
@@ -176,12 +176,12 @@ impl Iterator for Walk {
     }
 }
 
-/// The number of innermost chunks that the selection touches.
+/// Counts the innermost chunks that the selection touches.
 pub(crate) fn chunks_touched(source: &Source, order: &ChunkOrder) -> u64 {
     order.touched(source.leaf_cells())
 }
 
-/// Whether indices `inside` of a selection with this step cover every element of `origin..end` in this dimension.
+/// Whether the positions `inside` of a selection with this step are all elements of `origin..end`, in one dimension.
 pub(crate) fn covers(step: u64, inside: (u64, u64), origin: u64, end: u64) -> bool {
     let count = inside.1 - inside.0;
     count == end - origin && (step == 1 || count <= 1)

@@ -1,6 +1,6 @@
-//! Placement: by which route one read or write is carried out, where each codec runs and why, and how large a batch is. It is
-//! decided here for a whole call, from the costs of codecs and the available memory. Explanations, refusals of fall-backs
-//! (`strict`) and the engine all use the one value that is made here.
+//! Placement: the route of one read or write, where each codec runs and why, and how large a batch is. It is decided
+//! once for a whole call, from the costs of the codecs and the available memory. Explanations, refusals of fall-backs
+//! (`strict`) and the engine all use the same placement.
 
 mod read;
 mod write;
@@ -15,41 +15,41 @@ use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The place where one codec of the chain runs.
+/// Where one codec of the chain runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The codec.
     pub codec: String,
-    /// The reason why it runs on the host; `None` when it runs on the device.
+    /// Why the codec runs on the host; `None` if it runs on the device.
     pub via_host: Option<String>,
 }
 
-/// The expected speeds of decoding frames, on either side of the bus.
+/// Expected speeds of decoding frames, on the device and on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoding {
     /// The format of the frames.
     pub format: String,
     /// Decoded bytes of each frame.
     pub frame_bytes: usize,
-    /// The number of frames that are decoded in parallel, and of host threads.
+    /// Number of frames that are decoded in parallel, and of host threads.
     pub load: Load,
     /// The speeds.
     pub estimate: Estimate,
 }
 
-/// The place where a write merges parts of chunks with their old elements.
+/// Where a write merges parts of chunks with their old elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merging {
-    /// The reason why the host does it; `None` when the chunks are decoded, merged and encoded on the device.
+    /// Why the host merges; `None` if chunks are decoded, merged and encoded on the device.
     pub via_host: Option<String>,
 }
 
-/// The reasons why codecs of the innermost chunks run on the host.
+/// Why codecs of the innermost chunks run on the host.
 #[derive(Clone, Debug)]
 enum ViaHost {
-    /// All codecs do.
+    /// All codecs run on the host.
     All(&'static str),
-    /// These codecs do, by their number in order of encoding.
+    /// These codecs run on the host. They are given by their number in order of encoding.
     These(Vec<(usize, &'static str)>),
 }
 
@@ -67,13 +67,14 @@ impl ViaHost {
         }
     }
 
-    /// The places of a chain's codecs in a read to `device`.
+    /// Where each codec of the chain runs, in a read to `device`.
     fn places(&self, chain: &Chain, device: Device) -> Vec<Placement> {
         placements(chain.stages(device, &|codec| self.reason(codec)))
     }
 }
 
-/// The places of a chain's codecs when they encode elements on `device`. `left` is the reason why the host encodes frames.
+/// Where each codec of the chain runs, if elements on `device` are encoded. `left` is the reason if the host encodes
+/// frames.
 pub(crate) fn encoding_places(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
     placements(chain.describe_encoding(device, left))
 }
@@ -89,7 +90,7 @@ fn placements(stages: Vec<Stage>) -> Vec<Placement> {
     stages.collect()
 }
 
-/// Refuses codecs that run on the host although elements are on a device.
+/// Refuses codecs that run on the host although the elements are on a device.
 ///
 /// # Errors
 /// `FallbackRefused`, with each codec and its reason.

@@ -10,35 +10,35 @@ use crate::codec::{Chain, Division, Program, VARIABLE, leave_nothing};
 use crate::error::Result;
 use crate::plan::costs::{Costs, Load};
 
-/// Device memory of a batch that kernels decode, in multiples of its packed bytes: stored bytes and packed bytes. The decoder's
-/// scratch memory comes on top.
+/// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
+/// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch that comes in device memory, in multiples of its packed bytes: the bytes as they came. Where kernels
-/// decode, two more: frames put together, and packed bytes.
+/// Device memory of a batch whose bytes come in device memory, as a multiple of its packed bytes. Packed chunks take
+/// the bytes as they came. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
-/// Size of a batch of frames that come in device memory, in usual batches. Beginning early gains nothing there, and each batch
-/// waits once for the headers of its frames.
+/// Number of usual batches in one batch of frames that come in device memory. An early start gains nothing there, and
+/// each batch waits once for the headers of its frames.
 const LARGER_BATCHES: u64 = 4;
-/// Batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
+/// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
-/// Batches that kernels should decode at once when regions are read in turn. Regions take memory as well, and smaller batches
-/// fill them sooner. On an H200, the mean of 8 GiB within 2 GiB took 1.04 times as long as reading them; with three batches
-/// 1.20, with five 1.18 (`docs/notes/engine.md`).
+/// The same number if regions are read in order. Regions take memory too, and smaller batches fill them sooner. On an
+/// H200, the mean of 8 GiB with a limit of 2 GiB took 1.04 times as long as reading them; with three batches 1.20, with
+/// five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
-/// Most bytes of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a device, would
-/// take longer.
+/// Maximum size of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a
+/// device, would take longer.
 pub(crate) const SMALL_BYTES: usize = 128 << 10;
 
-/// The circumstances that a placement depends on, beside the array's codecs.
+/// The circumstances of a read on which its placement depends, beside the array's codecs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// Multiprocessors of the device that elements are read to.
+    /// Number of multiprocessors of the device of the result.
     pub(crate) multiprocessors: u32,
-    /// Host threads.
+    /// Number of host threads.
     pub(crate) threads: usize,
-    /// Whether the device decodes everything that it can, also where the host would be faster.
+    /// Whether the device decodes everything that it can, even if the host would be faster.
     pub(crate) force_device: bool,
     /// Bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
@@ -48,33 +48,33 @@ pub(crate) struct Circumstances {
     pub(crate) decode_batch_bytes: u64,
     /// The number of innermost chunks that are read.
     pub(crate) chunks: u64,
-    /// Whether regions are read one after the other and handed to the caller.
+    /// Whether regions are read in order, and each is handed to the caller.
     pub(crate) in_turn: bool,
     /// Whether the store keeps values in the device's memory.
     pub(crate) is_resident: bool,
-    /// Bytes of the result, when one chunk of a local store is read into contiguous memory.
+    /// Bytes of the result, if one chunk of a local store is read into contiguous memory.
     pub(crate) one_chunk_bytes: Option<usize>,
 }
 
-/// How the batches of one read are carried out. Each route is implemented in `run/read/route`.
+/// How the batches of one read are executed. Each route is implemented in `run/read/route`.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// The host decodes elements to their place in host memory.
+    /// The host decodes elements directly to their place in host memory.
     Host,
     /// The host decodes elements of variable length.
     Variable,
     /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
-    /// The host decodes into pinned memory, and packed bytes cross the bus. The host may undo only the last passes of encoding,
-    /// as many as the number tells; then kernels undo the others on the device.
+    /// The host decodes into pinned memory, and packed bytes cross the bus. With a number, the host only undoes that
+    /// many of the last passes of encoding, and kernels undo the others on the device.
     Hybrid(Option<(usize, Arc<Native>)>),
     /// Chunks cross the bus in stored form, and kernels decode them.
     Kernels(Arc<Native>),
-    /// Chunks come in the device's memory.
+    /// The stored bytes of chunks come in the device's memory.
     Resident(Resident),
 }
 
-/// What happens to chunks that come in device memory.
+/// What happens to chunks whose bytes come in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
     /// They are packed, and are scattered from the memory in which they came.
@@ -84,7 +84,7 @@ pub(crate) enum Resident {
 }
 
 impl Route {
-    /// Whether chunks of both routes can be one batch: the same work, and the same steps of kernels.
+    /// Whether chunks of both routes can share a batch: the same work, with the same kernel steps.
     pub(crate) fn is_like(&self, other: &Route) -> bool {
         match (self, other) {
             (Route::Host, Route::Host) | (Route::Hybrid(None), Route::Hybrid(None)) => true,
@@ -122,17 +122,17 @@ pub(crate) struct ReadPlacement {
     pub(crate) batch_bytes: u64,
     device: Device,
     via_host: ViaHost,
-    /// The device's costs and the load of one batch, where they placed the decoders of frames.
+    /// The device's costs and the load of one batch; `None` if the place of the decoders was not chosen by costs.
     weighed: Option<(Costs, Load)>,
 }
 
-/// Why the host decodes one small chunk.
+/// The reason if the host decodes one small chunk.
 const SMALL: &str = "the host decodes one small chunk before kernels would begin";
-/// Why the host decodes although kernels could.
+/// The reason if memory is too short for the kernels.
 const TOO_LITTLE_MEMORY: &str = "kernels need more memory for one chunk than the limit allows";
 
 impl ReadPlacement {
-    /// The placement of a read into memory of `device`. `program` is `None` for elements of variable length.
+    /// Chooses the placement of a read into memory of `device`. `program` is `None` for elements of variable length.
     pub(crate) fn new(program: Option<&Program>, device: Device, given: &Circumstances) -> ReadPlacement {
         let by = |route, batch_bytes, via_host| ReadPlacement { route, batch_bytes, device, via_host, weighed: None };
         let Some(program) = program else { return by(Route::Variable, given.slab_bytes, ViaHost::All(VARIABLE)) };
@@ -170,12 +170,12 @@ impl ReadPlacement {
         self.route.name()
     }
 
-    /// The place of each codec, in order of encoding.
+    /// Where each codec runs, in order of encoding.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         self.via_host.places(chain, self.device)
     }
 
-    /// The estimates that placed the decoders of frames.
+    /// The speed estimates from which the place of the decoders was chosen.
     pub(crate) fn estimates(&self, program: Option<&Program>) -> Vec<Decoding> {
         let (Some((costs, load)), Some(program)) = (&self.weighed, program) else { return Vec::new() };
         let estimates = program.frames().map(|(decoder, frame_bytes)| {
@@ -203,7 +203,7 @@ impl Resident {
         (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
     }
 
-    /// The device memory that a batch of `chunks` chunks or pieces takes. When stored bytes are larger than packed bytes, the
+    /// The device memory of a batch of `chunks` chunks or pieces. If stored bytes are larger than packed bytes, the
     /// difference comes on top.
     pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
         let packed = packed_bytes as u64;
@@ -227,16 +227,17 @@ fn load(program: &Program, given: &Circumstances) -> Load {
     Load { threads: given.threads, frames }
 }
 
-/// Where a program's passes run.
+/// The passes of a program, divided between host and device.
 struct Divided {
-    /// So many run on the host.
+    /// Number of passes that run on the host.
     host_passes: usize,
-    /// The kernels for the others.
+    /// The kernels for the other passes.
     native: Option<Arc<Native>>,
     via_host: ViaHost,
 }
 
-/// The places where the program's passes run: all on the host when there is too little memory for kernels.
+/// Divides the program's passes between host and device. If there is too little memory for kernels, all run on the
+/// host.
 fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -> Divided {
     let Division { host_passes, native, via_host } = match given.force_device {
         true => program.divide(&leave_nothing),
@@ -255,11 +256,11 @@ fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -
     }
 }
 
-/// The packed bytes of a batch.
+/// Chooses the packed bytes of a batch.
 fn batch_bytes(division: &Divided, given: &Circumstances) -> u64 {
     let Some(native) = division.native.as_ref().filter(|_| division.host_passes == 0) else { return given.slab_bytes };
-    // One batch fits the limit with its scratch memory. Where batches are as large as a slab, several fit, and the next one is
-    // fetched meanwhile.
+    // At least one batch fits the limit with its scratch memory. If batches are larger than a slab, several fit, and
+    // another one can be fetched meanwhile.
     let copies = PLAIN_COPIES + native.scratch_copies();
     let most = given.memory_limit_bytes / copies;
     let decoding = if given.in_turn { DECODING_IN_TURN } else { DECODING_BATCHES };

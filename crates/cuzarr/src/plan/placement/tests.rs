@@ -1,4 +1,4 @@
-//! Placements of reads and writes under many circumstances.
+//! Tests of the placements of reads and writes under many circumstances.
 
 use cuzarr_device::{DType, Device};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn little_is_encoded_by_the_host_and_much_by_the_device() {
     assert!(!prefers(8192, 64 << 10, 200), "threads enough");
 }
 
-/// The program of chunks of `floats` floats with these codecs.
+/// Makes the program for chunks of `floats` floats with these codecs.
 fn program(codecs: &Value, floats: u64, device: Device) -> Program {
     let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
     let data_type = DataType::try_from(DType::FLOAT32).unwrap();
@@ -45,14 +45,15 @@ fn reading() -> Circumstances {
     }
 }
 
-/// The route of a read of chunks of `floats` floats with these codecs. `change` adapts the circumstances of a large read.
+/// Chooses the route of a read of chunks of `floats` floats with these codecs. `change` adapts the circumstances of a
+/// large read.
 fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circumstances)) -> Route {
     let (program, mut given) = (program(codecs, floats, device), reading());
     change(&mut given);
     ReadPlacement::new(Some(&program), device, &given).route
 }
 
-/// The circumstances of a write of `chunks` chunks of so many floats, each replaced as a whole.
+/// The circumstances of a write of `chunks` chunks of `floats` floats, each replaced as a whole.
 fn writing(chunks: u64, floats: u64) -> WriteCircumstances {
     WriteCircumstances {
         device: Device::Cuda(0),
@@ -72,7 +73,7 @@ fn writing(chunks: u64, floats: u64) -> WriteCircumstances {
     }
 }
 
-/// The kernels that such a write uses, or the reason why the host encodes.
+/// The kernels that this write uses, or the reason why the host encodes.
 fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncoding, &'static str> {
     let placement = WritePlacement::new(Some(program), given);
     match &placement.route {
@@ -147,7 +148,7 @@ fn a_chunk_of_a_device_goes_by_the_route_that_its_coverage_allows() {
     assert_eq!(route(&lz4, whole, &|given| given.device = Device::Cpu), None);
 }
 
-/// What strict says of a read or write: the text of its refusal.
+/// The text with which `strict` refuses a read or write; empty if it is allowed.
 fn refusal(outcome: Result<()>) -> String {
     outcome.map_or_else(|error| error.to_string(), |()| String::new())
 }

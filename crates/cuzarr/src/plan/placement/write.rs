@@ -14,25 +14,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::source::ChunkLayout;
 use crate::plan::write::Coverage;
 
-/// Batches that kernels should encode at once, because the slowest piece of a batch takes as long as the whole batch. Fewer are
-/// run when memory is short.
+/// Number of batches that kernels should encode at once. One batch would not be enough, because its slowest piece takes
+/// as long as the whole batch. There are fewer if memory is short.
 pub(super) const ENCODING_BATCHES: usize = 4;
-/// Batches of one large chunk that kernels should encode at once. Each fills the device by itself, and the sooner the first one is
-/// done, the sooner its frame is on its way.
+/// The same number for batches of one large chunk. Each fills the device by itself. The sooner the first one is done,
+/// the sooner its frame is on its way.
 const ENCODING_LARGE_CHUNKS: usize = 2;
-/// Batches into which a write is divided. Kernels encode larger batches faster, because their ends weigh less; but the first frames
-/// come later, and the last ones have nothing to overlap with.
+/// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
+/// their ends. But then the first frames come later, and nothing overlaps with the last ones.
 const BATCHES_OF_A_WRITE: u64 = 16;
-/// Size of the largest batch, in usual batches.
+/// Size of the largest batch, as a multiple of the usual size.
 const LARGEST_ENCODING_BATCH: u64 = 4;
-/// Chunks that are gathered for kernels begin at multiples of this.
+/// Alignment of chunks that are gathered for kernels.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
-/// Slabs that may be in flight to the host before the oldest is waited for.
+/// Number of slabs that may be on their way to the host before the write waits for the oldest.
 const DOWNLOADS: usize = 2;
-/// Slabs that old elements of merged chunks go to the device in: one is filled while the one before is copied.
+/// Number of slabs in which old elements of merged chunks go to the device: one is filled while the other is copied.
 const UPLOADS: usize = 2;
-/// Parts of large objects that a slab holds. Threads write parts at the same time only when these belong to several objects.
+/// Number of parts of large objects in a slab. Threads can write parts at the same time only if they belong to
+/// different objects.
 const PARTS_A_SLAB: usize = 4;
 
 /// The circumstances of a write that decide where its chunks are encoded.
@@ -40,25 +41,25 @@ const PARTS_A_SLAB: usize = 4;
 pub(crate) struct WriteCircumstances {
     /// The device of the value.
     pub(crate) device: Device,
-    /// Host threads.
+    /// Number of host threads.
     pub(crate) threads: usize,
-    /// Whether the device encodes everything that it can, also where the host would be faster.
+    /// Whether the device encodes everything that it can, even if the host would be faster.
     pub(crate) force_device: bool,
     /// The number of innermost chunks that are written.
     pub(crate) chunks: u64,
-    /// Elements of one chunk.
+    /// Number of elements of a chunk.
     pub(crate) chunk_elements: usize,
-    /// Elements of the largest part of a chunk that is written.
+    /// Number of elements of the largest part of a chunk that is written.
     pub(crate) part_elements: usize,
-    /// A coverage that every chunk has at least.
+    /// The least coverage of any chunk.
     pub(crate) least: Coverage,
-    /// Whether index lists choose elements.
+    /// Whether the selection has index lists.
     pub(crate) has_lists: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
     /// Whether the store keeps values in the device's memory.
     pub(crate) is_resident: bool,
-    /// Whether objects are single chunks that the store takes part by part.
+    /// Whether each object is a single chunk, and the store writes objects part by part.
     pub(crate) takes_parts: bool,
     /// Bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
@@ -68,21 +69,21 @@ pub(crate) struct WriteCircumstances {
     pub(crate) slab_bytes: u64,
 }
 
-/// How the chunks of one write are carried out.
+/// How the chunks of one write are executed.
 #[derive(Clone, Debug)]
 pub(crate) enum WriteRoute {
     /// The host encodes elements of variable length.
     Variable,
-    /// The host encodes elements, which are in host memory, or come there before the first chunk is encoded.
+    /// The host encodes elements. They are in host memory, or are copied there before the first chunk is encoded.
     Host,
-    /// Elements are in device memory, and each chunk takes a route of its own.
+    /// Elements are in device memory, and each chunk has its own route.
     Device(Box<DeviceWrite>),
 }
 
-/// The route of one chunk whose elements are in device memory. Each is implemented in `run/write/route`.
+/// The route of one chunk whose elements are in device memory. Each route is implemented in `run/write/route`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkRoute {
-    /// The store takes packed bytes in device memory.
+    /// The store takes the packed bytes in device memory.
     Resident,
     /// Kernels encode the chunk.
     Kernels,
@@ -99,21 +100,21 @@ pub(crate) enum ChunkRoute {
 pub(crate) struct DeviceWrite {
     /// The kernels that encode; `None` when the host encodes.
     pub(crate) encoding: Option<DeviceEncoding>,
-    /// Whether whole chunks may be gathered in packed form, because that loses no information.
+    /// Whether whole chunks may be gathered in packed form. They may if that loses no information.
     pub(crate) gathers_packed: bool,
-    /// Whether the store takes whole chunks in packed form in device memory.
+    /// Whether the store takes packed whole chunks in device memory.
     pub(crate) keeps_packed: bool,
     /// Whether the store takes frames in device memory.
     pub(crate) keeps_frames: bool,
-    /// Bytes of a slab, the number of slabs, and how many may be in flight when a full one is sent.
+    /// Bytes of a slab, the number of slabs, and how many may be in flight when a full slab is sent.
     pub(crate) slab_bytes: usize,
     pub(crate) slabs: usize,
     pub(crate) downloads: usize,
-    /// Large chunks that are gathered together, so that their parts can come in turn.
+    /// Number of large chunks that are gathered together, so that their parts can be written in turn.
     pub(crate) large_chunks: usize,
-    /// Objects of more bytes than this are written in parts of this size; `None` when all are written whole.
+    /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     pub(crate) part_bytes: Option<usize>,
-    /// Device memory beside the arenas from which slabs are filled.
+    /// Device memory that the write needs beside the arenas from which slabs are filled.
     pub(crate) device_bytes: u64,
 }
 
@@ -122,18 +123,18 @@ pub(crate) struct DeviceWrite {
 pub(crate) struct WritePlacement {
     pub(crate) route: WriteRoute,
     device: Device,
-    /// Why the host makes the frames that kernels could make.
+    /// Why the host makes frames although kernels could.
     left: Option<&'static str>,
-    /// Where parts of chunks are merged with their old elements: on the device, or on the host for this reason. `None` when
-    /// each chunk is replaced as a whole.
+    /// Where parts of chunks are merged with their old elements: on the device (`Ok`), or on the host, with the reason
+    /// (`Err`). `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
 }
 
-/// Why the host encodes chunks whose elements index lists choose, where kernels do not merge.
+/// The reason if index lists choose elements, and kernels do not merge chunks.
 const LISTED: &str = "the host merges chunks of which index lists choose elements";
 
 impl WritePlacement {
-    /// The placement of a write. `program` is `None` for elements of variable length.
+    /// Chooses the placement of a write. `program` is `None` for elements of variable length.
     pub(crate) fn new(program: Option<&Program>, given: &WriteCircumstances) -> WritePlacement {
         let keeps = !given.least.replaces();
         let by_host =
@@ -154,7 +155,7 @@ impl WritePlacement {
         WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Why the host makes the frames that kernels could make.
+    /// Why the host makes frames although kernels could.
     #[cfg(test)]
     pub(super) fn left(&self) -> Option<&'static str> {
         self.left
@@ -171,18 +172,18 @@ impl WritePlacement {
         }
     }
 
-    /// The place of each codec, in order of encoding.
+    /// Where each codec runs, in order of encoding.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         encoding_places(chain, self.device, self.left)
     }
 
-    /// The place where parts of chunks are merged with old elements; `None` when each chunk is replaced as a whole.
+    /// Where parts of chunks are merged with old elements; `None` if each chunk is replaced as a whole.
     pub(crate) fn merging(&self) -> Option<Merging> {
         self.merging.map(|place| Merging { via_host: place.err().map(String::from) })
     }
 
-    /// Refuses codecs that run on the host although the written elements are on a device: where they encode, and, where old
-    /// elements are kept, also where they decode.
+    /// Refuses codecs that run on the host although the written elements are on a device. If old elements are kept,
+    /// this includes their decoding.
     ///
     /// # Errors
     /// `FallbackRefused`, with each codec and its reason.
@@ -212,7 +213,7 @@ impl DeviceWrite {
         let slab_bytes = usize::try_from(given.slab_bytes).unwrap_or(usize::MAX);
         let part_bytes = slab_bytes / PARTS_A_SLAB;
         let is_large = |bytes: usize| part_bytes > 0 && bytes > part_bytes && given.takes_parts && is_final;
-        // Large chunks that are gathered together, so that their parts can come in turn.
+        // Number of large chunks that are gathered together, so that their parts can be written in turn.
         let packed_bytes = program.packed_size_bytes();
         let chunk_bytes = if gathers_packed { padded(packed_bytes) } else { 0 };
         let large_chunks = match gathers_packed && program.stored_is_packed() && is_large(packed_bytes) {
@@ -229,11 +230,12 @@ impl DeviceWrite {
         let gathered = if large_chunks > 0 || encoding.is_some() { 0 } else { chunk_bytes };
         let largest = elements_bytes.max(gathered).max(if is_in_parts { 0 } else { frame_bytes });
         let slab_bytes = slab_bytes.max(padded(largest));
-        // Slabs are waited for while some are downloading and some are being encoded. Each thread writes one part while the
-        // next ones come. Frames come one after the other, and one thread at a time writes each, so more of them wait.
+        // Some slabs are being downloaded while others are being encoded. Each thread writes one part while the next
+        // ones come. Frames come one after the other, and each is written by one thread at a time, so more of them
+        // wait.
         let parts_a_thread = if encoding.is_some() { 4 } else { 2 };
         let for_parts = if is_in_parts { (parts_a_thread * given.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
-        // Old elements go to the device while frames come from it.
+        // Old elements go to the device while frames come from it, so these slabs are extra.
         let merges = encoding.as_ref().is_some_and(|encoding| encoding.merging.is_some());
         let uploads = if merges { UPLOADS } else { 0 };
         let most_slabs = 2 * DOWNLOADS + 2 + for_parts + uploads;
@@ -256,14 +258,14 @@ impl DeviceWrite {
         }
     }
 
-    /// The route of a chunk of this layout, which is an object itself, or lies in a shard. Kernels may encode chunks of the array's
-    /// own layout, and not those of another one.
+    /// The route of a chunk of this layout. `is_object` says whether it is an object itself, or lies in a shard.
+    /// Kernels may be able to encode the array's own layout, but not another one.
     pub(crate) fn route(&self, layout: &ChunkLayout, coverage: Coverage, is_object: bool) -> ChunkRoute {
         let is_encoded = || layout.program.as_ref().is_some_and(|program| program.device_encoder().is_ok());
         self.route_of(coverage, is_object, self.encoding.is_some() && is_encoded())
     }
 
-    /// The route of a chunk that kernels encode, or not.
+    /// The route of a chunk. `is_encoded` says whether kernels can encode its layout.
     pub(super) fn route_of(&self, coverage: Coverage, is_object: bool, is_encoded: bool) -> ChunkRoute {
         match self.encoding.as_ref().filter(|_| is_encoded) {
             _ if self.keeps_packed && coverage.replaces() && is_object => ChunkRoute::Resident,
@@ -274,24 +276,25 @@ impl DeviceWrite {
         }
     }
 
-    /// Whether kernels encode such chunks.
+    /// Whether kernels encode chunks with this coverage.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
-    /// Whether a chunk goes from slabs to the store, without other memory of the host.
+    /// Whether chunks with this coverage go from slabs directly to the store, without other host memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
     }
 
-    /// Chunks that kernels encode at a time: those in the batches on the device, and in those before and behind.
+    /// Number of chunks for the kernels at a time: those in the batches on the device, in the next batch, and in the
+    /// previous one.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.encoding.as_ref().map_or(0, |encoding| encoding.chunks.saturating_mul(encoding.batches + 2))
     }
 }
 
-/// Whether packed bytes are equal exactly when the elements are equal, bit for bit. Then packed bytes can be compared with the
-/// fill value.
+/// Whether two elements have equal packed bytes only if they are equal, bit for bit. Then packed bytes can be compared
+/// with the fill value.
 fn loses_nothing(program: &Program) -> bool {
     let steps = program.tail().steps_of_writing();
     steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
@@ -301,21 +304,21 @@ fn loses_nothing(program: &Program) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The kernels that decode old chunks of which a part is replaced; `None` when no chunk is written in part, or
-    /// the host merges such chunks.
+    /// The kernels that decode old chunks of which a part is replaced. `None` if no chunk is written in part, or if the
+    /// host merges such chunks.
     pub(crate) merging: Option<Arc<Native>>,
-    /// Chunks of one batch.
+    /// Number of chunks in a batch.
     pub(crate) chunks: usize,
-    /// Batches on the device at a time.
+    /// Number of batches on the device at a time.
     pub(crate) batches: usize,
-    /// Most device memory of all batches.
+    /// Maximum device memory of all batches together.
     pub(crate) memory_bytes: u64,
 }
 
-/// The kernels that encode the whole chunks of a write; else the reason why the host encodes.
+/// Chooses the kernels that encode the whole chunks of a write.
 ///
 /// # Errors
-/// The reason.
+/// The reason why the host encodes.
 fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncoding, &'static str> {
     let encoder = program.device_encoder()?;
     if let Some(reason) = encoder.host_reason(given.device) {
@@ -333,10 +336,10 @@ fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncod
         .ok_or("kernels need more memory for such chunks than the limit allows")
 }
 
-/// The kernels that decode old chunks, of which a write changes a part; else the reason why the host merges them.
+/// Chooses the kernels that decode old chunks of which a write changes a part.
 ///
 /// # Errors
-/// The reason.
+/// The reason why the host merges them.
 fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
     let program = program.on(device);
     let division = program.divide(&leave_nothing);
@@ -344,7 +347,7 @@ fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
     division.whole().ok_or(reason.unwrap_or("kernels do not decode the old chunks"))
 }
 
-/// Where parts of chunks are merged with their old elements, given where chunks are encoded; on the host for a reason.
+/// Decides where parts of chunks are merged with their old elements. Returns the reason if it is on the host.
 fn merging_place(
     program: &Program,
     device: Device,
@@ -360,8 +363,8 @@ fn merging_place(
     }
 }
 
-/// Device memory for decoding one old chunk, beside the memory for encoding it again: stored and packed bytes, and the
-/// decoder's scratch memory.
+/// Device memory for decoding one old chunk, beside the memory for encoding it again: stored bytes, packed bytes, and
+/// scratch memory of the decoder.
 fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
     let copies = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_add(1);
     padded(old_bound_bytes(encoder, packed_bytes))
@@ -369,14 +372,14 @@ fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usi
         .saturating_add(native.extra_bytes())
 }
 
-/// Most stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the host decodes
-/// those.
+/// Maximum stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the
+/// host decodes them.
 pub(crate) fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
     encoder.frame_bound_bytes().max(packed_bytes)
 }
 
 impl DeviceEncoding {
-    /// Chooses the most batches at a time for which the memory suffices; `None` when it does not suffice for one.
+    /// Chooses the largest number of batches at a time that fits the memory; `None` if not even one fits.
     fn within(
         program: &Program,
         encoder: &Arc<dyn DeviceEncoder>,
@@ -397,10 +400,10 @@ impl DeviceEncoding {
             let row = ChunkRow { device: given.device, count: chunks, stride_bytes };
             let encoding = EncodeBatch::memory_bytes(&**encoder, &row);
             let batch = chunks.saturating_mul(gathered_bytes).saturating_add(encoding);
-            // The frames of an earlier batch may still be downloading.
+            // The frames of an earlier batch may still be on their way to the host.
             batch.saturating_mul(batches).saturating_add(encoder.output_bound_bytes(chunks)) as u64
         };
-        // Parts that the host merges need memory of the device as well.
+        // Parts that the host merges need device memory as well.
         let share = given.memory_limit_bytes / 4 * if given.least.replaces() || merging.is_some() { 3 } else { 2 };
         let room = share.checked_sub(blank_bytes)?;
         let (usual, packed) = (given.batch_bytes, packed_bytes as u64);
@@ -424,12 +427,12 @@ impl DeviceEncoding {
     }
 }
 
-/// Bytes from one gathered chunk to the next.
+/// The distance between gathered chunks, in bytes.
 pub(crate) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
 }
 
-/// Whole chunks to encode, for the choice between kernels and host threads.
+/// The amount of encoding work, for the choice between kernels and host threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EncodingLoad {
     pub(super) chunks: u64,
@@ -438,7 +441,8 @@ pub(super) struct EncodingLoad {
 }
 
 impl EncodingLoad {
-    /// Whether kernels are faster. Host threads take one chunk at a time; on the device only the bytes count.
+    /// Whether kernels are faster. A host thread takes one chunk at a time; on the device only the number of bytes
+    /// matters.
     pub(super) fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
         let bytes = self.chunk_bytes as f64;
         let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;

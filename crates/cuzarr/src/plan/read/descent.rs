@@ -1,4 +1,4 @@
-//! The descent from the array through shards to a chunk: grids, indexes of shards, and the bytes that they point at.
+//! The descent from the array through shards to a chunk: grids, shard indexes, and the byte ranges in them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use crate::plan::source::{ChunkLayout, Source};
 use crate::plan::tour::{Tour, places_of};
 use crate::store::{ByteRange, Version};
 
-/// The places of the inner chunks of one shard: (offset, size) from the shard's first byte, by C-order number.
+/// The places of the inner chunks of one shard: offset and size by C-order number. Offsets count from the shard's first
+/// byte.
 pub trait Entries: Send + Sync {
     /// The place of an inner chunk, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
 
-    /// The number of inner chunks, stored or not.
+    /// Number of inner chunks, stored or not.
     fn len(&self) -> usize;
 
-    /// Whether there are no inner chunks.
+    /// Whether the shard has no inner chunks.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version of the object with this index; `None` when it is not known. Chunks must come from the same version.
+    /// The version of the object with this index; `None` if it is not known. Chunks must come from the same version.
     fn version(&self) -> Option<Version> {
         None
     }
@@ -41,29 +42,29 @@ impl Entries for ShardIndex {
     }
 }
 
-/// The place of an index, for [`Plan::learn`].
+/// Identifies a shard's index, for [`Plan::learn`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexPlace {
     /// The object's key.
     pub key: Arc<str>,
-    /// The first byte of the shard in the object.
+    /// The offset of the shard in the object.
     pub shard_offset: u64,
-    /// The level of the shard. It is needed because the first inner shard may begin where the outer one does.
+    /// The level of the shard. It is needed because the first inner shard may begin at the same byte as the outer one.
     pub level: usize,
 }
 
 /// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
-    /// The number of the array among those of the call.
+    /// The array's number in the call.
     pub array: usize,
     /// The place to pass to [`Plan::learn`].
     pub place: IndexPlace,
-    /// The index's bytes in the object.
+    /// The range of the index in the object.
     pub range: ByteRange,
-    /// The number of these bytes.
+    /// Size of the index.
     pub size_bytes: u64,
-    /// The version of the object that is needed, when another index led here.
+    /// The version that the object must have, if another index led here.
     pub version: Option<Version>,
     /// The layout of the object.
     pub(crate) layout: Arc<ChunkLayout>,
@@ -71,18 +72,18 @@ pub struct IndexRead {
     pub name: ChunkName,
 }
 
-/// One grid on the way down from the array to a chunk that is decoded.
+/// One grid on the way from the array down to a chunk that is decoded.
 pub(super) struct Frame {
     pub(super) level: usize,
     pub(super) tour: Tour,
-    /// The shard whose inner chunks are walked; `None` for the array's own grid.
+    /// The shard whose inner chunks are visited; `None` for the array's own grid.
     pub(super) shard: Option<Shard>,
 }
 
 pub(super) struct Shard {
     pub(super) key: Arc<str>,
     pub(super) offset: u64,
-    /// `None` for a whole object, whose size is not known.
+    /// `None` if the shard is a whole object, because its size is not known.
     pub(super) size_bytes: Option<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
@@ -92,7 +93,7 @@ pub(super) struct Shard {
 }
 
 impl Frame {
-    /// The layout of the object that a cell is, or lies in. The cell's first element is `origin`.
+    /// The layout of the object in which a cell lies, or which it is. `origin` is the cell's first element.
     pub(super) fn layout(&self, source: &Source, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
         match &self.shard {
             Some(shard) => Ok(Arc::clone(&shard.layout)),
@@ -110,12 +111,12 @@ pub(super) struct Found {
 }
 
 impl Plan {
-    /// The indexes of the current shard and of the shards that follow it in the same grid.
+    /// The indexes that the plan needs now: of the current shard, and of the shards after it in the same grid.
     pub(crate) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
         let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_of_several() { 4096 } else { 256 };
         let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
-        // Indexes for later boxes too, so that one round serves many boxes.
+        // If boxes are read in order, indexes for later boxes too, so that one round serves many boxes.
         let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
         let later = later.flat_map(|selection| places_of(selection.walk_all(self.source.cells(0))));
         for (at, origin) in frame.tour.places().chain(later) {
@@ -161,7 +162,7 @@ impl Plan {
     }
 }
 
-/// The stored chunk of a cell, or `None` when the shard's index says that there is none.
+/// Finds the stored chunk of a cell. `None` if the shard's index says that there is none.
 pub(super) fn find(source: &Source, label: &Label, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &frame.shard else {
         return Ok(Some(Found { name: missing_name(source, label, frame, at), span: None, version: None }));

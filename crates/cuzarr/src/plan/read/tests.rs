@@ -1,5 +1,5 @@
-//! Tests that carry plans out with a naive model. Objects are maps of bytes, packed elements are the numbers of the array's
-//! elements, and every number must arrive at its place exactly once.
+//! Tests that execute plans with a naive model. Objects are maps of bytes. Packed elements are the numbers of the
+//! array's elements. Every number must arrive at its place exactly once.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::plan::source::{Level, PackedLayout, ShardLayout};
 use crate::plan::testing::layout_of;
 use crate::store::ByteRange;
 
-/// A small generator of numbers; the tests need variety, not quality.
+/// A small random number generator. The tests need variety, not quality.
 struct Dice(u64);
 
 impl Dice {
@@ -39,7 +39,7 @@ type Entry = Vec<Option<(u64, u64)>>;
 const ABSENT: u32 = u32::MAX;
 const INDEX_BYTES: u64 = 5;
 
-/// Objects of an array whose elements are their own numbers, and every shard's table by (key, offset).
+/// The objects of an array whose elements are their own numbers, and the table of every shard by (key, offset).
 struct World {
     source: Arc<Source>,
     objects: BTreeMap<String, Vec<u8>>,
@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    /// Appends a chunk of `level`; false when it was left out.
+    /// Appends a chunk of `level`. Returns false if the chunk was left out.
     fn store(
         &mut self,
         key: &str,
@@ -160,7 +160,7 @@ impl World {
                 Step::Indexes(wanted) => self.teach(&mut plan, wanted),
                 Step::Batch(batch) => {
                     assert!(!batch.units.is_empty() || !batch.fills.is_empty());
-                    // What several selections want of the last chunk may be more.
+                    // The parts of the last chunk that several selections need may exceed the limit.
                     assert!(batch.units.len() + batch.fills.len() < room.units + MOST_SELECTIONS as usize);
                     let packed: usize = batch.units.iter().map(|unit| unit.packed_size_bytes).sum();
                     assert!(packed <= room.packed_bytes || batch.units.len() == 1);
@@ -270,7 +270,7 @@ fn random_source(dice: &mut Dice, stored_is_packed: bool) -> Source {
     if dice.below(2) == 0 {
         return Source::new(shape, Arc::new(|at| format!("c{at:?}")), layout(&shapes[0]));
     }
-    // Objects of the lengths 1, 2 and 3 times the usual one.
+    // Objects have 1, 2 or 3 times the usual length.
     let edges = shape.iter().zip(&shapes[0]).map(|(&extent, &unit)| {
         let mut edges = Vec::new();
         while edges.iter().sum::<u64>() < extent {
@@ -300,10 +300,10 @@ fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
     Selection::new(shape.iter().map(axis).collect()).unwrap()
 }
 
-/// Selections of one plan, in these tests.
+/// Maximum number of selections in a plan of these tests.
 const MOST_SELECTIONS: u64 = 5;
 
-/// Copies of a selection at other places.
+/// Returns a copy of a selection at another place.
 fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
     let axes = selection.axes().unwrap().iter().zip(shape).map(|(axis, &len)| {
         let last = len - (axis.count - 1) * axis.step;
@@ -480,7 +480,7 @@ fn flat_source(shape: Vec<u64>, chunk_shape: Vec<u64>, stored_is_packed: bool) -
     flat_source_in(None, shape, chunk_shape, stored_is_packed)
 }
 
-/// Chunks by themselves, or two in each shard of 20 elements.
+/// Makes a source of single chunks, or of shards of 20 elements with two chunks each.
 fn flat_source_in(
     shard: Option<ShardLayout>,
     shape: Vec<u64>,

@@ -1,4 +1,4 @@
-//! The units or filled boxes that a stored chunk becomes, and the batch that takes them.
+//! How a stored chunk becomes units, how a missing one becomes filled boxes, and the batch that takes both.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::plan::tour::{Spot, Want};
 use crate::store::ByteRange;
 
 impl Plan {
-    /// The box of its result that a cell's elements fill: starts and extents of the kept dimensions.
+    /// The box of the result that the elements of one cell fill: starts and extents of the kept dimensions.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
         let at = self.goals[selection].at;
         let stacked = if let At::Stacked(at) = at { Some((at, 1)) } else { None };
@@ -28,7 +28,7 @@ impl Plan {
         }
     }
 
-    /// Turns a stored chunk into units: the whole chunk, or pieces when its stored bytes are packed bytes.
+    /// Turns a stored chunk into units: the whole chunk, or pieces if its stored bytes are packed bytes.
     pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot, layout: &Arc<ChunkLayout>) -> Result<()> {
         let packed = &layout.packed;
         let whole_bytes = packed.size_bytes as u64;
@@ -103,7 +103,7 @@ impl Plan {
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
             let range = match found.span {
-                // A request for the whole object, or everything from here on, detects an object that is too long.
+                // A request without an end detects an object that is too long.
                 None if size_bytes == whole_bytes => ByteRange::Full,
                 None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
                 None => ByteRange::Span { offset, size_bytes },
@@ -135,7 +135,7 @@ impl Plan {
 pub(crate) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
-    /// The number of boxes of all units.
+    /// Number of boxes that all units write.
     pub(super) places: usize,
     pub(super) units: Vec<Unit>,
     pub(super) fills: Vec<Fill>,
@@ -154,7 +154,7 @@ impl Filling {
         self.places + self.fills.len() >= self.room.units.max(1)
     }
 
-    /// Whether the unit fits. A unit that is too large for any batch comes alone.
+    /// Whether the unit fits. If it is too large for any batch, it fits an empty one.
     pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
         let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
         (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())

@@ -10,14 +10,14 @@ use crate::meta::{DataType, Extension, FillValue};
 /// Codecs that make frames of chunks.
 #[derive(Clone, Debug)]
 pub(super) enum Codecs {
-    /// Codecs by name, for chunks of any shape and type.
+    /// Codecs from metadata, for chunks of any shape and type.
     Named(Vec<Extension>),
-    /// The codecs of one array, for its chunks.
+    /// The codecs of one array, for the chunks of that array.
     Of(Box<Chain>),
 }
 
 impl Codecs {
-    /// Codecs in the form of Zarr v3 metadata: one codec, or a list in the order of encoding.
+    /// Parses codecs in the form of Zarr v3 metadata: one codec, or a list in the order of encoding.
     ///
     /// # Errors
     /// `MetadataInvalid` for JSON that is not a codec.
@@ -28,7 +28,7 @@ impl Codecs {
         Ok(Codecs::Named(codecs?))
     }
 
-    /// The chain for chunks of this shape and type. `what` names them in an error.
+    /// Makes the chain for chunks of this shape and type. `what` says in an error what these chunks are to the caller.
     ///
     /// # Errors
     /// `ShapeMismatch` when the array has other chunks; errors of the codecs.

@@ -29,12 +29,12 @@ use crate::codec::native::{Chunks, NativeBatch, Source};
 use crate::codec::{Chain, Program, leave_nothing};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Alignment of frames that are put together.
+/// Alignment of frames that are copied into one buffer.
 const ALIGNMENT_BYTES: usize = 256;
-/// Alignment of outputs that decoders write to directly: the widest access of a kernel.
+/// Alignment that outputs need so that decoders can write to them directly: the widest access of a kernel.
 const OUT_ALIGNMENT_BYTES: usize = 16;
 
-/// A decoder for frames of one codec, or of a chain of codecs.
+/// Decodes frames of one codec, or of a chain of codecs.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     codecs: Codecs,
@@ -48,7 +48,7 @@ pub enum Frames {
     Slab {
         /// The buffer.
         buffer: Buffer,
-        /// Each frame's bytes in it.
+        /// The bytes of each frame in the buffer.
         ranges: Vec<Range<usize>>,
     },
     /// Each frame lies in its own buffer.
@@ -58,13 +58,13 @@ pub enum Frames {
 /// Frames that decode to the same shape and type.
 struct Group {
     program: Program,
-    /// The batch that the device decodes, and the numbers of its frames.
+    /// The batch that the device decodes, with the numbers of its frames.
     native: Option<(NativeBatch, Vec<usize>)>,
     /// Whether the device decodes directly into the outputs.
     in_place: bool,
     /// The numbers of the frames that host threads decode.
     host: Vec<usize>,
-    /// The reason, when host threads decode all frames.
+    /// Why the device cannot decode frames of this shape and type; `None` if it can.
     reason: Option<&'static str>,
 }
 
@@ -75,17 +75,17 @@ pub struct DecoderBatch {
     outs: Vec<NdBuffer>,
     groups: Vec<Group>,
     scratch_limit_bytes: usize,
-    /// Errors that were found in frames before a run.
+    /// Errors that were found in frames when the batch was prepared.
     refused: Vec<(usize, Error)>,
     /// Errors that host threads found in the last run.
     found: Vec<(usize, Error)>,
-    /// An event after the last run, including outputs.
+    /// An event after the last run, when outputs are complete.
     done: Option<Event>,
 }
 
 impl Decoder {
-    /// A decoder for frames of `codecs`, in the form of Zarr v3 metadata: one codec, or a list in the order of encoding. The
-    /// array→bytes codec may be left out.
+    /// Makes a decoder for frames of `codecs`, in the form of Zarr v3 metadata: one codec, or a list in the order of
+    /// encoding. The array→bytes codec may be left out.
     ///
     /// # Errors
     /// `MetadataInvalid` for JSON that is not a codec. Names and configurations are checked when frames are prepared.
@@ -93,14 +93,14 @@ impl Decoder {
         Ok(Decoder { codecs: Codecs::named(codecs)?, device })
     }
 
-    /// A decoder for an array's chunks, with metadata of either format. Outputs have the shape and type of a chunk.
+    /// Makes a decoder for the chunks of an array of format 2 or 3. Outputs have the shape and type of a chunk.
     pub fn of_chunks(chain: &Chain, device: Device) -> Decoder {
         Decoder { codecs: Codecs::Of(Box::new(chain.clone())), device }
     }
 
-    /// Prepares the decoding of each frame into the output of the same number. The output's shape and type describe the frame's
-    /// content. This reads the frames' headers, so frames must be there already, and must not change until they are decoded.
-    /// Decoders use at most about `scratch_limit_bytes` of device memory beside the outputs.
+    /// Prepares the decoding of each frame into the output with the same number. The output's shape and type describe
+    /// the frame's content. This reads the frames' headers. So the frames must be complete, and must not change until
+    /// they are decoded. Decoders use at most about `scratch_limit_bytes` of device memory beside the outputs.
     ///
     /// # Errors
     /// `InvalidArgument` when the numbers of frames and outputs differ, or a range is outside the slab; `MemorySpace` for
@@ -210,7 +210,7 @@ impl DecoderBatch {
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }
 
-    /// The outputs of these frames as one piece of memory, when they are contiguous and hold packed bytes.
+    /// Returns the outputs of frames as one piece of memory, if they are contiguous and hold packed bytes.
     fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
         let outs = || numbers.iter().map(|&number| &self.outs[number]);
         if !place::is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
@@ -224,7 +224,7 @@ impl DecoderBatch {
         Ok(Buffer::joined(&outs).map(|(buffer, offsets)| Chunks { buffer, ranges: ranges(offsets).collect() }))
     }
 
-    /// Puts frames one after the other in device memory. Also returns their bytes when the host has all of them.
+    /// Copies frames into one buffer of device memory. Also returns their bytes if the host has all of them.
     #[allow(clippy::type_complexity)] // taken apart at once
     fn put_together(&self, numbers: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>, Option<Vec<u8>>)> {
         let (mut total, mut ranges) = (0usize, Vec::with_capacity(numbers.len()));
@@ -247,7 +247,7 @@ impl DecoderBatch {
             pieces.push((frame.to_device(self.device)?, arena.slice(range.clone())?));
         }
         copy_pieces_on(&pieces, stream)?;
-        // Headers are read from there when a batch is prepared.
+        // Preparing the batch reads headers from the arena, so the copies must have ended.
         stream.synchronize()?;
         Ok((arena, ranges, None))
     }
@@ -273,13 +273,13 @@ impl DecoderBatch {
         held + between.max().unwrap_or(0)
     }
 
-    /// The reason why host threads decode all frames of some kind; `None` when the device decodes all that it can.
+    /// Why the device cannot decode frames of some shape and type; `None` if it can decode all kinds of frames here.
     pub fn via_host(&self) -> Option<&'static str> {
         self.groups.iter().find_map(|group| group.reason)
     }
 
-    /// Decodes the frames. Work of the device is put on `stream`, in the stream's order. Host threads decode the other frames and
-    /// upload them before this returns.
+    /// Decodes the frames. Work of the device is enqueued on `stream`. Frames that the device cannot decode are decoded
+    /// by host threads and uploaded before this returns.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
@@ -288,7 +288,7 @@ impl DecoderBatch {
         self.run_under(stream, &CancellationToken::new())
     }
 
-    /// Like [`DecoderBatch::run`], and ends before the next frame that the host decodes when the token is cancelled.
+    /// Like [`DecoderBatch::run`], but can be cancelled: it then ends before the host decodes its next frame.
     ///
     /// # Errors
     /// Those of [`DecoderBatch::run`]; `Cancelled`, after which some outputs are not written.
@@ -340,8 +340,8 @@ impl DecoderBatch {
         }
     }
 
-    /// Waits for the last run, and returns for each frame whether it was decoded. Errors have the codec and the frame's number in
-    /// their trail. Frames that only the host can decode are decoded now.
+    /// Waits for the last run, and returns for each frame whether it was decoded. Errors have the codec and the frame's
+    /// number in their trail. Frames that only the host can decode are decoded here.
     ///
     /// # Errors
     /// `InvalidArgument` when nothing ran since the last check; `DeviceFailed`.

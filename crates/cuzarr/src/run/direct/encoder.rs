@@ -1,4 +1,4 @@
-//! Encoders for direct use: they make frames of the caller's chunks, without an array, a store or a plan.
+//! Encoders for direct use: they encode the caller's chunks into frames, without an array, a store or a plan.
 //!
 //! ```
 //! use cuzarr::run::Encoder;
@@ -28,14 +28,14 @@ use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{encoding_places, refuse_fallen};
 
-/// Alignment of chunks that are packed for kernels.
+/// Alignment of chunks that are packed for kernels to read.
 const ALIGNMENT_BYTES: usize = 256;
-/// Alignment of chunks that kernels read where they lie: the widest access of a kernel.
+/// Alignment that chunks need so that kernels can read them without a copy: the widest access of a kernel.
 const CHUNK_ALIGNMENT_BYTES: usize = 16;
-/// The reason on a machine's own processor.
+/// Why the host encodes, when chunks are in host memory.
 const ON_HOST: &str = "the chunks are in host memory";
 
-/// An encoder with one codec, or a chain of codecs.
+/// Encodes chunks with one codec, or a chain of codecs.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     codecs: Codecs,
@@ -55,20 +55,20 @@ pub struct EncoderBatch {
 struct Group {
     program: Program,
     numbers: Vec<usize>,
-    /// The kernels; `None` when host threads encode.
+    /// The kernels that encode; `None` if host threads encode.
     kernels: Option<Kernels>,
-    /// Why the host runs the first codec that it runs.
+    /// Why the first codec that runs on the host does not run on the device.
     reason: Option<String>,
 }
 
-/// The device's way of encoding a group.
+/// The kernels that encode a group, and the memory that they use.
 struct Kernels {
     native: NativeEncoder,
-    /// The chunks where they lie, one behind the other, if kernels can read them there.
+    /// The chunks' own memory, if they lie one after the other so that kernels can read them there.
     in_place: Option<Buffer>,
     /// Bytes from one packed chunk to the next.
     stride_bytes: usize,
-    /// Chunks that are encoded together.
+    /// Number of chunks that are encoded together.
     together: usize,
 }
 
@@ -86,8 +86,8 @@ struct Part {
 }
 
 impl Encoder {
-    /// An encoder with `codecs`, in the form of Zarr v3 metadata: one codec, or a list in the order of encoding. The
-    /// array→bytes codec may be left out.
+    /// Makes an encoder for `codecs`, in the form of Zarr v3 metadata: one codec, or a list in the order of encoding.
+    /// The array→bytes codec may be left out.
     ///
     /// # Errors
     /// `MetadataInvalid` for JSON that is not a codec. Names and configurations are checked when chunks are prepared.
@@ -95,20 +95,21 @@ impl Encoder {
         Ok(Encoder { codecs: Codecs::named(codecs)?, device, strict: false })
     }
 
-    /// An encoder for an array's chunks, with metadata of either format. Chunks have the array's chunk shape and type.
+    /// Makes an encoder for the chunks of an array of format 2 or 3. Chunks have the array's chunk shape and type.
     pub fn of_chunks(chain: &Chain, device: Device) -> Encoder {
         Encoder { codecs: Codecs::Of(Box::new(chain.clone())), device, strict: false }
     }
 
-    /// Whether [`Encoder::prepare`] refuses codecs that the host would run although the chunks are on a device.
+    /// Sets whether [`Encoder::prepare`] refuses codecs that the host would run although the chunks are on a device.
     #[must_use]
     pub fn strict(self, strict: bool) -> Encoder {
         Encoder { strict, ..self }
     }
 
-    /// Prepares the encoding of chunks of any shapes and types, which lie on the encoder's device. They may be changed until a
-    /// run, which reads them in the stream's order. Kernels use at most about `scratch_limit_bytes` of device memory beside the
-    /// frames, by encoding in parts, where one chunk does not need more.
+    /// Prepares the encoding of chunks of any shapes and types, on the encoder's device. They may still change until a
+    /// run, which reads them in stream order. Kernels use at most about `scratch_limit_bytes` of device memory beside
+    /// the frames: if it is short, chunks are encoded in several parts. A part has at least one chunk, even if that
+    /// chunk needs more.
     ///
     /// # Errors
     /// `MemorySpace` for chunks on another device, `FallbackRefused` under `strict`; errors of the codecs.
@@ -164,7 +165,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Device memory that a part takes beside its frames.
+    /// Device memory that one part needs beside its frames.
     fn scratch_bytes(&self, device: Device) -> usize {
         let count = self.together;
         let gathered = if self.in_place.is_some() { 0 } else { self.stride_bytes };
@@ -179,7 +180,7 @@ impl Kernels {
     }
 }
 
-/// The chunks as one piece of memory, when they lie one behind the other as kernels read them.
+/// Returns the chunks as one piece of memory, if they lie one after the other in the way that kernels read them.
 fn in_place(program: &Program, chunks: &[NdBuffer], numbers: &[usize]) -> Result<Option<Buffer>> {
     let size_bytes = program.packed_size_bytes();
     let chunks = || numbers.iter().map(|&number| &chunks[number]);
@@ -206,19 +207,19 @@ impl EncoderBatch {
         self.chunks.is_empty()
     }
 
-    /// Most device memory that a run takes beside chunks and frames.
+    /// Maximum device memory that a run uses beside chunks and frames.
     pub fn scratch_bytes(&self) -> usize {
         let scratch = |group: &Group| group.kernels.as_ref().map_or(0, |kernels| kernels.scratch_bytes(self.device));
         self.groups.iter().map(scratch).max().unwrap_or(0)
     }
 
-    /// The reason why the host runs a codec; `None` when the device runs all codecs of all chunks.
+    /// Why the host runs a codec; `None` if the device runs all codecs of all chunks.
     pub fn via_host(&self) -> Option<&str> {
         self.groups.iter().find_map(|group| group.reason.as_deref())
     }
 
-    /// Encodes the chunks. Work of the device is put on `stream`, in the stream's order. Where host threads encode, this waits
-    /// for the stream first, and returns when they are done. Frames of the run before stay as they are.
+    /// Encodes the chunks. Work of the device is enqueued on `stream`. If host threads encode, this first waits for the
+    /// stream, and returns when they are done. Frames of the previous run stay unchanged.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
@@ -227,7 +228,7 @@ impl EncoderBatch {
         self.run_under(stream, &CancellationToken::new())
     }
 
-    /// Like [`EncoderBatch::run`], and ends before the next chunk that the host encodes when the token is cancelled.
+    /// Like [`EncoderBatch::run`], but can be cancelled: it then ends before the host encodes its next chunk.
     ///
     /// # Errors
     /// Those of [`EncoderBatch::run`]; `Cancelled`, after which there are no frames.
@@ -250,7 +251,7 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Puts the encoding of some chunks of a group, from the `first` of them on, on the stream.
+    /// Enqueues the encoding of a part of group `index`: its chunks `numbers`, from number `first` in the group on.
     fn begin(&self, index: usize, kernels: &Kernels, first: usize, numbers: &[usize], stream: &Stream) -> Result<Part> {
         let (program, stride_bytes) = (&self.groups[index].program, kernels.stride_bytes);
         let (count, size_bytes) = (numbers.len(), program.packed_size_bytes());
@@ -280,7 +281,7 @@ impl EncoderBatch {
         if work.is_empty() {
             return Ok(Vec::new());
         }
-        // What is on the stream may still write the chunks.
+        // Work on the stream may still write the chunks.
         stream.synchronize()?;
         for_each_item(work, cancellation, |(program, number)| (number, self.encode_one(program, &self.chunks[number])))
     }
@@ -298,7 +299,7 @@ impl EncoderBatch {
         self.hand_over(program.encode(&packed)?)
     }
 
-    /// A frame of the host, in the device's memory.
+    /// Moves a frame that the host made to the memory of the encoder's device.
     fn hand_over(&self, frame: Vec<u8>) -> Result<Buffer> {
         match self.device {
             Device::Cpu => Ok(Buffer::from_vec(frame)),
@@ -324,8 +325,8 @@ impl EncoderBatch {
         }
     }
 
-    /// Waits for the last run, and returns the frames in the order of the chunks, in the memory of the encoder's device. They
-    /// stay as they are when the batch runs again.
+    /// Waits for the last run, and returns the frames in the order of the chunks, in the memory of the encoder's
+    /// device. A later run leaves them unchanged.
     ///
     /// # Errors
     /// The error of the first chunk that could not be encoded; `InvalidArgument` when nothing ran; `DeviceFailed`.
@@ -363,11 +364,11 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// The frames of chunks whose encoding has ended.
+    /// Waits for the encoding of a part, and returns the frame of each chunk.
     fn take(&self, part: Part) -> Result<Vec<(usize, Result<Buffer>)>> {
         let Part { group, numbers, encoding } = part;
         let program = &self.groups[group].program;
-        // Not on the stream of the run, which may have other work by now.
+        // A new stream: the stream of the run may have other work by now.
         let encoded = encoding.finish(|| Ok(Stream::new(self.device)?))?;
         let ranges = encoded.frames.iter().map(|range| range.clone().unwrap_or_default());
         let made = ranges.map(|range| encoded.buffer.slice(range));
@@ -393,12 +394,12 @@ impl EncoderBatch {
     }
 }
 
-/// A frame, or once more the error in its place.
+/// Returns a frame, or a copy of its error with the chunk's number.
 fn outcome(number: usize, frame: &Result<Buffer>) -> Result<&Buffer> {
     frame.as_ref().map_err(Error::clone).at(|| format!("chunk {number}"))
 }
 
-/// Frames with their checksums, put together in new memory of the device.
+/// Copies each frame with its checksum into new device memory.
 fn sealed(frames: &[Buffer], checksums: &[u32], location: Location, stream: &Stream) -> Result<Vec<Buffer>> {
     let device = stream.device();
     let bytes: Vec<u8> = checksums.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();

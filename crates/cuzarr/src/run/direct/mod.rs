@@ -11,7 +11,7 @@ use crate::cancellation::CancellationToken;
 use crate::config::environment::cores;
 use crate::error::Result;
 
-/// Works on items with as many threads as the machine has. Results are in the order of the items.
+/// Calls a function for each item, with as many threads as the machine has. Results are in the order of the items.
 ///
 /// # Errors
 /// `Cancelled`, when the caller cancels before all are done.

@@ -1,7 +1,9 @@
-//! Moving packed chunks to the outputs of a decoder, and from the chunks of an encoder, which may lie anywhere in memory.
+//! Moves packed chunks of a decoder to its outputs, and chunks of an encoder to packed memory. Both may lie anywhere in
+//! memory.
 //!
-//! A tail moves the elements of many chunks at once when they go to one array. Outputs that follow each other in memory are the
-//! rows of such an array. Other small outputs first go to the rows of an array in between, and from there to their places.
+//! A launch of the program's tail (its steps that work on single elements) moves many chunks, if they belong to one
+//! array. Outputs that follow each other in memory are the rows of such an array. Other small outputs are first made as
+//! rows of a temporary array, and copied from there.
 
 use cuzarr_device::internal::pool;
 use cuzarr_device::internal::transfer::{copy_pieces_on, gather_on, scatter_on};
@@ -11,21 +13,21 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// Size from which a chunk that is not such a row gets its own launch. A launch takes some 20 microseconds, as long as copying
-/// this many bytes.
+/// Size from which a chunk that is no such row gets its own launch. A launch takes about 20 microseconds, as long as
+/// copying this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
-/// Most bytes of the array in between.
+/// Maximum size of the temporary array.
 const BETWEEN_BYTES: usize = 64 << 20;
 
-/// The way of a packed chunk to its output.
+/// How a packed chunk gets to its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
-    /// A copy, because packed bytes are the output's bytes.
+    /// By a copy, because packed bytes are the output's bytes.
     Copied,
-    /// The tail moves many at once, as rows of one array.
+    /// By a launch that moves many chunks, as rows of one array.
     Rows,
-    /// The tail moves each alone.
+    /// By a launch for this chunk alone.
     Scattered,
 }
 
@@ -34,7 +36,7 @@ pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
 
-/// The numbers of the arrays of each shape and type.
+/// Groups arrays by shape and type. Returns the numbers of the arrays in each group.
 pub(crate) fn kinds(arrays: &[NdBuffer]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<Vec<usize>> = Vec::new();
     for (number, array) in arrays.iter().enumerate() {
@@ -55,12 +57,12 @@ fn way(program: &Program, out: &NdBuffer) -> PlaceWay {
     }
 }
 
-/// The number of chunks of this size that go to the array in between at a time.
+/// Number of chunks of `size_bytes` that go through the temporary array at a time.
 fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
     (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
 }
 
-/// Most device memory that [`place`] uses for these outputs, which are of one kind.
+/// Maximum device memory that [`place`] uses for `outs`, which have one shape and type.
 pub(crate) fn between_bytes<'a>(
     program: &Program,
     outs: impl Iterator<Item = &'a NdBuffer>,
@@ -72,7 +74,7 @@ pub(crate) fn between_bytes<'a>(
     size_bytes * between_len(size_bytes, count, limit_bytes)
 }
 
-/// The whole of a packed chunk, into the whole of `out`.
+/// Makes the transfer of a whole packed chunk into the whole of `out`.
 pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes,
@@ -94,7 +96,8 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
     strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
-/// Moves packed chunks of one kind, each with its offset, to their outputs. For several it uses at most about `limit_bytes`.
+/// Moves packed chunks of one shape and type, each given with its offset, to their outputs. For several chunks it uses
+/// at most about `limit_bytes`.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -123,8 +126,8 @@ pub(crate) fn place(
     }
 }
 
-/// Scatters packed elements to several outputs of one shape, which are in C order. Outputs that are rows of one
-/// memory take one launch. Otherwise large outputs take a launch each; small ones are made as rows of other memory,
+/// Scatters packed elements to several outputs in C order, of one shape and type. Outputs that follow each other in
+/// memory take one launch. Otherwise each large output takes a launch. Small outputs are made as rows of other memory,
 /// and copied from there.
 fn place_rows(
     program: &Program,
@@ -161,7 +164,8 @@ fn place_rows(
     Ok(())
 }
 
-/// Puts packed chunks, each given by its row and its offset, to the rows of `memory`, which are all like `like`.
+/// Scatters packed chunks to rows of `memory`. Each chunk is given by its row and its offset. All rows have the shape
+/// and type of `like`.
 fn scatter_rows(
     program: &Program,
     packed: &Buffer,
@@ -174,8 +178,8 @@ fn scatter_rows(
     Ok(scatter_on(packed, &transfer, &array, stream)?)
 }
 
-/// The array whose rows are all like `like`, and the transfer between rows and packed chunks, each given by its row and its
-/// offset.
+/// Returns the array over `memory` whose rows have the shape and type of `like`, and the transfer between its rows and
+/// packed chunks. Each chunk is given by its row and its offset.
 fn as_rows(
     program: &Program,
     rows: impl Iterator<Item = (usize, usize)>,
@@ -201,7 +205,7 @@ fn as_rows(
     Ok((array, transfer))
 }
 
-/// Packs chunks of one kind into `packed`, each at its offset.
+/// Packs chunks of one shape and type into `packed`, each at its offset.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

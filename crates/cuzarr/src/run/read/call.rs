@@ -1,4 +1,4 @@
-//! One call that reads: its route is chosen once.
+//! One call that reads. Its route is chosen once, for all batches.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::run::read::route::variable::{VariableDestination, assemble};
 use crate::run::report::Report;
 use crate::store::Store;
 
-/// One array of a read of many.
+/// One array of a call that reads several.
 #[derive(Clone, Copy)]
 pub struct ArrayRead<'a> {
     /// The array, bound to the device of the results.
@@ -28,20 +28,20 @@ pub struct ArrayRead<'a> {
     pub store: &'a Arc<dyn Store>,
     /// The array's name in errors.
     pub name: &'a str,
-    /// What is read. A chunk that several results want comes once.
+    /// The results. A chunk that several results need is fetched and decoded once.
     pub results: &'a [ArrayResult<'a>],
 }
 
-/// One result of an array.
+/// One result of a read, and what it is read from.
 #[derive(Clone, Copy)]
 pub struct ArrayResult<'a> {
-    /// What is read.
+    /// The elements that are read.
     pub of: ResultOf<'a>,
-    /// The result.
+    /// The memory of the result.
     pub out: &'a NdBuffer,
 }
 
-/// Carries `plan` out into `out`, by the route of its placement. Returns the elements when they have variable length.
+/// Executes `plan` into `out`, by the route of its placement. Returns the elements if they have variable length.
 ///
 /// # Errors
 /// `FallbackRefused` under `strict`; the first failure, with the others attached.
@@ -89,11 +89,12 @@ pub(crate) fn read(
     }
 }
 
-/// Carries the plans of several arrays out, each into its own results, in one pipeline. All results are on one device, and there is
-/// at least one.
+/// Executes the plans of several arrays in one pipeline, each into its own results. All results are on one device.
+/// There is at least one.
 ///
 /// # Errors
-/// `FallbackRefused` under `strict`; the first failure, with the others attached. Then results hold anything.
+/// `FallbackRefused` under `strict`; the first failure, with the others attached. The content of results is then
+/// unspecified.
 pub(crate) fn read_all(
     engine: &Engine,
     device: Device,
@@ -104,7 +105,7 @@ pub(crate) fn read_all(
     let accesses: Vec<&Access> = reads.iter().map(|(read, _)| read.access).collect();
     let (mut groups, mut plans, mut results, mut outs) = (Vec::<Group>::new(), Vec::new(), Vec::new(), Vec::new());
     for (ArrayRead { access, store, results: of_array, .. }, plan) in reads {
-        // A chunk that comes with others costs no start of its own.
+        // A chunk that is read with others causes no extra start, so single small chunks get no special route.
         let placement = access.place_read(&***store, &plan, ReadResult::default(), options);
         if options.strict {
             placement.refuse_fallen(access.chain())?;

@@ -1,4 +1,5 @@
-//! The coordinator of reads. It launches the batches of a plan while memory lasts, and closes them when they come back.
+//! The coordinator of reads. It launches the batches of a plan while there is memory, and closes them when they come
+//! back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::run::read::in_flight::{InFlight, Launcher, shorter};
 use crate::run::read::indexes::VersionedIndex;
 use crate::store::ByteRange;
 
-/// Carries plans out into `destination`, each for the array of `accesses` that has its number. Returns when no batch is in flight
-/// any more.
+/// Executes plans into `destination`. Plan `n` reads the array `accesses[n]`. Returns when no batch is in flight any
+/// more.
 ///
 /// # Errors
 /// The first failure, with the others attached.
@@ -65,7 +66,8 @@ impl<D: Destination> Reading<'_, D> {
             while let Ok(number) = self.receiver.try_recv() {
                 self.close(number)?;
             }
-            // Batches of missing chunks come back so fast that a read of millions never waits.
+            // If chunks are missing, batches come back so fast that the call may never wait. So the token is checked
+            // here.
             self.call.cancellation.check()?;
         }
         Ok(())
@@ -94,7 +96,7 @@ impl<D: Destination> Reading<'_, D> {
         self.destination.idle()?;
         match self.call.cancellation.receive(&self.receiver)? {
             Some(number) => self.close(number),
-            // The reading holds a sender itself.
+            // The reading holds a sender itself, so this never happens.
             None => Err(Error::new(ErrorKind::StoreFailed, "reads ended without an outcome")),
         }
     }
@@ -116,7 +118,7 @@ impl<D: Destination> Reading<'_, D> {
     }
 
     fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
-        // Held objects are in memory, so their indexes need not be kept.
+        // Held objects are in memory for this call only, so their indexes are not kept.
         let kept = |index: &IndexRead| match self.call.of(index.array).holds() {
             true => None,
             false => self.accesses[index.array].indexes().get(&index.place),
@@ -166,7 +168,7 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     Request { array, key, range, size: SizeRule::Exact(size_bytes), version }
 }
 
-/// Reads small shards of a remote store whole when most of each is wanted, so that index and chunks take one request.
+/// Reads small shards of a far store whole if most of each shard is needed. Then index and chunks take one request.
 fn hold_small_shards(call: &Arc<Context>, array: usize, access: &Access, plan: &Plan) {
     let store = &call.of(array).store;
     if !store.capabilities().far || store.is_on(access.device()) {
@@ -177,17 +179,17 @@ fn hold_small_shards(call: &Arc<Context>, array: usize, access: &Access, plan: &
     let request = |key| Request { array, key, range: ByteRange::Full, size, version: None };
     let requests: Vec<_> = keys.iter().map(|key| request(&**key)).collect();
     let fetched: Result<Vec<_>> = fetch(call, &requests).into_iter().collect();
-    // Objects that cannot be read whole are read in parts, which reports their error.
+    // If an object cannot be read whole, its parts are read later, and that read reports the error.
     if let Ok(fetched) = fetched {
         let values = keys.iter().zip(fetched);
         call.of(array).hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
     }
 }
 
-/// The sharding of a level.
+/// Returns the sharding codec of a level.
 ///
 /// # Errors
-/// `Unsupported` when the chain has no such level, which a plan made from it never asks for.
+/// `Unsupported` if the chain has no such level. Plans that are made from the chain never ask for one.
 pub(crate) fn sharding_at(chain: &Chain, level: usize) -> Result<&Sharding> {
     let none = || Error::new(ErrorKind::Unsupported, format!("the codec chain has no shards at level {level}"));
     let mut sharding = chain.sharding().ok_or_else(none)?;

@@ -1,4 +1,4 @@
-//! The contract between the coordinator of a read and the place where the elements go.
+//! The trait between the coordinator of a read and the memory that takes the elements.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ pub(crate) trait Destination {
     /// The route of one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// The limits of a batch of a group of arrays.
+    /// The limits of a batch of this group of arrays.
     fn room(&self, group: usize) -> Room;
 
-    /// Launches a batch, or gives it back when there is no memory for it now. With `alone`, no other batch of this call is in
-    /// flight; then it may wait for other calls, or fail.
+    /// Launches a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is
+    /// in flight; then it may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
-    /// Closes a batch that came back: every unit has landed, is missing, or has failed.
+    /// Closes a batch that came back: each of its units has landed, is missing, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// Does work that can wait. It is called before the call waits for the store.
+    /// Does work that can be postponed. The coordinator calls it before it waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }

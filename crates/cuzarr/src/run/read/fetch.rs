@@ -1,4 +1,4 @@
-//! Small reads that the calling thread waits for: shard indexes.
+//! Small reads for which the calling thread waits: shard indexes.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,13 +12,13 @@ use crate::run::schedule::budget::exceeded;
 use crate::run::schedule::pool::Here;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
-/// Part of a shard.
+/// A request for a part of a shard.
 pub(crate) struct Request<'a> {
-    /// The number of the array among those of the call.
+    /// The array's number in the call.
     pub(crate) array: usize,
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
-    /// The sizes that the part may have.
+    /// The sizes that the part's bytes may have.
     pub(crate) size: SizeRule,
     /// The version of the shard that is needed.
     pub(crate) version: Option<Version>,
@@ -33,14 +33,15 @@ impl Request<'_> {
 /// The bytes that were fetched.
 pub(crate) struct Fetched {
     pub(crate) bytes: Vec<u8>,
-    /// `None` when the store does not tell versions.
+    /// The shard's version; `None` if the store does not report versions.
     pub(crate) version: Option<Version>,
 }
 
-/// Number and outcome of a request.
+/// The number of a request, and its outcome.
 type FetchItem = (usize, Result<Option<Vec<u8>>>);
 
-/// Reads a batch on the call's threads and waits for it. Items that never ended are failures. The shards stay open for the call.
+/// Reads parts of shards on the call's threads, and waits for them. A request without an answer is a failure. The
+/// shards stay open for the call.
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
@@ -78,7 +79,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
                 break;
             }
         };
-        // Held objects are counted when bytes are taken from them.
+        // Bytes from held objects are counted later, when chunks are taken from them.
         if let (Ok(Some(bytes)), Some(SizeRule::Exact(_))) = (&item, requests.get(index).map(|request| request.size)) {
             size_bytes += bytes.len() as u64;
         }
@@ -100,7 +101,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
 /// Waits for the next item.
 ///
 /// # Errors
-/// `Cancelled`, while requests go on without a receiver; `StoreFailed` when the store dropped the sink.
+/// `Cancelled`, while the requests still run; `StoreFailed` if the store dropped the sink.
 fn next(call: &Context, receiver: &Receiver<FetchItem>) -> Result<FetchItem> {
     let dropped = || Error::new(ErrorKind::StoreFailed, "the store dropped a read without an outcome");
     call.cancellation.receive(receiver)?.ok_or_else(dropped)
@@ -109,7 +110,7 @@ fn next(call: &Context, receiver: &Receiver<FetchItem>) -> Result<FetchItem> {
 struct Sink {
     call: Arc<Context>,
     array: usize,
-    /// The number of the first item among those of all arrays.
+    /// The number of the first item, counted over the requests of all arrays.
     first: usize,
     /// The expected size and version of each item.
     expected: Vec<(SizeRule, Option<Version>)>,
@@ -129,7 +130,7 @@ impl ReadSink for Sink {
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         Context::check_version(self.expected.get(index).and_then(|(_, wanted)| wanted.as_ref()), &version)?;
         if let Some(slot) = self.versions.get(self.first + index) {
-            // Only the first call counts; further calls have the same version.
+            // Only the first version is set. Later calls report the same version.
             let _ = slot.set(version);
         }
         Ok(())
@@ -157,7 +158,7 @@ impl ReadSink for Sink {
                 Err(_) => Err(Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")),
             },
         });
-        // Without a receiver, no thread waits any more.
+        // If there is no receiver, the call has ended and needs no answer.
         let _ = self.sender.lock().unwrap_or_else(PoisonError::into_inner).send((self.first + index, item));
     }
 }

@@ -1,9 +1,9 @@
-//! A batch in flight, and its state. Its route owns what it holds in each state.
+//! A batch in flight, and its state. Its route owns the memory of each state.
 //!
 //! | state | what happens | who does it |
 //! |---|---|---|
 //! | `Fetching` | bytes come: [`BatchRoute::lease`], [`arrived`](BatchRoute::arrived), [`land`](BatchRoute::land), [`fill`](BatchRoute::fill) | any thread |
-//! | `Fetched` | every unit ended: [`BatchRoute::complete`]. In host memory nothing is left to do | the thread that ended the last unit |
+//! | `Fetched` | every unit ended: [`BatchRoute::complete`]. A batch for host memory is then done | the thread that ended the last unit |
 //! | `Decoding` | kernels decode, and scatter the elements: [`DeviceRoute::decode`] | the calling thread, on streams |
 //! | `Placed` | the kernels ended: [`DeviceRoute::check`]. Memory goes back | the calling thread |
 
@@ -24,29 +24,29 @@ use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
-/// Packed bytes of one read from which several threads decode its units.
+/// From this many packed bytes on, several threads decode the units of one read.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// The work of a route on the bytes of one batch, on any thread that brings them.
+/// The work of a route on the bytes of one batch. Any thread that brings bytes calls it.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Lends memory for a read of `size_bytes`: its final place, or scratch memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
-    /// Takes the bytes of a read. Returns the scratch memory when its units must be landed one by one, and `None` when the
+    /// Takes the bytes of a read. Returns the scratch memory if the units must be landed one by one; `None` if the
     /// bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
-    /// The device whose memory bytes may also come in.
+    /// The device in whose memory the store may also hand over bytes.
     fn device(&self) -> Device {
         Device::Cpu
     }
 
-    /// Lends memory of that device for a read of `size_bytes`.
+    /// Lends memory of the device [`BatchRoute::device`] for a read of `size_bytes`.
     fn lease_on_device(&self, _batch: &Batch, _read: usize, _size_bytes: usize) -> Result<Buffer> {
         Err(foreign_memory())
     }
 
-    /// Takes the bytes of a read in memory of that device. The route then handles their units.
+    /// Takes the bytes of a read in memory of that device. The route then decodes their units itself.
     fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
         Err(foreign_memory())
     }
@@ -54,17 +54,18 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Decodes the bytes of one unit to their place.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// Fills a part of the result without a chunk. `number` is the unit's number, or that of the fill, counted behind all units.
+    /// Fills a part of the result that has no chunk. `number` is the number of the unit; fills are counted behind all
+    /// units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
-    /// Does work on all units together, after every unit ended; `_landed` are those that landed. It runs on the thread that
-    /// ended the last unit, and not after a failure.
+    /// Does work on all units together, after every unit ended. `_landed` are the units that landed. It runs on the
+    /// thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// Packed bytes on the device of chunks of one layout, and the boxes that lie in them.
+/// Packed bytes on the device, of chunks of one layout, and the boxes whose elements they hold.
 pub(crate) struct Packed {
-    /// The number of the result among those of the call.
+    /// The result's number in the call.
     pub(crate) out: usize,
     pub(crate) buffer: Buffer,
     pub(crate) layout: Arc<ChunkLayout>,
@@ -73,29 +74,29 @@ pub(crate) struct Packed {
 
 /// The work of a route into device memory on a fetched batch. All of it runs on the calling thread.
 pub(crate) trait DeviceRoute: BatchRoute {
-    /// The scratch memory that the batch's kernels wait for; 0 when they wait for none.
+    /// Size of the scratch memory that the batch's kernels wait for; 0 if they wait for none.
     fn scratch_bytes(&self) -> u64 {
         0
     }
 
-    /// Lays the decoding out again, within this scratch memory. `None` leaves it to the host.
+    /// Prepares the decoding again, to use at most this much scratch memory. `None` leaves the decoding to the host.
     fn lay_out(&self, _batch: &Batch, _scratch_bytes: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Puts the remaining work on streams, and returns the packed elements that the stream `scatters` will find. Elements that
-    /// the host decodes are uploaded on `copies`. Scratch memory is reserved already.
+    /// Enqueues the remaining work on streams. Returns the packed elements, which are complete for work on the stream
+    /// `scatters`. Elements that the host decodes are uploaded on `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
 
-    /// Checks the frames after the elements are in their place. Reports damage to the call, and returns elements that the host
-    /// had to decode.
+    /// Checks the frames, after the elements are in their place. Reports damage to the call, and returns the elements
+    /// that the host had to decode.
     fn check(&self) -> Result<Vec<Packed>>;
 
     /// Returns the batch's memory after the call failed.
     fn give_up(&self);
 }
 
-/// The state of a batch, with what its route holds in it.
+/// The state of a batch, with what its route holds in each state.
 pub(crate) enum State<Fetching, Fetched, Decoding> {
     Fetching(Fetching),
     Fetched(Fetched),
@@ -103,7 +104,7 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
     Placed,
 }
 
-/// The state of one batch, which threads change one after the other.
+/// The state of one batch. Threads change it one after another.
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
@@ -116,7 +117,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on a batch that is being fetched.
+    /// Calls `work` on a batch that is being fetched.
     ///
     /// # Errors
     /// `StoreFailed` when the batch was complete already.
@@ -127,7 +128,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         }
     }
 
-    /// Moves the batch to `Fetched`. No other thread fills it or waits for its state any more.
+    /// Moves the batch to `Fetched`. From then on, no other thread fills it or waits for its state.
     pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
         let mut state = self.state();
         if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
@@ -136,12 +137,12 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(())
     }
 
-    /// Works on a batch that was fetched and does not decode yet.
+    /// Calls `work` on a fetched batch that does not decode yet; else returns `None`.
     pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
 
-    /// Moves a fetched batch to `Decoding`. Returns the second value of `next`.
+    /// Moves a fetched batch to `Decoding`. `next` returns the new state and a value, which this returns.
     pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
         let mut state = self.state();
         let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
@@ -156,16 +157,16 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
     }
 }
 
-/// The outcome of a unit.
+/// How a unit ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The unit is in flight, or failed.
     Unknown,
-    /// Its elements, or its encoded bytes, are where its route wants them.
+    /// The unit's elements, or its encoded bytes, are where its route wants them.
     Landed,
-    /// Its chunk does not exist.
+    /// The unit's chunk does not exist.
     Missing,
-    /// Its bytes came in device memory.
+    /// The unit's bytes came in device memory.
     Resident,
 }
 
@@ -196,7 +197,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Sends the number of a batch once, when all its units ended, or at the latest when it is dropped.
+/// Sends the number of a batch exactly once: when all its units ended, or at the latest when the ticket is dropped.
 struct Ticket {
     number: usize,
     workers: Share,
@@ -218,7 +219,7 @@ impl Ticket {
 
     fn send(&self) {
         if !self.sent.swap(true, Ordering::AcqRel) {
-            // The receiver outlives every batch, except when its thread panics, and then no thread waits.
+            // The receiver lives longer than every batch, unless its thread panics. Then no thread waits.
             let _ = self.sender.send(self.number);
         }
     }
@@ -236,27 +237,27 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
-    /// The array whose reads it takes, and the number of the first of them in the batch.
+    /// The array whose reads this sink takes, and the number of the array's first read in the batch.
     array: usize,
     first: usize,
-    /// The time when each read began, in nanoseconds of the call.
+    /// When each read began, in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
     /// The size of each read.
     size_bytes: Vec<AtomicU64>,
-    /// The profiler's range of each read.
+    /// The profiler's range for each read.
     ranges: Vec<AtomicU64>,
-    /// Whether chunks lie in shards of a known version, which stay open between batches.
+    /// Whether chunks lie in shards of a known version. Such shards stay open between batches.
     in_shards: bool,
 }
 
-/// The means with which a destination launches batches.
+/// What a destination needs to launch a batch.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
 
-/// Starts reading a batch. Its number comes through `sender` when every unit ended; failures are the call's.
+/// Starts reading a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
     let ticket = Arc::new(Ticket {
@@ -304,7 +305,7 @@ fn is_brief(call: &Context, batch: &Batch) -> bool {
     packed <= SMALL_BYTES && matches!(&batch.reads[..], [one] if divides(one))
 }
 
-/// Fills boxes that the plan knows to be missing, as many at a time as there are threads.
+/// Fills boxes that the plan knows to be missing, with as many jobs at a time as there are threads.
 fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     let count = flight.batch.fills.len();
     let share = count.div_ceil(ticket.call.threads).max(1);
@@ -324,18 +325,18 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// The read of an item of the store's; `None` when there is no such item.
+    /// The read that belongs to an item of the store; `None` if there is none.
     fn read(&self, index: usize) -> Option<&Read> {
-        // The store counts the reads of one array.
+        // The store numbers the reads of one array only.
         (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
     }
 
-    /// Begins a read of this size, after a check that the size is allowed.
+    /// Begins a read of `size_bytes`, after a check that this size is allowed.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
         let read = self.read(index).ok_or_else(|| foreign_item(index))?;
         let size_bytes = check_size(read, size_bytes)?;
-        // A read that began before keeps its time.
+        // A read that began before keeps its start time.
         let now_ns = self.ticket.call.elapsed_ns();
         let _ = self.begun_ns[index].compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         self.ranges[index].store(profile::start(Stage::Fetch.name(), size_bytes as u64), Ordering::Relaxed);
@@ -381,14 +382,14 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
         match outcome {
             Ok(ReadOutcome::Filled(lease)) => {
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
-                // Of divided memory, only the first part comes back.
+                // If its memory was divided, only the first part comes back.
                 let size_bytes = self.size_bytes[index].load(Ordering::Relaxed);
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
                 self.filled(self.first + index, lease);
             }
             Ok(ReadOutcome::OnDevice(bytes)) => {
                 let size_bytes = bytes.size_bytes() as u64;
-                // Memory that the store lent without a reservation begins when it ends.
+                // If `begin` was not called, because the store lent its own memory, the read has no duration.
                 let begun = if begun == 0 { self.ticket.call.elapsed_ns() } else { begun };
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
@@ -439,7 +440,7 @@ impl<R: BatchRoute> Sink<R> {
                 return ticket.end(flight, units.len());
             }
         };
-        // A store's own thread goes back to its work at once; a worker keeps the last unit for itself.
+        // A thread of the store returns to its work at once. A worker keeps the last unit for itself.
         let kept = if is_worker() { units.end - 1 } else { units.end };
         let packed: usize = flight.batch.units[units.clone()].iter().map(|unit| unit.packed_size_bytes).sum();
         if is_worker() && packed <= SHARED_READ_BYTES {
@@ -466,7 +467,7 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
         };
         flight.route.land(batch, unit, stored)
     };
-    // A codec that panics fails its chunk, so that no thread waits for ever.
+    // A panic in a codec becomes a failure of its chunk, so that no thread waits forever.
     let landed = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::ChunkCorrupt, "a codec panicked; please report this")));
     match landed.at(name) {
@@ -476,7 +477,7 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
     ticket.end(flight, 1);
 }
 
-/// The failure of a read, with the name of its first failed chunk.
+/// Describes the failure of a read, with the name of its first failed chunk.
 fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
     let store = &call.of(read.array).store;
@@ -490,7 +491,8 @@ fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     }
 }
 
-/// Explains a read beyond the end of an object: the object is shorter than its metadata says, which is not the store's failure.
+/// Replaces the store's error for a read beyond the end of an object: the object is shorter than its metadata says, so
+/// it is damaged.
 pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error {
     let Some(end) = end_of(index.range, SizeRule::Any) else { return error };
     if error.kind() != ErrorKind::StoreFailed || call.is_cancelled() {
@@ -502,7 +504,7 @@ pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error 
     }
 }
 
-/// The end of a range in its object.
+/// The offset in the object at which a range ends; `None` if it is not known.
 fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
     match (range, size) {
         (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),

@@ -1,5 +1,5 @@
-//! Shard indexes that an open array keeps. A decoded index is used again while the store tells, at each call, that the shard
-//! has the same version. Elements are never kept.
+//! Shard indexes that an open array keeps. A decoded index is used again as long as the shard has the same version,
+//! which each call asks the store. Elements are never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use crate::codec::ShardIndex;
 use crate::plan::{Entries, IndexPlace};
 use crate::store::Version;
 
-/// Approximate bytes of an index beside its entries: its place, twice, and its tables.
+/// Approximate bytes of an index beside its entries: two copies of its place, and its slots in tables.
 const OVERHEAD_BYTES: u64 = 256;
 
 /// The index of one version of a shard.
 pub(crate) struct VersionedIndex {
     pub(crate) index: ShardIndex,
-    /// `None` when the store does not tell versions.
+    /// The shard's version; `None` if the store does not report versions.
     pub(crate) version: Option<Version>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Indexes(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Known indexes, each with the number of its arrival.
+    /// Known indexes, each with a number that counts arrivals.
     known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
     arrivals: BTreeMap<u64, IndexPlace>,
     next_arrival: u64,
@@ -50,12 +50,12 @@ impl Indexes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index that was decoded last for this place. Its version must be compared with the store's.
+    /// Returns the index that was decoded last for this place. The caller must compare its version with the store's.
     pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index, and drops the oldest ones above `limit_bytes` in total.
+    /// Keeps an index. Drops the oldest indexes while all together are larger than `limit_bytes`.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

@@ -1,4 +1,4 @@
-//! Reading: a plan's batches are launched, carried out by their route, and closed as they come back.
+//! Reads: a plan's batches are launched, executed by their route, and closed when they come back.
 
 pub(crate) mod call;
 pub(crate) mod coordinator;

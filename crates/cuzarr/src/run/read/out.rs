@@ -1,5 +1,5 @@
-//! The output of a read: one result, or regions in order. The caller takes each region when it is complete, so one pipeline can
-//! read more than memory holds.
+//! The output of a read: one result, or regions in order. Each region is handed to the caller when it is complete, so
+//! one pipeline can read more than memory holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
-    /// A new table of elements of variable length, of this shape.
+    /// A new table of variable-length elements, of this shape.
     Elements(Vec<u64>),
 }
 
-/// Regions that are completed in order, in memory that is used again and again.
+/// Regions that are completed in order, in memory that is reused.
 pub(crate) struct InTurn {
     dtype: DType,
-    /// The shape of each region, behind a first dimension of 1.
+    /// The shape of each region, with a first dimension of 1.
     shapes: Vec<Vec<usize>>,
     /// Bytes of the largest region.
     region_bytes: usize,
-    /// Further regions for which memory may be allocated.
+    /// Number of regions for which memory may still be allocated.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<OutFilling>,
@@ -45,7 +45,7 @@ struct OutFilling {
     lease: OutLease,
 }
 
-/// Memory of a region, which returns when it is dropped.
+/// Memory of a region. When it is dropped, the memory can be used for another region.
 struct OutLease {
     memory: Buffer,
     home: Sender<Buffer>,
@@ -58,7 +58,7 @@ impl Drop for OutLease {
     }
 }
 
-/// The elements of one region. Its memory is used again when it is dropped, so kernels must have ended by then.
+/// The elements of one region. Dropping it lets its memory be reused, so kernels that use it must have ended by then.
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
@@ -77,10 +77,10 @@ impl Arrived {
 }
 
 impl InTurn {
-    /// Memory for at most `at_once` of these regions at a time.
+    /// Makes the output for regions of these selections. There is memory for at most `at_once` of them at a time.
     ///
     /// # Errors
-    /// `OutOfMemory` when no memory could hold one.
+    /// `OutOfMemory` if the memory of one region could not be addressed.
     pub(crate) fn new(
         dtype: DType,
         selections: &[Selection],
@@ -95,7 +95,7 @@ impl InTurn {
         Ok(InTurn { dtype, shapes, region_bytes, unmade, free: channel(), filling: None, deliver })
     }
 
-    /// The memory of a region; waits until there is some. All regions before it are complete.
+    /// Returns the memory of a region, and waits for it if necessary. All earlier regions are complete.
     pub(crate) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
         if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
             return Ok(filling.elements.clone());
@@ -109,7 +109,7 @@ impl InTurn {
                 self.unmade -= 1;
                 pool::allocate(self.region_bytes, stream)?
             }
-            // The caller returns regions also when it fails.
+            // The caller returns regions even if it fails, so this wait ends.
             Err(_) => self.free.1.recv().map_err(|_| out_of_turn())?,
         };
         let lease = OutLease { memory, home: self.free.0.clone() };
@@ -120,7 +120,8 @@ impl InTurn {
         Ok(elements)
     }
 
-    /// Notes elements that are on their way to the current region. With the last ones, it hands the region out.
+    /// Counts elements that are on their way to the current region. When it has all elements, the region is handed to
+    /// the caller.
     pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };
         filling.missing_elems = filling.missing_elems.saturating_sub(elems);
@@ -141,12 +142,12 @@ impl Out {
         match self {
             Out::Whole(out) => out.shape().to_vec(),
             Out::InTurn(_) => Vec::new(),
-            // A shape that memory cannot have is refused when elements are put together.
+            // A shape that is too large for memory is refused later, when the elements are put together.
             Out::Elements(shape) => shape.iter().map(|&extent| usize::try_from(extent).unwrap_or(usize::MAX)).collect(),
         }
     }
 
-    /// Bytes of one contiguous result in C order.
+    /// Bytes of the result, if there is one that is contiguous in C order.
     pub(crate) fn contiguous_bytes(&self) -> Option<usize> {
         match self {
             Out::Whole(out) if out.is_contiguous(Order::C) => Some(out.size_bytes()),
@@ -154,10 +155,10 @@ impl Out {
         }
     }
 
-    /// The memory of one result.
+    /// The memory of the result, if there is one.
     ///
     /// # Errors
-    /// `Unsupported` where there is none.
+    /// `Unsupported` for other outputs.
     pub(crate) fn whole(&self) -> Result<&NdBuffer> {
         match self {
             Out::Whole(out) => Ok(out),
@@ -165,10 +166,10 @@ impl Out {
         }
     }
 
-    /// The shape of a table of elements of variable length.
+    /// The shape of a table of variable-length elements.
     ///
     /// # Errors
-    /// `Unsupported` for elements of one size.
+    /// `Unsupported` for elements of fixed size.
     pub(crate) fn elements(&self) -> Result<&[u64]> {
         match self {
             Out::Elements(shape) => Ok(shape),
@@ -177,7 +178,7 @@ impl Out {
     }
 }
 
-/// Groups packed elements and fills by region. A region's number is the first index of a place, which becomes 0.
+/// Groups packed elements and fills by region. The first index of each box is the number of its region. It is set to 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

@@ -1,4 +1,4 @@
-//! Scratch memory that the store fills with stored bytes, and refusals that all routes share.
+//! Scratch memory that the store fills with stored bytes; and the check of missing chunks that all routes share.
 
 use std::any::Any;
 
@@ -9,14 +9,15 @@ use crate::run::schedule::budget::Reserved;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Scratch memory for stored bytes, and a reservation for bytes beyond the batch's.
+/// Scratch memory for stored bytes, with a reservation for bytes beyond those of the batch.
 pub(crate) struct Stored {
     block: ScratchBlock,
     _extra: Option<Reserved>,
 }
 
 impl Stored {
-    /// Scratch memory that comes back, or the other kind of memory that its route lends.
+    /// Converts a lease back to its type: this scratch memory (`Ok`), or the memory `L` that the route also lends
+    /// (`Err`).
     pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
         match lease.into_any().downcast::<Stored>() {
             Ok(stored) => Ok(Ok(stored)),
@@ -24,9 +25,9 @@ impl Stored {
         }
     }
 
-    /// Takes memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
+    /// Takes scratch memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
     pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
-        // Stored blocks and headers: bytes that do not compress grow a little.
+        // Incompressible bytes grow a little, because of headers and stored blocks.
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);
         let extra = match size_bytes.saturating_sub(expected) as u64 {
             0 => None,

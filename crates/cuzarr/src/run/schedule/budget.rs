@@ -1,12 +1,12 @@
-//! The budget of bytes in flight for one device, for all calls together. Host memory, pinned memory and device memory are each
-//! held below the limit of each call.
+//! The budget of bytes in flight for one device, shared by all calls. Host memory, pinned memory and device memory are
+//! each held below the limit of each call.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes in flight for one device, by kind of memory. Clones count together.
+/// Bytes in flight for one device, by kind of memory. Clones share the counters.
 #[derive(Clone, Default)]
 pub struct Memory {
     pub(crate) host: Bytes,
@@ -14,7 +14,7 @@ pub struct Memory {
     pub(crate) device: Bytes,
 }
 
-/// Bytes of each kind of memory that work takes.
+/// Bytes of each kind of memory that a piece of work needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) host: u64,
@@ -35,17 +35,17 @@ struct Counter {
 #[derive(Default)]
 struct State {
     used_bytes: u64,
-    /// The number of calls that wait for bytes. Without any, the system call that wakes them is saved.
+    /// Number of calls that wait for bytes. If it is 0, the system call that wakes them is skipped.
     waiting: usize,
 }
 
-/// Reserved bytes of one kind. Dropping it returns them.
+/// A reservation of bytes of one kind of memory. Dropping it returns the bytes.
 pub(crate) struct Reserved {
     memory: Bytes,
     bytes: u64,
 }
 
-/// Reserved bytes of each kind. Dropping it returns them.
+/// A reservation of bytes of each kind. Dropping it returns the bytes.
 pub(crate) struct Held {
     device: Reserved,
     _others: [Reserved; 2],
@@ -62,7 +62,7 @@ impl Memory {
         self.device.used_bytes()
     }
 
-    /// Reserves bytes of every kind, or nothing.
+    /// Reserves bytes of all kinds, or none if one kind lacks room.
     pub(crate) fn try_take(&self, cost: Cost, limit_bytes: u64) -> Option<Held> {
         let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
         let device = self.device.try_take(cost.device, limit_bytes)?;
@@ -70,7 +70,8 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// Like [`Bytes::take`]. All calls wait for the kinds in this order, so no two calls wait for each other.
+    /// Like [`Bytes::take`], for all kinds. All calls reserve the kinds in the same order, so no two calls wait for
+    /// each other.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {
@@ -83,7 +84,7 @@ impl Memory {
     }
 }
 
-/// The error for work that does not fit the limit, even without other calls.
+/// The error for work that does not fit the limit even when no other call runs.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
@@ -95,17 +96,17 @@ impl Bytes {
         self.lock().used_bytes
     }
 
-    /// Reserves bytes if at most `limit_bytes` are in flight then.
+    /// Reserves bytes, if then at most `limit_bytes` are in flight.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
         let mut state = self.lock();
         state.used_bytes = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
         Some(Reserved { memory: self.clone(), bytes })
     }
 
-    /// Reserves bytes, and waits until other calls have returned theirs. Only for callers that hold none themselves.
+    /// Reserves bytes, and waits until other calls have returned theirs. The caller must not hold a reservation itself.
     ///
     /// # Errors
-    /// `BudgetExceeded` when the limit is too small even without other calls; `Cancelled`.
+    /// `BudgetExceeded` if the limit is too small even when no other call runs; `Cancelled`.
     pub(crate) fn take(&self, bytes: u64, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Reserved> {
         if bytes > limit_bytes {
             return Err(exceeded(bytes, limit_bytes));
@@ -116,7 +117,7 @@ impl Bytes {
             let waited = self.0.returned.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
-            // The token may call back to the caller, so no other call waits for that.
+            // The token may call back to the caller, so the lock is released first.
             drop(state);
             cancellation.check()?;
             state = self.lock();
@@ -136,7 +137,7 @@ impl Reserved {
         self.bytes
     }
 
-    /// Splits off `bytes` of them, at most all, as another reservation.
+    /// Splits off up to `bytes` as another reservation.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -145,7 +146,7 @@ impl Reserved {
 }
 
 impl Held {
-    /// Splits off `bytes` of the device's memory, at most all, as another reservation.
+    /// Splits off up to `bytes` of the device's memory as another reservation.
     pub(crate) fn split_off_device(&mut self, bytes: u64) -> Reserved {
         self.device.split_off(bytes)
     }

@@ -1,7 +1,7 @@
-//! The threads of calls. Jobs never wait for other jobs, so any number of calls can share them.
+//! The threads of calls. A job never waits for another job, so any number of calls can share the threads.
 //!
-//! All jobs of one batch of a read share a turn, which is drawn when the batch begins. So threads finish begun work before they begin
-//! more, and the device gets its first batch soon.
+//! All jobs of one batch of a read share a turn number, which is drawn when the batch begins. So threads finish a batch
+//! that was begun before they begin another, and the device gets its first batch soon.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use cuzarr_device::internal::{Job, Threads, Turn, run_here};
 
 use crate::store::Workers;
 
-/// The calling thread as the only worker, for work that takes less time than waking another thread.
+/// Uses the calling thread as the only worker, for work that takes less time than waking another thread.
 pub(crate) struct Here;
 
 impl Workers for Here {
@@ -37,14 +37,14 @@ impl Workers for Threads {
     }
 }
 
-/// The jobs of one call. At most `threads` of them run at once, in a pool that has more for other calls.
+/// The jobs of one call. At most `threads` of them run at once, in a pool that other calls share.
 #[derive(Clone)]
 pub(crate) struct Jobs(Arc<Queue>);
 
 struct Queue {
     pool: Threads,
     threads: usize,
-    /// The jobs that wait, and how many are in the pool.
+    /// The waiting jobs, and the number of jobs in the pool.
     state: Mutex<(VecDeque<Job>, usize)>,
 }
 
@@ -53,7 +53,7 @@ impl Jobs {
         Jobs(Arc::new(Queue { pool, threads: threads.max(1), state: Mutex::default() }))
     }
 
-    /// Runs `job` soon, behind the call's waiting jobs.
+    /// Runs `job` soon, after the call's waiting jobs.
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.1 == self.0.threads {
@@ -65,7 +65,7 @@ impl Jobs {
         self.begin(job);
     }
 
-    /// Runs `job` in the pool, and the jobs behind it. Jobs of other calls that wait come between.
+    /// Runs `job` in the pool, then the jobs that wait behind it. Waiting jobs of other calls may run in between.
     fn begin(&self, job: Job) {
         let jobs = self.clone();
         self.0.pool.submit(Box::new(move || {
@@ -79,7 +79,7 @@ impl Jobs {
         }));
     }
 
-    /// The job that goes on after one has ended; `None` where one thread fewer is needed now.
+    /// Returns the job that runs next after one has ended. If there is none, the call uses one thread fewer.
     fn next(&self) -> Option<Job> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.0.pop_front();
@@ -88,7 +88,7 @@ impl Jobs {
     }
 }
 
-/// A share of the pool for one batch of a call, with a part of the process's threads.
+/// The share of one batch in the pool, with a part of the process's threads.
 #[derive(Clone)]
 pub(crate) struct Share {
     pub(crate) pool: Threads,

@@ -1,8 +1,8 @@
-//! The range lock: writes of this process that touch the same objects go one after the other, in the order in which they came.
+//! The range lock: writes of this process to the same objects run one after the other, in the order in which they came.
 //!
-//! A write to a part of an object reads, merges and replaces the object. Without the lock, one of two such writes at the same
-//! time would be lost. A call waits for its turn before it takes memory or threads, and only for earlier calls, so no two calls
-//! wait for each other.
+//! A write to a part of an object reads, merges and replaces the object. If two such writes ran at the same time, one
+//! would be lost. A call waits for its turn before it takes memory or threads, and only for earlier calls. So no two
+//! calls wait for each other.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -10,14 +10,14 @@ use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::Result;
 use crate::store::Identity;
 
-/// Objects of one array: those from the first to the last along each dimension of its grid.
+/// A box of objects of one array: those from the first to the last along each dimension of the array's grid.
 pub(crate) struct Objects {
-    /// The identity of the array, the same for every writer.
+    /// The identity of the array. All writers of the array have the same.
     pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }
 
-/// All calls that write, or wait for their turn.
+/// The queue of calls that write, or wait for their turn.
 #[derive(Default)]
 pub(crate) struct Turns {
     queue: Mutex<RangeQueue>,
@@ -27,11 +27,11 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct RangeQueue {
     arrived: u64,
-    /// The calls in the order of arrival, which numbers them, and what each writes to.
+    /// The calls in the order of arrival, each with its number and the objects that it writes to.
     writers: Vec<(u64, Vec<Objects>)>,
 }
 
-/// The right to write to objects, until it is dropped.
+/// The right to write to objects. Dropping it lets the next call go on.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     number: u64,
@@ -39,7 +39,8 @@ pub(crate) struct Turn {
 }
 
 impl Objects {
-    /// Whether one lies in both, where bounds are all there is.
+    /// Whether both may contain the same object: the arrays share chunks, and the bounds overlap in each dimension that
+    /// both have.
     pub(crate) fn overlap(&self, other: &Objects) -> bool {
         let mut dimensions = self.bounds.iter().zip(&other.bounds);
         self.array.has_same_chunks(&other.array) && dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
@@ -59,8 +60,9 @@ impl RangeQueue {
 }
 
 impl Turns {
-    /// Waits until all earlier calls are done with these objects, unless the caller's token is cancelled first. A call that writes to
-    /// several arrays takes one turn for all: with one after the other, two such calls could wait for each other.
+    /// Waits until all earlier calls are done with these objects, unless the token is cancelled first. A call that
+    /// writes to several arrays takes one turn for all of them: with one turn per array, two such calls could wait for
+    /// each other.
     ///
     /// # Errors
     /// `Cancelled`
@@ -71,7 +73,7 @@ impl Turns {
         queue.writers.push((number, objects));
         while queue.must_wait(number) {
             queue = self.ended.wait_timeout(queue, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-            // The token may call back to the caller, so no other call waits for that.
+            // The token may call back to the caller, so the lock is released first.
             drop(queue);
             let checked = cancellation.check();
             queue = self.lock();
@@ -118,7 +120,7 @@ mod tests {
     fn only_writers_of_the_same_objects_wait() {
         let turns = Arc::new(Turns::default());
         let _first = take(&turns, "a", &[(0, 3), (2, 2)]);
-        // Each of these would wait for ever.
+        // Each of these would wait forever.
         let _beside = take(&turns, "a", &[(0, 3), (3, 9)]);
         let _elsewhere = take(&turns, "b", &[(0, 3), (2, 2)]);
         let _scalar = take(&turns, "c", &[]);

@@ -1,4 +1,5 @@
-//! Heap blocks for the time between fetch and scatter. They are reused, because a fresh block costs a page fault every 4 KiB.
+//! Heap blocks for bytes between fetch and scatter. Blocks are reused, because a new block costs a page fault for every
+//! 4 KiB.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,25 +9,25 @@ use cuzarr_device::{Buffer, Device, HostBytesMut};
 use crate::error::Result;
 use crate::store::Lease;
 
-/// Size of the smallest block. Sizes are powers of two.
+/// Size of the smallest block. All sizes are powers of two.
 const SMALLEST_BYTES: usize = 1 << 12;
-/// Largest size that is rounded up and kept.
+/// Largest size that is rounded up to a power of two, and kept for reuse.
 const LARGEST_KEPT_BYTES: usize = 1 << 28;
-/// Most unused bytes that are kept.
+/// Maximum unused bytes that are kept.
 const KEPT_BYTES: usize = 1 << 29;
 
-/// A store of unused blocks. Clones share it.
+/// Unused blocks. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Scratch(Arc<Mutex<Free>>);
 
 #[derive(Default)]
 struct Free {
-    /// The blocks by power of two.
+    /// The blocks, grouped by power of two.
     blocks: Vec<Vec<HostBytesMut>>,
     kept_bytes: usize,
 }
 
-/// A block, lent until it is dropped. Its first content is unspecified.
+/// A block that is lent until it is dropped. Its initial content is unspecified.
 pub(crate) struct ScratchBlock {
     /// `None` only while it is being dropped.
     block: Option<HostBytesMut>,

@@ -1,4 +1,4 @@
-//! Streams for the time of a call. They are reused, because making a stream takes as long as reading a small chunk.
+//! Streams that are lent to a call. They are reused, because making a stream takes as long as reading a small chunk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,18 +6,18 @@ use cuzarr_device::{Device, Stream};
 
 use crate::error::Result;
 
-/// Most unused streams that are kept.
+/// Maximum number of unused streams that are kept.
 const KEPT: usize = 32;
 
-/// Batches of one call that decode at once.
+/// Number of batches of one call that decode at once.
 const DECODING: usize = 4;
 
-/// A store of unused streams. Clones share it.
+/// Unused streams. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 
 impl Streams {
-    /// Takes a stream of `device` that no other call uses.
+    /// Takes a stream of `device` that nobody else uses.
     ///
     /// # Errors
     /// Those of [`Stream::new`].
@@ -28,7 +28,7 @@ impl Streams {
         Ok(kept.map_or_else(|| Stream::new(device), Ok)?)
     }
 
-    /// Takes back a stream after all its work has ended and its user does not need it any more.
+    /// Takes back a stream that its user no longer needs, after all its work has ended.
     pub(crate) fn give_back(&self, stream: &Stream) {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < KEPT {
@@ -37,7 +37,7 @@ impl Streams {
     }
 }
 
-/// The streams on which the batches of one call decode, in turn.
+/// The streams on which the batches of one call decode. Batches use them in turn.
 pub(crate) struct Decoders {
     device: Device,
     source: Streams,
@@ -50,7 +50,7 @@ impl Decoders {
         Decoders { device, source: source.clone(), streams: Vec::new(), next: 0 }
     }
 
-    /// The next stream in turn.
+    /// Returns the stream for the next batch.
     pub(crate) fn next(&mut self) -> Result<Stream> {
         self.next = (self.next + 1) % DECODING;
         while self.streams.len() <= self.next {
@@ -59,7 +59,7 @@ impl Decoders {
         Ok(self.streams[self.next].clone())
     }
 
-    /// Waits for all streams.
+    /// Waits for all work on all streams.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }

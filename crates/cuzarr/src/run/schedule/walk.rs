@@ -1,5 +1,5 @@
-//! Reading, working and writing at the same time, in separate threads: while one item is worked on, the next is read and the one
-//! before is written.
+//! Reading, working and writing at the same time, in separate threads. While one item is worked on, the next is read
+//! and the previous result is written.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -9,7 +9,7 @@ use cuzarr_device::internal::Threads;
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs `work` on another thread. A caller that is cancelled does not wait for it.
+/// Runs `work` on another thread. If the token is cancelled, this returns without waiting for `work`.
 ///
 /// # Errors
 /// `Cancelled`; those of `work`.
@@ -27,7 +27,7 @@ pub fn apart<T: Send + 'static>(
 /// Runs `work` on another thread, and waits for it.
 ///
 /// # Errors
-/// Those of `work`, which hears of a cancellation when this thread does; `OutOfMemory` when the system refuses a thread.
+/// Those of `work`, which sees a cancellation when this thread sees it; `OutOfMemory` if the system refuses a thread.
 pub fn aside<T: Send>(cancellation: &CancellationToken, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let mut made = None;
     let other = || work().map(|value| made = Some(value));
@@ -38,7 +38,7 @@ pub fn aside<T: Send>(cancellation: &CancellationToken, work: impl FnOnce() -> R
 /// Runs `other` on another thread while `work` runs on this one, and waits for both.
 ///
 /// # Errors
-/// That of `other`, unless it is a cancellation for want of `work`; else that of `work`.
+/// The error of `other`, unless it is `Cancelled` and `work` failed for another reason; else the error of `work`.
 pub(crate) fn beside(
     cancellation: &CancellationToken,
     other: impl FnOnce() -> Result<()> + Send,
@@ -48,7 +48,7 @@ pub(crate) fn beside(
     let (worked, other) = Threads::callers().scope(|scope| {
         scope.spawn(move || drop(sender.send(other()))).map_err(|error| no_thread(&error))?;
         let worked = work();
-        // Both hear of a cancellation, so the other ends soon; after a panic it sends nothing.
+        // Both threads see a cancellation, so `other` ends soon. After a panic it sends nothing.
         let other = loop {
             match ended.recv_timeout(POLL_INTERVAL) {
                 Ok(other) => break other,
@@ -69,11 +69,11 @@ fn no_thread(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::OutOfMemory, format!("the system refuses another thread: {error}"))
 }
 
-/// Reads items in separate threads, `ahead` at a time, and hands each value to `work` in the calling thread, in order. At most
-/// `ahead + 1` values exist at a time: those that are being read and the one that is worked on.
+/// Reads items in separate threads, `ahead` at a time, and passes each value to `work` in the calling thread, in order.
+/// At most `ahead + 1` values exist at a time: those that are being read, and the one that is worked on.
 ///
 /// # Errors
-/// The first failure of either. No further read begins after it.
+/// The first failure of a read or of `work`. No further read begins after it.
 pub fn relay<I: Send, T: Send>(
     cancellation: &CancellationToken,
     mut items: impl Iterator<Item = Result<I>>,
@@ -88,7 +88,7 @@ pub fn relay<I: Send, T: Send>(
             while begun.len() < ahead {
                 let Some(item) = items.next().transpose()? else { break };
                 let (sender, receiver) = channel();
-                // This fails only when the work failed.
+                // This fails only if the work failed.
                 let reader = move || drop(sender.send(read(&item).map(|value| (item, value))));
                 scope.spawn(reader).map_err(|error| no_thread(&error))?;
                 begun.push_back(receiver);
@@ -106,8 +106,8 @@ pub fn relay<I: Send, T: Send>(
     })
 }
 
-/// Works through any number of items: each is read, worked on and written. Separate threads read `ahead` items at a time and
-/// write the former one; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: those that are being
+/// Reads, processes and writes any number of items. Separate threads read `ahead` items at a time and write the
+/// previous result; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: those that are being
 /// read, the one that is worked on, its result, and the result before it.
 ///
 /// ```
@@ -123,7 +123,7 @@ pub fn relay<I: Send, T: Send>(
 /// ```
 ///
 /// # Errors
-/// The first failure of the three.
+/// The first failure of `read`, `work` or `write`.
 pub fn walk<I: Send, T: Send, U: Send>(
     cancellation: &CancellationToken,
     items: impl Iterator<Item = Result<I>>,
@@ -140,10 +140,11 @@ pub fn walk<I: Send, T: Send, U: Send>(
     })
 }
 
-/// Runs `work` with a function that hands items on. A separate thread writes each item while `work` continues with the next.
+/// Runs `work` with a function that takes items. A separate thread writes each item while `work` continues with the
+/// next.
 ///
 /// # Errors
-/// The first failure of the two.
+/// The first failure of `work` or of the writer.
 pub fn write_behind<I: Send, U: Send>(
     cancellation: &CancellationToken,
     mut write: impl FnMut(I, U) -> Result<()> + Send,

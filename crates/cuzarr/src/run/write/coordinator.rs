@@ -1,5 +1,5 @@
-//! The coordinator of writes. It begins objects of the plan while memory lasts, and workers gather, encode and deliver their
-//! chunks. One call never works on one object twice at the same time.
+//! The coordinator of writes. It begins objects of the plan while there is memory, and workers gather, encode and
+//! deliver their chunks. One call never works on an object twice at the same time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,19 +26,21 @@ use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
 
-/// Shards from device memory whose chunks take turns, so that several files are written at a time: one takes a twentieth of what
-/// memory does.
+/// Number of shards that take turns with their chunks, if elements come from device memory. So several files are
+/// written at a time: writing to one file is 20 times slower than writing to memory.
 const LANES: usize = 8;
-/// Objects in flight for each thread.
+/// Number of objects in flight per thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// Longest wait for an object before waiting chunks on the device are flushed, because the object may need them.
+/// Time to wait for an object before chunks that wait on the device are flushed. The object may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Attempts to write an object that other writers change meanwhile. Of several writers one succeeds each time.
+/// Number of attempts to write an object that other writers change meanwhile. Of several writers, one succeeds each
+/// time.
 const MOST_ATTEMPTS: u32 = 24;
-/// Longest pause before the second attempt. It doubles from attempt to attempt.
+/// Longest pause before the second attempt. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
-/// Where the largest possible size of an object is at most this part of the memory, it is reserved instead of its real size.
+/// If the maximum size of an object is at most this fraction of the memory limit, that size is reserved, and a far
+/// store is not asked for the real size.
 const AFFORDABLE_SHARE: u64 = 16;
 /// The value that is written.
 #[derive(Clone)]
@@ -49,21 +51,21 @@ pub enum Value {
     Variable(Arc<VariableElements>),
 }
 
-/// What a call writes of one array.
+/// The part of a call that writes to one array.
 pub(crate) struct OfArray<'a> {
-    /// Its number in the call.
+    /// The array's number in the call.
     pub(crate) number: usize,
     pub(crate) access: &'a Access,
-    /// Its name in errors, where the call writes to several.
+    /// The array's name in errors, if the call writes to several arrays.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) plan: WritePlan,
     pub(crate) value: Value,
 }
 
-/// Writes the elements that a plan names. Failures after the beginning are noted in the call.
+/// Writes the elements of a plan. Failures after the beginning are reported to the call.
 ///
 /// # Errors
-/// `FallbackRefused` under `strict`; what keeps the write from beginning.
+/// `FallbackRefused` under `strict`; failures that keep the write from beginning.
 pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> Result<()> {
     let OfArray { number, access, name, plan, value } = of;
     let device = value.device();
@@ -105,7 +107,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
 }
 
 impl Value {
-    /// Where the elements are.
+    /// The device of the elements.
     pub(crate) fn device(&self) -> Device {
         match self {
             Value::Elements(value) => value.device(),
@@ -113,7 +115,7 @@ impl Value {
         }
     }
 
-    /// The bytes of elements of one size.
+    /// Bytes of the elements, if they have a fixed size; else 0.
     pub(crate) fn size_bytes(&self) -> u64 {
         match self {
             Value::Elements(value) => value.size_bytes() as u64,
@@ -122,7 +124,7 @@ impl Value {
     }
 }
 
-/// The source of the chunks' elements.
+/// Where the elements of the chunks come from.
 enum Feeder {
     Host(Reader),
     Variable(Arc<VariableElements>),
@@ -130,7 +132,7 @@ enum Feeder {
 }
 
 impl Feeder {
-    /// The number of chunks that it takes before it hands the first ones on.
+    /// Number of chunks that the source takes before it passes the first ones on.
     fn chunks_wanted(&self) -> usize {
         match self {
             Feeder::Device(source) => source.chunks_wanted(),
@@ -138,18 +140,18 @@ impl Feeder {
         }
     }
 
-    /// Whether a chunk takes no memory of the host but slabs.
+    /// Whether chunks with this coverage take no host memory except slabs.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode such chunks.
+    /// Whether kernels encode chunks with this coverage.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
 }
 
-/// The inner chunks of a shard that are not fed yet.
+/// The inner chunks of a shard that have not been fed yet.
 type Lane = std::vec::IntoIter<Leaf>;
 
 struct Coordinator {
@@ -161,7 +163,7 @@ struct Coordinator {
     begun: usize,
 }
 
-/// Tells the coordinator, when it is dropped, that all work on an object has ended.
+/// When dropped, tells the coordinator that all work on an object has ended.
 struct WriteTicket {
     number: usize,
     sender: Sender<usize>,
@@ -169,7 +171,7 @@ struct WriteTicket {
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
-        // The receiver outlives every object, except when its thread panics, and then no thread waits.
+        // The receiver lives longer than every object, unless its thread panics. Then no thread waits.
         let _ = self.sender.send(self.number);
     }
 }
@@ -198,7 +200,8 @@ impl Coordinator {
         }
     }
 
-    /// Waits before objects are written again, a random part of a time that grows, so that writers get out of each other's way.
+    /// Pauses before objects are written again. The pause is a random part of a time that grows with each attempt, so
+    /// that writers get out of each other's way.
     fn pause(&self, attempt: u32) -> Result<()> {
         let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
         let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
@@ -209,7 +212,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins all of these objects, and gives their chunks to the threads.
+    /// Begins the given objects, and gives their chunks to the threads.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         let is_guarded = writing.is_far() && writing.store().capabilities().conditional_writes;
@@ -226,7 +229,7 @@ impl Coordinator {
             let replaces = touched.coverage.replaces();
             let old_bytes = match touched.layout.levels[0].bound_bytes.filter(is_affordable) {
                 _ if replaces => Ok(None),
-                // A question to a store that is far away takes longer than the answer is worth.
+                // Asking a far store for the size takes longer than the exact size is worth.
                 Some(bound) => Ok(Some(bound)),
                 None => writing.store().size_bytes(&touched.name.key),
             };
@@ -239,7 +242,7 @@ impl Coordinator {
             let reserved = match writing.call.memory.host.try_take(bytes, writing.call.limit_bytes) {
                 Some(reserved) => reserved,
                 None => {
-                    // Shards that wait for their turn hold the memory that this one waits for.
+                    // Shards that wait for their turn hold memory that this object waits for.
                     self.feed_in_turn(&mut lanes)?;
                     let Some(reserved) = self.reserve(bytes)? else { break };
                     reserved
@@ -268,7 +271,7 @@ impl Coordinator {
         self.flush()
     }
 
-    /// Feeds the inner chunks of several shards, one of each in turn.
+    /// Feeds the inner chunks of several shards: one chunk of each shard in turn.
     fn feed_in_turn(&mut self, lanes: &mut Vec<Lane>) -> Result<()> {
         while !lanes.is_empty() {
             lanes.iter_mut().filter_map(Iterator::next).try_for_each(|leaf| self.feed(leaf))?;
@@ -277,7 +280,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Reserves memory for one more object; `None` when the call failed meanwhile.
+    /// Reserves memory for one more object; `None` if the call failed meanwhile.
     fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
         let call = Arc::clone(&self.writing.call);
         while !call.is_cancelled() {
@@ -295,7 +298,7 @@ impl Coordinator {
     fn wait_for_one(&mut self) -> Result<()> {
         let mut patience = PATIENCE;
         loop {
-            // The object may need chunks that wait on the device for more chunks.
+            // The object may need chunks that wait on the device for others.
             match self.receiver.recv_timeout(patience) {
                 Err(RecvTimeoutError::Timeout) if self.advance()? => patience = PATIENCE,
                 Err(RecvTimeoutError::Timeout) => patience = POLL_INTERVAL,
@@ -309,7 +312,7 @@ impl Coordinator {
         }
     }
 
-    /// Moves chunks on the device one step further; false when there are none.
+    /// Moves chunks on the device one step further. Returns false if there are none.
     fn advance(&mut self) -> Result<bool> {
         match &mut self.feeder {
             Feeder::Device(source) => source.advance(&self.writing),
@@ -334,7 +337,8 @@ impl Coordinator {
         }
     }
 
-    /// Begins a chunk, or the inner chunks of a shard. Those from device memory that are written as they come become a lane.
+    /// Begins a chunk, or the inner chunks of a shard. If elements come from device memory and the shard is written as
+    /// its chunks come, its chunks become a lane.
     fn begin(&mut self, chunk: Touched, place: Place, lanes: &mut Vec<Lane>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         if !chunk.is_shard() {

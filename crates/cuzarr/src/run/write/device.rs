@@ -1,5 +1,5 @@
-//! Writing from device memory: each chunk goes by the route that its placement names (`crate::plan`), and routes share the slabs
-//! in which bytes cross the bus (`crate::run::write::downloads`).
+//! Writes from device memory. Each chunk takes the route that its placement names (`crate::plan`). All routes share the
+//! slabs in which bytes cross the bus (`crate::run::write::downloads`).
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Brings the chunks of a value on a device to the store.
+/// Moves the chunks of a value on a device to the store.
 pub(crate) struct DeviceSource {
     value: NdBuffer,
     placement: DeviceWrite,
     stream: Stream,
     down: Downloads,
     gather: Gather,
-    /// `None` when the host encodes.
+    /// The kernels that encode; `None` if the host encodes.
     kernels: Option<Kernels>,
     resident: Resident,
-    /// Slabs and arenas.
+    /// The reservation of slabs and arenas.
     _held: Held,
 }
 
@@ -54,7 +54,7 @@ impl DeviceSource {
         })
     }
 
-    /// Takes a chunk on its route.
+    /// Starts a chunk on its route.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -71,7 +71,7 @@ impl DeviceSource {
         }
     }
 
-    /// Hands every chunk over to the workers.
+    /// Passes every chunk to the workers.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -83,7 +83,8 @@ impl DeviceSource {
         self.down.hand_all_over(writing)
     }
 
-    /// Hands the oldest chunks on: those in flight, or else those that wait for more chunks. False when there are none.
+    /// Passes the oldest chunks on: those in flight, or else those that wait for more chunks. Returns false if there
+    /// are none.
     pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
         if !self.down.is_empty() {
             self.down.hand_over(writing)?;
@@ -102,33 +103,33 @@ impl DeviceSource {
         Ok(waiting)
     }
 
-    /// Chunks that kernels encode at a time, of all batches together.
+    /// Number of chunks that kernels encode at a time, in all batches together.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.placement.chunks_wanted()
     }
 
-    /// Whether kernels encode such chunks.
+    /// Whether kernels encode chunks with this coverage.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         self.placement.encodes(coverage)
     }
 
-    /// Whether a chunk goes from slabs to the store, without other memory of the host.
+    /// Whether chunks with this coverage go from slabs directly to the store, without other host memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }
 
-    /// Counts the device's work, and returns the streams, after the last chunk.
+    /// Ends the write after the last chunk: counts the device's work, and returns the streams.
     pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
         writing.call.counters.settle()?;
         if let Some(kernels) = &mut self.kernels {
             kernels.give_back(writing);
         }
-        // Nothing is on them any more.
+        // All work on these streams has ended.
         [&self.down.copies, &self.stream].into_iter().for_each(|stream| writing.call.streams.give_back(stream));
         Ok(())
     }
 
-    /// Drops chunks that were not handed over, after a failure.
+    /// Drops chunks that were not passed on, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gather.abandon();
         self.down.abandon();

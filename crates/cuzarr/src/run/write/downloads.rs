@@ -1,6 +1,6 @@
-//! Bytes of a device on their way to the host, slab by slab, and from there to the workers that encode or store them. A large
-//! object of a store that writes parts comes part by part, in turn with others (`crate::run::write::parts`), so that no slab must
-//! hold it.
+//! Bytes on their way from a device to the host, slab by slab, and from there to the workers that encode or store them.
+//! If the store writes parts, a large object comes part by part, in turn with others (`crate::run::write::parts`). So
+//! no slab must hold a whole object.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// What routes bring the chunks of a value to the host with.
+/// What the routes need to bring chunks to the host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
-    /// The stream of gathering.
+    /// The stream on which chunks are gathered.
     pub(crate) stream: &'a Stream,
     pub(crate) down: &'a mut Downloads,
 }
@@ -31,11 +31,11 @@ pub(crate) struct Downloads {
     pub(crate) ring: SlabRing,
     pub(crate) copies: Stream,
     under_way: VecDeque<Download>,
-    /// The number of slabs that may be in flight when a full one is sent.
+    /// Number of slabs that may be in flight when a full slab is sent.
     most: usize,
-    /// Objects of more bytes than this are written in parts of this size; `None` when all are written whole.
+    /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     part_bytes: Option<usize>,
-    /// Extents of the largest part of a chunk that is written, per kept dimension, and the type of its elements.
+    /// Extents of the largest part of a chunk that is written, per kept dimension; and the type of its elements.
     part_shape: Vec<usize>,
     dtype: DType,
 }
@@ -47,7 +47,7 @@ struct Download {
 }
 
 enum Content {
-    /// Chunks, each whole.
+    /// Whole chunks.
     Chunks(Vec<FrameAt>, What),
     /// Parts of large objects, in the order in which they are written.
     Parts(Vec<(Arc<Parts>, Range<usize>)>),
@@ -88,7 +88,7 @@ impl Downloads {
         self.under_way.is_empty()
     }
 
-    /// Waits until one slab is free, or on its way back from the workers.
+    /// Waits until a slab is free, or on its way back from the workers.
     pub(crate) fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while self.under_way.len() > self.most {
             self.hand_over(writing)?;
@@ -96,7 +96,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Waits for all slabs, and hands their chunks over.
+    /// Waits for all slabs, and passes their chunks to the workers.
     pub(crate) fn hand_all_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while !self.under_way.is_empty() {
             self.hand_over(writing)?;
@@ -104,7 +104,8 @@ impl Downloads {
         Ok(())
     }
 
-    /// Downloads frames that lie one after the other: large ones in parts, the others as many to a slab as it holds.
+    /// Downloads frames that lie one after the other. Large frames come in parts; a slab takes as many of the others as
+    /// fit.
     pub(crate) fn bring_frames(&mut self, writing: &Arc<Writing>, buffer: &Buffer, frames: Vec<FrameAt>) -> Result<()> {
         let is_large = |frame: &FrameAt| self.part_bytes.is_some_and(|part_bytes| frame.range.len() > part_bytes);
         let (large, frames): (Vec<_>, Vec<_>) = frames.into_iter().partition(is_large);
@@ -122,7 +123,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Downloads bytes of the device into a slab.
+    /// Fills a slab with bytes of the device.
     pub(crate) fn bring(
         &mut self,
         writing: &Arc<Writing>,
@@ -137,7 +138,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Downloads objects part by part, in turn, so that several are written at once.
+    /// Downloads objects part by part, with parts of several objects in turn, so that several are written at once.
     pub(crate) fn bring_in_parts(
         &mut self,
         writing: &Arc<Writing>,
@@ -170,7 +171,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Puts the copy of bytes of the device into a slab on the stream.
+    /// Enqueues a copy of device memory into a slab.
     fn copy(&self, writing: &Writing, bytes: &Buffer, slab: &mut Slab, offset_bytes: usize) -> Result<()> {
         let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
         let copy = || slab.download(bytes, offset_bytes, copies);
@@ -207,7 +208,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Drops what was not handed over, after a failure.
+    /// Drops chunks that were not passed on, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.under_way.clear();
     }

@@ -1,7 +1,6 @@
-//! Shards that are written as their inner chunks come, so that little is left to write behind the last of them.
-//!
-//! Inner chunks are written in the shard's order. One that comes early waits. One thread at a time writes: systems let no more than
-//! one write to a file. The others leave their chunks to it.
+//! Shards that are written while their inner chunks come, so that little remains to be written after the last chunk.
+//! Inner chunks are written in the shard's order. A chunk that comes early waits. One thread at a time writes, because
+//! systems allow only one write to a file at a time. The other threads leave their chunks to it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,15 +10,15 @@ use crate::error::Result;
 use crate::run::write::object::Object;
 use crate::store::Unfinished;
 
-/// A shard that is written as its chunks come.
+/// A shard that is written while its chunks come.
 pub(crate) struct Flow {
-    /// Most bytes of the shard.
+    /// Maximum size of the shard.
     bound_bytes: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Chunks that came, by their C-order number.
+    /// Chunks that came but are not written yet, by their C-order number.
     waiting: HashMap<usize, Option<Vec<u8>>>,
     /// `None` while a thread writes, and after a failure.
     writer: Option<FlowWriter>,
@@ -32,7 +31,7 @@ struct FlowWriter {
 }
 
 impl Flow {
-    /// A shard that consists of `touched` inner chunks alone.
+    /// Makes the flow of a shard whose inner chunks `touched` are written, and which has no others.
     pub(crate) fn new(sharding: &Sharding, bound_bytes: u64, touched: impl Iterator<Item = usize>) -> Flow {
         let mut waiting: HashMap<_, _> = (0..sharding.len()).map(|linear| (linear, None)).collect();
         touched.for_each(|linear| drop(waiting.remove(&linear)));
@@ -40,7 +39,7 @@ impl Flow {
         Flow { bound_bytes, state: Mutex::new(State { waiting, writer: Some(writer) }) }
     }
 
-    /// Takes an inner chunk, and writes those whose turn it is.
+    /// Takes an inner chunk, and writes all chunks whose turn it is.
     pub(crate) fn add(
         &self,
         object: &Object,

@@ -1,4 +1,4 @@
-//! Chunks of a value on a device that one launch gathers, one after the other.
+//! Chunks of a value on a device that are gathered by few launches, one after the other in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::error::Result;
 use crate::plan::padded;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// The places of gathered elements.
+/// Where gathered elements go.
 pub(crate) enum GatherTo {
-    /// The part's own packed memory, with these strides.
+    /// To packed memory of the part itself, with these strides.
     Parts(Vec<isize>),
-    /// Their places in chunks of one layout and of one size: packed, or plain.
+    /// To their places in chunks that have one layout and one size: packed, or as plain elements.
     Chunks,
-    /// Their places in packed chunks of any layout.
+    /// To their places in packed chunks of any layout.
     PackedChunks,
 }
 
-/// Chunks that will be gathered together.
+/// Chunks that are gathered together.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
-    /// Where the elements of a part lie.
+    /// Where the gathered elements go.
     to: GatherTo,
-    /// Bytes of the largest chunk, and the bytes of each in the slab.
+    /// Bytes of the largest chunk; and the distance between chunks in the slab.
     pub(crate) size_bytes: usize,
     pub(crate) padded_bytes: usize,
     pub(crate) most: usize,
@@ -39,7 +39,7 @@ impl Gathering {
         Gathering { tail, to, size_bytes, padded_bytes, most, leaves: Vec::new() }
     }
 
-    /// Bytes of one chunk: those of the largest one, unless chunks differ in shape.
+    /// Bytes of one chunk. If chunks do not differ in shape, this is the size of the largest.
     pub(crate) fn bytes_of(&self, leaf: &Leaf) -> Result<usize> {
         match &self.to {
             GatherTo::Parts(_) | GatherTo::Chunks => Ok(self.size_bytes),
@@ -47,7 +47,7 @@ impl Gathering {
         }
     }
 
-    /// The movements of these chunks: one for all that have one layout.
+    /// Makes the transfers that gather these chunks. Chunks of one layout share a transfer.
     pub(crate) fn transfers(&self, writing: &Writing, leaves: &[Leaf]) -> Result<Vec<Transfer>> {
         let mut transfers: Vec<Transfer> = Vec::new();
         let mut numbers = HashMap::new();
@@ -77,7 +77,7 @@ impl Gathering {
         Ok(transfers)
     }
 
-    /// Puts the gathering of these chunks into `packed` on the stream.
+    /// Enqueues work on `stream` that gathers these chunks into `packed`.
     pub(crate) fn gather(
         &self,
         writing: &Writing,

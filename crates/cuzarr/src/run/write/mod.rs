@@ -1,4 +1,5 @@
-//! Writing: the coordinator begins objects of the plan while memory lasts. A route encodes their chunks, which become objects.
+//! Writes: the coordinator begins objects of the plan while there is memory. A route encodes their chunks, and these
+//! become objects.
 
 pub(crate) mod coordinator;
 pub(crate) mod device;

@@ -1,4 +1,4 @@
-//! Objects that are being written, each at once, by a part after the other, or under a condition. A failed object is never
+//! Objects that are being written: in one request, part after part, or under a condition. A failed object is never
 //! written, so readers keep the old value.
 
 use std::borrow::Cow;
@@ -15,29 +15,30 @@ use crate::run::report::Stage;
 use crate::run::write::writing::Writing;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
-/// Pieces of a shard are copied into one object for the store when they have fewer bytes than this on average.
+/// If the pieces of a shard are smaller than this on average, they are copied into one buffer for the store.
 const LEAST_PIECE_BYTES: usize = 32 << 10;
 
 /// An object that is being written.
 pub(crate) struct Object {
     pub(crate) writing: Arc<Writing>,
-    /// Its layout, and its codecs.
+    /// The object's layout, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) key: Arc<str>,
     /// Whether the whole object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Keeps what others write to the object meanwhile; `None` where the old bytes are not needed, or the store cannot help.
+    /// Protects what others write to the object meanwhile. `None` if the old bytes are not needed, or the store has no
+    /// conditional writes.
     pub(crate) guard: Option<Guard>,
-    /// Dropped with the object: tells the coordinator that all work on it has ended.
+    /// When dropped with the object, tells the coordinator that all work on it has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects what other writers store between the reading of an object's old bytes and its writing. The object is only
-/// written over the version that was read. Otherwise it is noted as lost, and its write begins again.
+/// Protects what other writers store after this call has read an object's old bytes. The object is only written over
+/// the version that was read. If there is another version, the object is noted in `lost`, and its write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
-    /// What must hold in the store when the object is written. It is set when the old bytes are read.
+    /// The condition under which the store replaces the object. It is set when the old bytes are read.
     pub(crate) condition: OnceLock<Condition>,
 }
 
@@ -47,7 +48,7 @@ impl Guard {
     }
 }
 
-/// Bytes of an object that was read.
+/// Stored bytes that were read: an object, or a part of it.
 #[derive(Clone)]
 pub(crate) struct Stored {
     bytes: Arc<Vec<u8>>,
@@ -80,24 +81,24 @@ impl Object {
                 Some((_, Some(version))) => Condition::Unchanged(version.clone()),
                 Some((_, None)) => Condition::Always,
             };
-            // An object's old bytes are read once: a chunk is one leaf, and a shard reads them under a lock.
+            // An object's old bytes are read only once: a chunk is one leaf, and a shard reads them under a lock.
             let _ = guard.condition.set(condition);
         }
         Ok(found.map(|(bytes, _)| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
-    /// What must hold in the store when the object is written.
+    /// The condition under which the store replaces the object.
     fn condition(&self) -> &Condition {
         self.guard.as_ref().and_then(|guard| guard.condition.get()).unwrap_or(&Condition::Always)
     }
 
-    /// Whether the object must stay, even when it only holds the fill value. Stores cannot delete an object under a condition, and
-    /// another writer may just have put elements into it.
+    /// Whether the object must be stored even if it only holds the fill value. Stores cannot delete an object under a
+    /// condition, and another writer may just have written elements to it.
     pub(crate) fn must_stay(&self) -> bool {
         matches!(self.condition(), Condition::Unchanged(_))
     }
 
-    /// Stores the object now. Where every request takes long, another thread stores it, so that threads that encode can go on.
+    /// Stores the object. If the store is far away, another thread does it, so that this one can go on encoding.
     pub(super) fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
         if !self.writing.is_far() {
             return self.store(encoded.as_deref());
@@ -133,13 +134,14 @@ impl Object {
                 }
                 Ok(())
             }
-            // The object was not there, and what is there now is another writer's.
+            // The object did not exist. If it does now, another writer has made it.
             None if *condition == Condition::Absent => Ok(()),
             None => store.delete(key),
         })
     }
 
-    /// Most bytes of a shard whose inner chunks can be written as they come, each large enough to be written alone; else `None`.
+    /// Maximum size of a shard whose inner chunks can be written while they come; `None` if they cannot, or if they are
+    /// too small to be written alone.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
         let can = self.writing.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;
@@ -148,8 +150,8 @@ impl Object {
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
 
-    /// Whether the object is written piece by piece: the store can write parts, and the pieces are so large that
-    /// joining them by a copy does not pay.
+    /// Whether the object is written piece by piece. This needs a store that writes parts, and pieces so large that
+    /// joining them by a copy is not worthwhile.
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
@@ -157,7 +159,7 @@ impl Object {
             && !self.writing.is_far()
     }
 
-    /// Writes the object from pieces that follow each other.
+    /// Writes the object from consecutive pieces.
     pub(super) fn store_pieces(&self, pieces: &[Vec<u8>]) -> Result<()> {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         self.flush(size_bytes, |store, key| {
@@ -171,14 +173,14 @@ impl Object {
         })
     }
 
-    /// Lets `write` change the object in the store, unless the call was cancelled.
+    /// Calls `write` to change the object in the store, unless the call was cancelled.
     pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
         self.writing.call.check_cancelled()?;
         self.writing.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.writing.store(), &self.key))
     }
 }
 
-/// Adds the chunk to an error's trail.
+/// Adds the chunk's name to an error's trail.
 pub(crate) fn at_chunk<T>(result: Result<T>, name: &ChunkName) -> Result<T> {
     result.at(|| name.to_string())
 }

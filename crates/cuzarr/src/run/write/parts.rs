@@ -1,7 +1,7 @@
-//! Large objects that are written in parts, while later parts are still on their way from a device.
+//! Large objects that are written in parts, while later parts are still coming from a device.
 //!
-//! Systems let one thread at a time write to a file. So the parts of an object are written in order, by one thread at a time, and
-//! the parts of several objects come in turn.
+//! Systems allow only one write to a file at a time. So the parts of an object are written in order, by one thread at a
+//! time, and the parts of several objects come in turn.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 use crate::store::Unfinished;
 
-/// What the parts are.
+/// What the parts belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.
@@ -26,13 +26,13 @@ pub(crate) enum PartsOf {
 
 /// An object whose bytes come in parts.
 pub(crate) struct Parts {
-    /// Dropped before `leaf`. The coordinator waits for the end of the leaf, so nothing of a failed object is left
-    /// when a call returns.
+    /// Dropped before `leaf`. The coordinator waits until the leaf is dropped, so nothing of a failed object is left
+    /// when the call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
-    /// Bytes in front of the parts and behind them.
+    /// Bytes to store before and after the parts.
     before: Vec<u8>,
     after: Vec<u8>,
 }
@@ -49,12 +49,12 @@ struct State {
 struct Writer {
     /// `None` before the first part that does not only hold the fill value.
     value: Option<Box<dyn Unfinished>>,
-    /// Bytes of the parts that were written or compared.
+    /// Bytes of the parts that were written, or found to hold the fill value only.
     done_bytes: usize,
 }
 
 impl Parts {
-    /// An object of `size_bytes` and its checksum.
+    /// Makes an object of `size_bytes`, with its checksum if it has one.
     pub(crate) fn new(leaf: Leaf, of: PartsOf, size_bytes: usize, sealed: Option<Seal>) -> Parts {
         let checksum = |wanted: Location| match sealed {
             Some(Seal { checksum, location }) if location == wanted => seal(&[], checksum, location),
@@ -65,10 +65,10 @@ impl Parts {
         Parts { state: Mutex::new(state), leaf, of, size_bytes, before, after }
     }
 
-    /// Gives the next part to the threads.
+    /// Passes the next part to the threads.
     pub(crate) fn add(self: &Arc<Self>, writing: &Arc<Writing>, part: Buffer) {
         let mut state = self.lock();
-        // Its memory must return: nobody writes it.
+        // Nobody will write the part, so its memory must be returned.
         if state.failed {
             return;
         }
@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the parts that wait, and those that come meanwhile.
+    /// Writes the waiting parts, and those that come meanwhile.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

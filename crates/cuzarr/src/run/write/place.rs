@@ -1,5 +1,5 @@
-//! Where encoded chunks go. Any thread encodes inner chunks in any order. The last chunk of a shard makes the shard, unless it is
-//! written as its chunks come.
+//! Where encoded chunks go. Any thread encodes inner chunks, in any order. The thread with a shard's last chunk makes
+//! the shard, unless the shard is written while its chunks come.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +25,9 @@ pub(crate) enum Place {
 
 /// A shard that is being written.
 pub(crate) struct WriteShard {
-    /// Where the chunks go that are written as they come; else the last one writes the shard. It is dropped before the object, whose
-    /// end the coordinator waits for, so that nothing of a failed shard is left when a call returns.
+    /// Takes chunks that are written while they come. Without it, the last chunk writes the shard. It is dropped before
+    /// the object, and the coordinator waits for the object's end. So nothing of a failed shard is left when a call
+    /// returns.
     flow: Option<Flow>,
     place: Place,
     level: usize,
@@ -36,7 +37,7 @@ pub(crate) struct WriteShard {
     remaining: AtomicUsize,
 }
 
-/// The shard's old bytes.
+/// The shard's old bytes, if they were read.
 enum Base {
     Unknown,
     Missing,
@@ -47,12 +48,12 @@ enum Base {
 struct Slot(Option<Vec<u8>>);
 
 impl Place {
-    /// Whether an encoded chunk is the whole object.
+    /// Whether the encoded chunk is a whole object.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self, Place::Object(_))
     }
 
-    /// Like [`Place::deliver`], for a chunk that is in device memory.
+    /// Like [`Place::deliver`], for a chunk in device memory.
     pub(crate) fn deliver_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
         match self {
             Place::Object(object) => object.store_buffer(encoded),
@@ -60,7 +61,7 @@ impl Place {
         }
     }
 
-    /// Whether the chunk must be stored, even when it only holds the fill value.
+    /// Whether the chunk must be stored even if it only holds the fill value.
     pub(crate) fn must_stay(&self) -> bool {
         matches!(self, Place::Object(object) if object.must_stay())
     }
@@ -73,7 +74,7 @@ impl Place {
         }
     }
 
-    /// The old bytes, when they are needed.
+    /// Reads the old bytes of the chunk; `None` if they are not needed, or there are none.
     pub(crate) fn load(&self) -> Result<Option<Stored>> {
         match self {
             Place::Object(object) => object.load(),
@@ -81,7 +82,7 @@ impl Place {
         }
     }
 
-    /// Puts an encoded chunk in its place. `None` means that the chunk is not stored.
+    /// Delivers an encoded chunk to its place. `None` means that the chunk is not stored.
     pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
         match self {
             Place::Object(object) => object.send(encoded.map(Cow::Owned)),
@@ -99,7 +100,7 @@ impl Place {
 }
 
 impl WriteShard {
-    /// A shard of `level` that gets the inner chunks with these C-order numbers.
+    /// Makes a shard of `level` that gets the inner chunks `touched`, given by their C-order numbers.
     pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<WriteShard> {
         let sharding = sharding_at(&place.object().layout.chain, level)?;
         let flow = match &place {
@@ -120,12 +121,12 @@ impl WriteShard {
         })
     }
 
-    /// Whether chunks are written as they come.
+    /// Whether chunks are written while they come.
     pub(crate) fn flows(&self) -> bool {
         self.flow.is_some()
     }
 
-    /// The shard's old bytes, read once. Other threads that need them wait here.
+    /// Returns the shard's old bytes, which are read once. Other threads that need them wait.
     fn base(&self) -> Result<MutexGuard<'_, Base>> {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*base, Base::Unknown) {
@@ -176,7 +177,7 @@ impl WriteShard {
         }
     }
 
-    /// The pieces of the shard's object.
+    /// Puts together the pieces of the shard's object.
     fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let base = self.base()?;
@@ -196,7 +197,7 @@ impl WriteShard {
     }
 }
 
-/// The old bytes of an inner chunk.
+/// Returns the old bytes of an inner chunk.
 fn kept(stored: &Stored, index: &ShardIndex, linear: usize) -> Result<Option<Stored>> {
     let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
     let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} lies outside its shard"));

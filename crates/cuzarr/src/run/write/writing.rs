@@ -1,4 +1,4 @@
-//! What the chunks of one write share, and what a worker encodes.
+//! State that the chunks of one write share, and the chunks that workers encode.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -14,27 +14,27 @@ use crate::run::context::Context;
 use crate::run::write::place::Place;
 use crate::store::Store;
 
-/// The state that all chunks of one write share.
+/// State that all chunks of one write share.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     /// The array's number in the call.
     pub(crate) array: usize,
-    /// The array's name in errors, where a call writes to several.
+    /// The array's name in errors, if a call writes to several arrays.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) plan: WritePlan,
-    /// Where the value's elements lie, in the value and in chunks.
+    /// The strides of the value's elements, in the value and in chunks.
     pub(crate) spacing: Spacing,
     pub(crate) fill: Vec<u8>,
-    /// A packed element of the fill value.
+    /// The fill value as one packed element.
     pub(crate) packed_fill: MadeOnce,
-    /// Packed chunks of the fill value, by the shape of chunks.
+    /// Packed chunks that only hold the fill value, by chunk shape.
     pub(crate) blanks: Mutex<HashMap<Vec<u64>, Arc<MadeOnce>>>,
     pub(crate) write_empty: bool,
-    /// Most bytes of a chunk with elements of variable length.
+    /// Maximum bytes of a chunk with elements of variable length.
     pub(crate) variable_limit_bytes: u64,
-    /// Chunks that workers encode or will encode.
+    /// Number of chunks that workers encode, or will encode.
     pub(crate) submitted: AtomicUsize,
-    /// Objects that another writer changed between the reading of their old bytes and their writing.
+    /// Objects that another writer changed after their old bytes were read. They must be written again.
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
 }
 
@@ -49,7 +49,7 @@ impl Writing {
         self.call.of(self.array).is_far()
     }
 
-    /// Ends the call by a failure of this array.
+    /// Ends the call because of a failure of this array.
     pub(crate) fn fail(&self, error: Error) {
         self.call.fail(match &self.name {
             Some(name) => error.at(&**name),
@@ -58,7 +58,7 @@ impl Writing {
     }
 }
 
-/// Bytes that the first thread that needs them makes, while others wait.
+/// Bytes that are made once, by the first thread that needs them. Other threads wait for them.
 #[derive(Default)]
 pub(crate) struct MadeOnce {
     bytes: OnceLock<Arc<Vec<u8>>>,
@@ -84,7 +84,7 @@ pub(crate) struct Leaf {
     pub(crate) place: Place,
 }
 
-/// A frame's checksum, and its place.
+/// A frame's checksum, and where it is stored.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
     pub(crate) checksum: u32,
@@ -93,15 +93,16 @@ pub(crate) struct Seal {
 
 /// The elements for one chunk.
 pub(crate) enum LeafValue {
-    /// Elements in host memory, of the shape of the chunk's part of the selection; with index lists, all elements of the call.
+    /// Elements in host memory, in the shape of the chunk's part of the selection. With index lists, all elements of
+    /// the call.
     Elements(Reader),
     /// A whole chunk, packed, in host memory.
     Packed(Buffer),
-    /// A whole chunk that a device encoded, in host memory, with its checksum if the device computed it. Codecs behind these
-    /// are left.
+    /// A whole chunk that a device encoded, in host memory. The checksum is set if the device computed it. Codecs that
+    /// run after the device's are still to be applied.
     Frame(Buffer, Option<Seal>),
     /// A whole chunk that only holds the fill value and is not stored.
     Blank,
-    /// All elements of the call.
+    /// All elements of the call, which have variable length.
     Variable(Arc<VariableElements>),
 }

@@ -1,4 +1,4 @@
-//! Reads of many items: every one ends, once, on whichever threads.
+//! Reads of many items: each item must end exactly once, on any thread.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -8,10 +8,10 @@ use super::{bytes, ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers};
 
-/// The outcomes of each item: one, if the store keeps its promise.
+/// The outcomes of each item. There is one, if the store is correct.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
-/// Counts how often each item ended, and keeps how.
+/// Counts how often each item ended, and keeps its outcomes.
 struct Watcher {
     limit_bytes: u64,
     reserved: Mutex<Vec<u64>>,
@@ -41,7 +41,7 @@ impl ReadSink for Watcher {
 
 type WriteJob = Box<dyn FnOnce() + Send>;
 
-/// Threads that outlive the batch, as an engine's do.
+/// Threads that live longer than the batch, like those of an engine.
 struct Threads {
     jobs: Sender<WriteJob>,
     handles: Vec<std::thread::JoinHandle<()>>,
@@ -84,7 +84,7 @@ impl Workers for Threads {
     }
 }
 
-/// Reads a batch, waits for every item, and returns what was reserved and how each item ended.
+/// Reads a batch, and waits for every item. Returns the sizes that were reserved, and the outcomes of each item.
 fn read_all(
     store: &Arc<dyn Store>,
     batch: Vec<ReadRequest>,

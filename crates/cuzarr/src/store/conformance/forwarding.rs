@@ -1,4 +1,4 @@
-//! Checks of what a layer over another store must let through.
+//! Checks that a layer over another store passes everything through.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use crate::store::{
     Payload, ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
 };
 
-/// Runs the checks of a layer: `wrap` gives a store that is a view of the whole of the given one, or of a part. What was asked of
-/// the layer must arrive behind it, and what the store says about itself must come through.
+/// Runs the checks of a layer. `wrap` returns a store that shows all or a part of the given store. Every call must
+/// reach the inner store, and what that store says about itself must come through.
 ///
 /// # Panics
-/// When the layer keeps something back.
+/// If the layer does not pass something through.
 pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
     for (far, conditional_writes, divides_reads) in [(true, false, true), (false, true, false), (true, true, false)] {
         for (deletes, transactional) in [(true, false), (false, true)] {
@@ -69,7 +69,7 @@ fn forwards_writes(layer: &Arc<dyn Store>, inner: &Behind) {
     assert!(deleted.iter().any(|heard| heard == "delete prefix"), "{deleted:?}");
 }
 
-/// A store behind a layer, which hears what comes through.
+/// The inner store, which records the calls that reach it.
 #[derive(Debug)]
 struct Behind {
     values: MemoryStore,
@@ -91,7 +91,7 @@ impl fmt::Display for Behind {
 
 impl Store for Behind {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, _workers: &dyn Workers) {
-        // Asks all that a store may ask a sink.
+        // Asks everything that a store may ask a sink.
         for index in 0..batch.len() {
             ok(sink.check());
             assert!(sink.open_values().is_none());
@@ -156,7 +156,7 @@ impl Store for Behind {
     }
 }
 
-/// A value in parts that cannot be finished.
+/// A value in parts whose last step always fails.
 struct Refusing;
 
 impl Unfinished for Refusing {
@@ -173,7 +173,7 @@ impl Unfinished for Refusing {
     }
 }
 
-/// A sink that keeps what it was asked.
+/// A sink that records what it was asked.
 #[derive(Default)]
 struct Asked(Mutex<Vec<String>>);
 

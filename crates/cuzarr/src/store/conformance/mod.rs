@@ -1,4 +1,4 @@
-//! What every store promises, as a suite that every back end calls from its tests:
+//! What every store must do, as a test suite that each back end calls from its tests:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -6,8 +6,8 @@
 //! conformance::run(&|| Arc::new(MemoryStore::new()));
 //! ```
 //!
-//! A broken promise panics, with the case's name first: this module is test code that is public so that stores written
-//! elsewhere can use it.
+//! A violation panics with a message that begins with the name of the case. This is test code, but public, so that
+//! stores of other crates can use it.
 
 mod batches;
 mod forwarding;
@@ -56,10 +56,10 @@ pub const CASES: &[(&str, Case)] = &[
     ("does what its capabilities say", versions::does_what_its_capabilities_say),
 ];
 
-/// Runs every case, each on a store that `make` returns: empty and writable.
+/// Runs every case. `make` must return an empty and writable store; each case gets a new one.
 ///
 /// # Panics
-/// When a promise is broken.
+/// If the store violates a case.
 pub fn run(make: &dyn Fn() -> Arc<dyn Store>) {
     for (name, case) in CASES {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&make())));

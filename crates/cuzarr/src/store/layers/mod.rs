@@ -1,4 +1,5 @@
-//! Layers: stores that are views of other stores. A layer forwards every method, so the store behind it loses no ability.
+//! Layers: stores that are views of other stores. A layer forwards every method, so no ability of the inner store is
+//! lost.
 
 mod prefix;
 mod read_only;

@@ -1,4 +1,4 @@
-//! A store that shows the part of another store below a prefix.
+//! A store that shows the values below a prefix of another store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Prefixed {
 }
 
 impl Prefixed {
-    /// A view of the values below `prefix`.
+    /// Makes a view of the values below `prefix`.
     ///
     /// # Errors
     /// `KeyInvalid` when the prefix is not valid.
@@ -48,7 +48,8 @@ impl Prefixed {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Prefixed {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        // The prefix could make an invalid key valid. `//` keeps it invalid, so that the inner store refuses it.
+        // With the prefix in front, an invalid key could become valid. `//` keeps it invalid, so the inner store
+        // refuses it.
         let inner_key = |key: &str| self.key(key).unwrap_or_else(|_| format!("{}//{key}", self.prefix));
         let batch = batch.iter().map(|request| ReadRequest { key: inner_key(&request.key), range: request.range });
         self.inner.read(batch.collect(), sink, workers);

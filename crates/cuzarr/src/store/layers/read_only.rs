@@ -18,13 +18,13 @@ pub struct ReadOnly {
 }
 
 impl ReadOnly {
-    /// A read-only view of `inner`.
+    /// Makes a read-only view of `inner`.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         ReadOnly { inner }
     }
 }
 
-/// The error for a write to a store that was opened for reading only.
+/// The error for a write to a read-only store.
 pub(in crate::store) fn read_only_error(store: &dyn Store, key: &Key) -> Error {
     let message = format!("{store}: key '{key}': the store was opened for reading only");
     Error::new(ErrorKind::ReadOnly, message).with_hint("open it with mode 'r+' or 'a'")

@@ -12,7 +12,8 @@ use crate::store::{
     ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 
-/// Two stores as one. The first holds chunks and everything else; the second holds the documents of arrays and groups.
+/// Two stores that act as one. One holds the documents of arrays and groups; the other holds chunks and everything
+/// else.
 #[derive(Clone, Debug)]
 pub struct Split {
     data: Arc<dyn Store>,
@@ -20,7 +21,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// A store that keeps documents in `metadata` and the rest in `data`.
+    /// Makes a store that keeps documents in `metadata` and everything else in `data`.
     pub fn new(data: Arc<dyn Store>, metadata: Arc<dyn Store>) -> Self {
         Split { data, metadata }
     }
@@ -30,7 +31,7 @@ impl Split {
     }
 }
 
-/// A sink for some items of a batch. It passes each call on with the item's place in the whole batch.
+/// A sink for some items of a batch. It passes each call on with the item's number in the whole batch.
 pub(in crate::store) struct Side {
     sink: Arc<dyn ReadSink>,
     places: Vec<usize>,
@@ -53,7 +54,7 @@ impl ReadSink for Side {
     }
 
     fn open_values(&self) -> Option<&OpenValues> {
-        // Each key belongs to one of the two stores, so both can share these.
+        // Each key belongs to only one of the stores, so both can share the open values.
         self.sink.open_values()
     }
 
@@ -110,7 +111,7 @@ impl Store for Split {
     }
 
     fn delete_prefix(&self, prefix: &Key) -> Result<()> {
-        // Metadata first: when the second half fails, the chunks that are left belong to no node that can be opened.
+        // Metadata goes first. If the second deletion fails, the remaining chunks belong to no node that can be opened.
         self.metadata.delete_prefix(prefix)?;
         self.data.delete_prefix(prefix)
     }

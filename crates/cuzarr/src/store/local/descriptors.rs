@@ -1,26 +1,27 @@
-//! Open files, whose number the system limits for each process (`ulimit -n`).
+//! Open files. The system limits their number for each process (`ulimit -n`).
 //!
-//! A reading thread needs one or two files for a moment, so a process with many threads and a low limit runs out of them although
-//! none is kept. Then an opening waits until another thread closes its file. It does not wait when this process has no file open:
-//! others hold them, and may hold them for ever.
+//! A reading thread needs one or two files for a moment. So a process with many threads and a low limit can run out of
+//! files, although it keeps none open. Then opening a file waits until another thread closes one. If this process has
+//! no file open, it does not wait: other processes hold the files, perhaps forever.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Time between two attempts. There is no lock to wait for: a forked child would find it held by a thread that it does not have.
+/// Time between two attempts. A lock cannot be used here: in a forked child, a thread that does not exist there might
+/// hold it.
 const WAIT: Duration = Duration::from_millis(1);
 
-/// Most attempts of one opening.
+/// Maximum number of attempts to open a file.
 const MOST_ATTEMPTS: usize = 5000;
 
-/// Attempts in a row without an open file of this process, after which other processes hold them for certain: a file counts a
-/// moment after it was opened.
+/// Number of attempts in a row in which this process has no file open. After that, other processes certainly hold the
+/// files. (A file is counted a moment after it was opened.)
 const MOST_ALONE: usize = 50;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// One open file of this process.
+/// Counts one open file of this process, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(());
 
@@ -37,7 +38,7 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a file, and waits for other ones to be closed where the system allows no more.
+/// Opens a file. If the system allows no more open files, waits until others are closed.
 ///
 /// # Errors
 /// Those of `open`.

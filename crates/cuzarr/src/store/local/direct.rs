@@ -1,7 +1,9 @@
-//! Reading around the page cache (`O_DIRECT`): bytes that are not in memory come from the drive in large aligned parts.
+//! Reads that bypass the page cache (`O_DIRECT`): bytes that are not in memory come from the drive in large aligned
+//! parts.
 //!
-//! The parts land in our own huge pages and are copied from there, so the target needs no alignment. Drives pay for each page
-//! that a read is scattered over, and for reads that lie far apart. Measured on a virtual drive (virtio, 16 files of 64 MiB):
+//! The parts are read into our own huge pages (landings) and copied from there, so the target needs no alignment. A
+//! drive is slower if one read is scattered over many pages, or if reads lie far apart. Measured on a virtual drive
+//! (virtio, 16 files of 64 MiB):
 //!
 //! | read | GB/s |
 //! |---|---|
@@ -11,7 +13,7 @@
 //! | through the page cache | 1.5 |
 //! | `io_uring` into registered huge pages, rings of 4 / 8 / 16 reads | 2.1 / 2.2 / 2.0 |
 //!
-//! `io_uring` was left out: it is not faster, and the reading threads exist anyway.
+//! `io_uring` is not used: it is not faster, and the reading threads exist anyway.
 
 use std::fs::File;
 use std::io;
@@ -26,32 +28,33 @@ use cuzarr_device::internal::resident_bytes;
 use cuzarr_device::{Buffer, Device, HostBytesMut};
 use rustix::fs::OFlags;
 
-/// Smallest read that bypasses the page cache. Smaller reads use the cache: their neighbours are probably wanted soon, and
-/// other readers look there too.
+/// Smallest read that bypasses the page cache. Smaller reads go through the cache: their neighbours are probably needed
+/// soon, perhaps by other processes.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 
 /// Alignment of offsets, sizes and addresses that every drive accepts.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Most reads at once. This many keep a drive's queue full; more would lie further apart.
+/// Maximum number of reads at once. This keeps a drive's queue full; with more, reads would lie further apart.
 const MOST_READERS: usize = 4;
 
-/// Longest wait for a turn. After it a thread reads anyway: another drive may hang, or this process was forked while other
-/// threads read.
+/// Maximum time to wait for a turn. After that, a thread reads anyway: another drive may hang, or this process may have
+/// been forked while other threads were reading.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Bytes of one read: a huge page. Two such landings are allocated at a time.
+/// Size of one read, and of a landing: a huge page. Landings are allocated in pairs.
 const LANDING_BYTES: usize = 2 << 20;
 
-/// Whether most of a range of a file is outside the page cache; false where the system does not tell. A read without waiting
-/// (`RWF_NOWAIT`) would tell it too, but would begin to read the range through the page cache.
+/// Whether most of a range of a file is outside the page cache; false if the system does not say. A non-blocking read
+/// (`RWF_NOWAIT`) could say it too, but would start reading the range through the page cache.
 pub(super) fn is_cold(file: &File, range: Range<u64>) -> bool {
     let size_bytes = range.end - range.start;
     resident_bytes(file, range).is_some_and(|resident| resident < size_bytes / 2)
 }
 
-/// Counts `size_bytes` more read through the page cache, and tells whether the cache has room for them. It has room until the
-/// process has read half as much as was free at first. After that, nothing would stay there until it is wanted again.
+/// Counts `size_bytes` more bytes that are read through the page cache. Returns whether the cache has room for them. It
+/// has none once the process has read more than half of the memory that was free at first: bytes would then leave the
+/// cache before they are needed again.
 pub(super) fn page_cache_has_room(size_bytes: usize) -> bool {
     static READ: AtomicU64 = AtomicU64::new(0);
     static ROOM: OnceLock<u64> = OnceLock::new();
@@ -59,7 +62,7 @@ pub(super) fn page_cache_has_room(size_bytes: usize) -> bool {
     read < *ROOM.get_or_init(|| free_memory_bytes() / 2)
 }
 
-/// Bytes of memory that the machine can still use, or the limit of this process's cgroup where that is smaller.
+/// Bytes of memory that the machine can still use, or the limit of this process's cgroup if that is smaller.
 fn free_memory_bytes() -> u64 {
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -69,7 +72,7 @@ fn free_memory_bytes() -> u64 {
     available.map_or(0, |kib| kib << 10).min(of_group.unwrap_or(u64::MAX))
 }
 
-/// Opens the file again, for reading around the page cache; `None` where its file system does not support that.
+/// Opens the file again, to bypass the page cache; `None` if its file system does not support that.
 pub(super) fn open(file: &File) -> Option<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
@@ -108,7 +111,7 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
     Ok(())
 }
 
-/// Unused landings: aligned memory in huge pages, into which drives write.
+/// Unused landings: aligned memory in huge pages, into which a drive writes.
 fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
     static LANDINGS: Mutex<Vec<HostBytesMut>> = Mutex::new(Vec::new());
     LANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -123,7 +126,7 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     Ok(both)
 }
 
-/// Permission to read from a drive; dropping it lets another thread read.
+/// Permission to read from a drive. Dropping it lets another thread read.
 struct DirectTurn;
 
 static READERS: Mutex<usize> = Mutex::new(0);
@@ -150,13 +153,13 @@ impl Drop for DirectTurn {
 mod tests {
     use super::*;
 
-    /// Byte `at` of a file of tests.
+    /// The byte at `at` in the test files.
     fn byte(at: u64) -> u8 {
         (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
     }
 
-    /// A file outside the page cache, with handles for both ways of reading. It is made in the working directory, which is on a
-    /// real file system more often than the directory of temporary files.
+    /// Makes a file that is not in the page cache, with handles for both ways of reading. It lies in the working
+    /// directory, which is more often on a real file system than the directory of temporary files.
     fn cold_file(size_bytes: u64) -> (tempfile::NamedTempFile, File, Option<File>) {
         let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let bytes: Vec<u8> = (0..size_bytes).map(byte).collect();

@@ -1,4 +1,4 @@
-//! What differs between operating systems: positioned reads and writes, and renaming without replacing.
+//! Operations that differ between operating systems: positioned reads and writes, and renaming without replacing.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -27,7 +27,7 @@ pub(in super::super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Wraps an open file; `None` when it is a directory, which is not a value.
+    /// Wraps an open file; `None` if it is a directory, which is not a value.
     pub(super) fn new(file: File, direct_io: DirectIo) -> Result<Option<Self>> {
         let metadata = file.metadata().map_err(|error| io_error("cannot get the value's size", error))?;
         if metadata.is_dir() {
@@ -53,7 +53,8 @@ impl OpenFile {
 #[cfg(target_os = "linux")]
 struct Cold {
     direct_io: DirectIo,
-    /// The file opened for reading around the page cache, once that is needed; `None` where the file system cannot.
+    /// A second handle that bypasses the page cache, opened when it is first needed; `None` if the file system does not
+    /// support it.
     around: OnceLock<Option<File>>,
 }
 
@@ -73,7 +74,7 @@ impl OpenFile {
             && (*direct_io == DirectIo::On || !direct::page_cache_has_room(size_bytes));
         if is_around {
             let around = around.get_or_init(|| direct::open(&self.file));
-            // On any failure the plain read below tries again, and reports its own error.
+            // On failure, the plain read below tries again, and reports its own error.
             if let Some(Ok(())) = around.as_ref().map(|around| direct::read_exact_at(around, bytes, offset)) {
                 return Ok(());
             }
@@ -175,14 +176,14 @@ pub(in super::super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: 
     Ok(())
 }
 
-/// Creates a file without a name, where the system and the file system have such files.
+/// Creates a file without a name; `None` if the system or the file system does not support that.
 pub(super) fn create_nameless(directory: &Path) -> Option<File> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{Mode, OFlags};
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        // The file gets its name by way of this directory.
+        // The file will get its name through this directory.
         let has_links = Path::new("/proc/self/fd").is_dir();
         has_links.then(|| rustix::fs::open(directory, flags, mode).ok().map(File::from))?
     }
@@ -193,7 +194,7 @@ pub(super) fn create_nameless(directory: &Path) -> Option<File> {
     }
 }
 
-/// Gives a file its name that was made without one.
+/// Gives a name to a file that was created without one.
 pub(super) fn give_name(file: &File, path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -209,7 +210,7 @@ pub(super) fn give_name(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a file its final name, unless that name is taken; returns whether it did.
+/// Renames a file to its final name, unless that name is taken. Returns whether it did.
 pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     {
@@ -218,7 +219,7 @@ pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::R
         match renameat_with(CWD, partial, CWD, target, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(true),
             Err(Errno::EXIST) => return taken(target),
-            // Older kernels and some file systems do not know the flag; they know hard links.
+            // Older kernels and some file systems do not support the flag, but they support hard links.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
             Err(error) => return Err(error.into()),
         }
@@ -230,7 +231,7 @@ pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::R
     }
 }
 
-/// The answer when the name is taken: false for a value, an error for a directory, which no value can replace.
+/// The answer if the name is taken: false for a value; an error for a directory, because no value can replace it.
 fn taken(target: &Path) -> io::Result<bool> {
     if target.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(false) }
 }

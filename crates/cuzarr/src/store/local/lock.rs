@@ -1,4 +1,4 @@
-//! Locks of directories, by `flock`. The system releases them when their process ends, however it ends.
+//! Locks on directories, by `flock`. The system releases them when their process ends, in whatever way.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::super::Lock;
 
-/// Tries to lock a directory. File systems that lock no directories, such as some on networks, give [`Lock::Unsupported`].
+/// Tries to lock a directory. On file systems that cannot lock directories, such as some network file systems, returns
+/// [`Lock::Unsupported`].
 #[cfg(unix)]
 pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
     use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,7 @@ pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
     let file = match fs::File::open(directory) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Unsupported),
-        // A directory that may be written but not read.
+        // The directory may be writable but not readable.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Lock::Unsupported),
         Err(error) => return Err(error),
     };
@@ -28,7 +29,7 @@ pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
     }
     let locked = file.metadata()?;
     let held = HeldLock { file, process: std::process::id() };
-    // A directory that was deleted and made again has another lock.
+    // If the directory was deleted and created again, this lock is not that of the new one.
     match fs::metadata(directory) {
         Ok(found) if (found.dev(), found.ino()) == (locked.dev(), locked.ino()) => Ok(Lock::Held(Box::new(held))),
         _ => Ok(Lock::Busy),
@@ -40,7 +41,8 @@ pub(super) fn try_lock(_directory: &Path) -> io::Result<Lock> {
     Ok(Lock::Unsupported)
 }
 
-/// A lock that this process holds. A child that was forked meanwhile has the handle, too, so closing it here would release nothing.
+/// A lock that this process holds. A child that was forked meanwhile has the same handle. So the lock is released
+/// explicitly: closing the handle here would not be enough.
 #[cfg(unix)]
 struct HeldLock {
     file: fs::File,
@@ -51,7 +53,7 @@ struct HeldLock {
 impl Drop for HeldLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // The lock ends with the handle in any case.
+            // If this fails, the lock still ends with the handle.
             let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
         }
     }

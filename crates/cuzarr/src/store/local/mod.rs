@@ -1,20 +1,20 @@
-//! A store in a directory of the local file system: keys are paths below it, values are files.
+//! A store in a directory of the local file system. Keys are paths below it, and values are files.
 //!
-//! **Writing is atomic.** A value is written to a file of another name in the same directory, then renamed. Readers see the
-//! old value or the new one. An interrupted write leaves the old value. When the process died, it also leaves a
-//! `.cuzarr-….partial` file, which no listing shows and no key names. A value that is written in parts begins as such a file of
-//! its full size.
+//! **Writes are atomic.** A value is written to a file with another name in the same directory, then renamed. Readers
+//! see the old value or the new one. An interrupted write leaves the old value. If the process died, a
+//! `.cuzarr-….partial` file is left too. It appears in no listing, and no key can name it. A value that is written in
+//! parts begins as such a file of its full size.
 //!
-//! **A write waits for the disk only when asked** ([`Durability`], the configuration key `fsync`). By default it does not
-//! wait, like zarr-python.
+//! **A write waits for the disk only if asked to** ([`Durability`], the configuration key `fsync`). By default it does
+//! not wait, like zarr-python.
 //!
-//! **No key leaves the root.** Keys that are absolute or contain `..` are refused, and so are symbolic links that lead outside
-//! (see [`Symlinks`]). On Linux the kernel checks this in the call that opens the value (`openat2` with `RESOLVE_BENEATH`).
-//! On other systems, and for writes, the real path is compared with the root's.
+//! **No key leads outside the root.** Keys that are absolute or contain `..` are refused, and so are symbolic links
+//! that lead outside (see [`Symlinks`]). On Linux, the kernel checks this in the call that opens the value (`openat2`
+//! with `RESOLVE_BENEATH`). On other systems, and for writes, the real path is compared with that of the root.
 //!
-//! **Reading** opens each value of a batch once, and each shard once a call. The lent threads fill the lent memory by positioned
-//! reads. Bytes in the page cache come from there; other bytes come through it or around it ([`DirectIo`], the configuration
-//! key `direct_io`).
+//! **Reads** open each value of a batch once, and each shard once per call. The lent threads fill the lent memory by
+//! positioned reads. Bytes that are not in the page cache are read through the cache, or bypass it ([`DirectIo`], the
+//! configuration key `direct_io`).
 
 mod descriptors;
 #[cfg(target_os = "linux")]
@@ -46,11 +46,11 @@ use descriptors::Counted;
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
-/// What a write waits for before it returns: the setting `fsync`.
+/// What a write waits for before it returns: values of the setting `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The write does not wait: the operating system writes later. A crash of the process loses nothing. A power cut may lose
-    /// values written shortly before.
+    /// Nothing: the operating system writes later. A crash of the process loses nothing. A power cut may lose values
+    /// that were written shortly before.
     #[default]
     Process,
     /// The value's bytes are on the disk before it gets its name. A power cut leaves the old value or the new one.
@@ -76,22 +76,23 @@ impl FromStr for Durability {
     }
 }
 
-/// How reads get bytes that are not in the page cache: the setting `direct_io`.
+/// How reads get bytes that are not in the page cache: values of the setting `direct_io`.
 ///
-/// A read through the cache leaves the bytes there for the next read. A read around it (`O_DIRECT`) is faster on fast drives.
-/// Small reads always go through the cache, and so do reads on file systems without `O_DIRECT`.
+/// A read through the cache leaves the bytes there for the next read. A read that bypasses it (`O_DIRECT`) is faster on
+/// fast drives. Small reads always go through the cache, and so do reads on file systems without `O_DIRECT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectIo {
-    /// Through the cache at first. Once the process has read half as much as memory was free, around it.
+    /// Through the cache at first. Once the process has read more than half of the memory that was free, reads bypass
+    /// the cache.
     #[default]
     Auto,
-    /// Around the cache.
+    /// Bypass the cache.
     On,
     /// Through the cache.
     Off,
 }
 
-/// The words of the configuration key `direct_io`.
+/// Parses a value of the configuration key `direct_io`.
 impl FromStr for DirectIo {
     type Err = Error;
 
@@ -108,14 +109,14 @@ impl FromStr for DirectIo {
     }
 }
 
-/// Which symbolic links are followed.
+/// Which symbolic links a store follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Follow links whose target is inside the root. A key that leads through any other link is an error, and listings leave
-    /// such links out.
+    /// Follow links to targets inside the root. A key that leads through any other link is an error, and listings omit
+    /// such links.
     #[default]
     WithinRoot,
-    /// Follow all links. The root's path itself may always lead through links.
+    /// Follow all links. The path of the root itself may contain links in any case.
     Everywhere,
 }
 
@@ -125,7 +126,7 @@ pub enum Symlinks {
 pub struct LocalOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// What writes wait for.
+    /// What a write waits for before it returns.
     pub durability: Durability,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
@@ -142,18 +143,19 @@ impl LocalOptions {
     }
 }
 
-/// A store in a directory of the local file system. Writes are atomic, and no key leaves the root.
+/// A store in a directory of the local file system. Writes are atomic, and no key leads outside the root.
 #[derive(Clone)]
 pub struct LocalStore {
     root: Arc<Root>,
     options: LocalOptions,
 }
 
-/// Most attempts of a write whose directory vanishes because another writer deletes a prefix.
+/// Maximum number of attempts of a write if its directory vanishes because another writer deletes a prefix.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
-    /// A store of the values below `root`. The first write creates the directory; until then every key is missing.
+    /// Makes a store of the values below `root`. The first write creates the directory; until then, all keys are
+    /// missing.
     ///
     /// # Errors
     /// `StoreFailed` when `root` is a file, or when it is relative and the working directory is gone.
@@ -180,7 +182,7 @@ impl LocalStore {
         self.options
     }
 
-    /// Opens one value, like a batch does.
+    /// Opens one value, in the same way as a batch.
     pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
         Reader::new(Arc::clone(&self.root), self.options.direct_io).open(key)
     }
@@ -193,7 +195,7 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Like [`Store::put`], but `fill` writes the bytes to an empty file.
+    /// Like [`Store::put`], but `fill` writes the bytes into an empty file.
     pub(super) fn put_by(
         &self,
         key: &Key,
@@ -225,8 +227,8 @@ impl LocalStore {
         }
     }
 
-    /// Lets `fill` write a file of a temporary name, then calls `publish(temporary, target)`. The temporary file is gone
-    /// afterwards, also after a failure.
+    /// Calls `fill` to write a file with a temporary name, then `publish(temporary, target)`. The temporary file is
+    /// gone afterwards, even after a failure.
     fn write_then<T>(
         &self,
         key: &Key,
@@ -236,7 +238,7 @@ impl LocalStore {
         self.in_directory(key, |directory, name| self.write_in(directory, name, fill, &publish))
     }
 
-    /// Lets `work` use the directory of a key and the name in it. It works again when the directory vanished meanwhile.
+    /// Calls `work` with the directory of a key and the name in it. Calls it again if the directory vanished meanwhile.
     fn in_directory<T>(&self, key: &Key, work: impl Fn(&Path, &str) -> io::Result<T>) -> Result<T> {
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
@@ -300,7 +302,8 @@ struct Growing {
 impl Growing {
     fn publish(&self, directory: &Path, name: &str) -> io::Result<()> {
         match fs::rename(&self.partial.path, directory.join(name)) {
-            // Another writer deleted the directory, and the temporary file with it. The open handle still has the bytes.
+            // Another writer deleted the directory, and the temporary file with it. The bytes are still in the open
+            // handle.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let copy = |file: &mut fs::File| {
                     (&self.file).rewind()?;
@@ -344,7 +347,7 @@ impl Unfinished for Growing {
             let message = format!("got {written} bytes, the value has {}", self.size_bytes);
             return Err(Error::new(ErrorKind::InvalidArgument, message)).at(|| self.store.place(&self.key));
         }
-        // A file system on a network sends the bytes when any handle of the file is closed.
+        // A network file system sends the bytes when any handle of the file is closed.
         let sent = match self.file.try_clone() {
             Err(error) if descriptors::is_exhaustion(&error) => self.file.sync_data(),
             handle => handle.map(drop),
@@ -467,8 +470,8 @@ impl fmt::Debug for LocalStore {
     }
 }
 
-/// The file of an unfinished value, under a name that no key can have. Dropping it removes the file, except in a forked process,
-/// which has a copy of this value.
+/// The file of an unfinished value, with a name that no key can have. Dropping it removes the file, except in a forked
+/// process, which has a copy of this value.
 pub(super) struct Partial {
     path: PathBuf,
     process: u32,
@@ -491,15 +494,15 @@ impl Partial {
             options.read(true).write(true).create_new(true);
             match descriptors::patiently(|| options.open(&partial.path)) {
                 Ok(file) => return Ok((file, partial)),
-                // The other file is not this one's to remove.
+                // The existing file belongs to someone else, so it must not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => partial.forget(),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Like [`Partial::create`], for a file that needs its name only at the end: [`Partial::give_name`] gives it. A process that is
-    /// killed before leaves nothing, where the system has such files.
+    /// Like [`Partial::create`], but the file gets a name only when [`Partial::give_name`] is called. If the system
+    /// supports files without a name, a process that is killed before leaves nothing.
     pub(super) fn create_nameless(directory: &Path) -> io::Result<(fs::File, Partial)> {
         match file::create_nameless(directory) {
             Some(file) => Ok((file, Partial::named(directory))),
@@ -507,14 +510,14 @@ impl Partial {
         }
     }
 
-    /// Gives the file its final name. There is nothing to remove then.
+    /// Renames the file to its final name. After that, there is nothing to remove.
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.forget();
         Ok(())
     }
 
-    /// Gives the file its temporary name, unless it has it.
+    /// Gives the file its temporary name, unless it already has it.
     pub(super) fn give_name(&self, file: &fs::File) -> io::Result<()> {
         if self.path.exists() { Ok(()) } else { file::give_name(file, &self.path) }
     }
@@ -522,12 +525,13 @@ impl Partial {
     fn named(directory: &Path) -> Partial {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // The process id tells processes of one machine apart. The random number tells machines apart that share a disk.
+        // The process id distinguishes processes of one machine. The random number distinguishes machines that share a
+        // disk.
         let name = format!("{PARTIAL_START}{:x}-{:x}-{number:x}{PARTIAL_END}", std::process::id(), random_number());
         Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
-    /// Leaves the file.
+    /// Leaves the file in place.
     fn forget(mut self) {
         self.process = 0;
     }
@@ -536,13 +540,13 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // After a rename there is no file to remove. After another failure, that failure is the one to report.
+            // After a rename there is no file to remove. After another failure, that failure is reported.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A random number. The standard library seeds its hash maps with one.
+/// Returns a random number. It comes from the standard library's seed for hash maps.
 fn random_number() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
@@ -552,7 +556,7 @@ fn is_partial(name: &str) -> bool {
     name.starts_with(PARTIAL_START) && name.ends_with(PARTIAL_END)
 }
 
-/// Checks that `key` is valid and cannot be the name of a temporary file.
+/// Checks that `key` is valid, and is not the name of a temporary file.
 fn validate_value_key(key: &Key) -> Result<()> {
     validate_key(key)?;
     if key.split('/').any(is_partial) {
@@ -577,7 +581,7 @@ pub(super) fn io_error(what: &str, error: io::Error) -> Error {
     }
 }
 
-/// Whether an error means that no value has this name. A file in the place of a parent directory means that too.
+/// Whether an error means that there is no such value. This includes a file in place of a parent directory.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -1,4 +1,4 @@
-//! The root directory of a local store, and access to it that cannot leave it.
+//! The root directory of a local store, and access that cannot leave it.
 
 use std::fs;
 use std::io;
@@ -21,14 +21,15 @@ use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Most attempts to delete a directory into which another writer puts files.
+/// Maximum number of attempts to delete a directory into which another writer puts files.
 const DELETE_ATTEMPTS: usize = 100;
 
 /// The root directory of a store. It need not exist.
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
-    /// Whether a link was met on the way to a value; then the next value is looked for by the root's handle at once.
+    /// Whether a link was found on the way to a value. If so, later values are opened through the root's handle at
+    /// once.
     #[cfg(target_os = "linux")]
     has_links: AtomicBool,
 }
@@ -40,7 +41,7 @@ impl Root {
             let message = format!("'{}' is a file, expected a directory", path.display());
             return Err(Error::new(ErrorKind::StoreFailed, message).with_hint(hint_about_file(&path)));
         }
-        // Names that lead up may lead through links.
+        // If the path contains `..`, it may lead through links.
         #[cfg(target_os = "linux")]
         let has_links = path.components().any(|name| name == Component::ParentDir);
         Ok(Root {
@@ -55,14 +56,14 @@ impl Root {
         &self.path
     }
 
-    /// The real path of the directory of `prefix`; `None` when it does not exist.
+    /// The real path of the directory of `prefix`; `None` if it does not exist.
     pub(super) fn directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         let Some(real) = self.resolve(prefix)? else { return Ok(None) };
         Ok(real.is_dir().then_some(real))
     }
 
-    /// Like [`Root::directory`], but creates missing levels one at a time, so that none leads outside. `None` when a level
-    /// vanished meanwhile because another writer deletes a prefix.
+    /// Like [`Root::directory`], but creates missing levels, one at a time, so that none lies outside. `None` if
+    /// another writer, which deletes a prefix, has removed a level meanwhile.
     pub(super) fn create_directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         if let Some(real) = self.resolve(prefix)? {
             return require_directory(real, prefix);
@@ -76,7 +77,7 @@ impl Root {
         };
         match created {
             Ok(()) => {}
-            // Another writer made it. A link that leads nowhere ends here too, and is detected below.
+            // Another writer made it. A link to nowhere also ends here; it is detected below.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error(&format!("cannot create the directory of '{prefix}'"), error)),
@@ -87,7 +88,7 @@ impl Root {
         }
     }
 
-    /// The real path of a key or prefix, with all links followed; `None` when nothing is there.
+    /// The real path of a key or prefix, with all links followed; `None` if nothing is there.
     ///
     /// # Errors
     /// `KeyInvalid` when a link leads outside and such links are refused.
@@ -108,8 +109,8 @@ impl Root {
         Err(leads_outside())
     }
 
-    /// Whether a path exists and leads through no link, so that it is its own real path: one system call instead of one a
-    /// level. `None` when the path has links, or the kernel gives no answer.
+    /// Whether a path exists and contains no link, so that it is its own real path. This takes one system call instead
+    /// of one per level. `None` if the path contains links, or the kernel cannot tell.
     #[cfg(target_os = "linux")]
     fn is_there_without_links(&self, path: &Path) -> Option<bool> {
         use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -137,8 +138,8 @@ impl Root {
         Ok(real.starts_with(root))
     }
 
-    /// The names in a directory that can be part of keys, and whether each is a directory. Left out are unfinished values, names
-    /// that are not UTF-8, links that are not followed, and special files.
+    /// The names in a directory that can be part of keys, and whether each is a directory. Leaves out unfinished
+    /// values, names that are not UTF-8, links that are not followed, and special files.
     pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
         let reader = match fs::read_dir(directory) {
             Ok(reader) => reader,
@@ -159,7 +160,8 @@ impl Root {
         Ok(entries)
     }
 
-    /// Whether an entry is a directory (`true`) or a file (`false`), after following allowed links; `None` for other kinds.
+    /// Whether an entry is a directory (`true`) or a file (`false`), with allowed links followed; `None` for other
+    /// kinds.
     fn kind_of(&self, entry: &fs::DirEntry) -> Result<Option<bool>> {
         let file_type = match entry.file_type() {
             Ok(file_type) => file_type,
@@ -176,8 +178,8 @@ impl Root {
         Ok(fs::metadata(&real).ok().filter(|target| target.is_dir() || target.is_file()).map(|target| target.is_dir()))
     }
 
-    /// Lists every key below a directory. `above` holds the real paths from the start to here; a link back to one of them would
-    /// never end.
+    /// Lists all keys below a directory. `above` has the real paths from the start to this directory. A link back to
+    /// one of them is not followed, because the walk would never end.
     pub(super) fn walk(
         &self,
         directory: &Path,
@@ -228,7 +230,8 @@ impl Root {
     }
 }
 
-/// Deletes a directory tree. Of a link to a directory, only the link is removed. A file of this name is a value and stays.
+/// Deletes a directory tree. If this is a link to a directory, only the link is removed. If it is a file, it is a
+/// value, and stays.
 fn delete(directory: &Path) -> Result<()> {
     match fs::symlink_metadata(directory) {
         Err(error) if is_absence(&error) => return Ok(()),
@@ -255,7 +258,7 @@ fn leads_outside() -> Error {
     )
 }
 
-/// Checks that the path is a directory; `None` when it vanished meanwhile.
+/// Checks that the path is a directory; `None` if it vanished meanwhile.
 fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     match fs::metadata(&real) {
         Ok(found) if found.is_dir() => Ok(Some(real)),
@@ -272,11 +275,11 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
 pub(super) struct Reader {
     root: Arc<Root>,
     direct_io: DirectIo,
-    /// The root directory, opened with the first value. It is kept for one batch only, because a directory that is deleted and
-    /// made again needs a new handle.
+    /// The handle of the root directory, opened when it is first needed. It is kept for one batch only, because a
+    /// directory that is deleted and created again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
-    /// Whether a value was opened before.
+    /// Whether this batch has opened a value before.
     #[cfg(target_os = "linux")]
     has_begun: AtomicBool,
 }
@@ -306,13 +309,13 @@ impl Reader {
         }
     }
 
-    /// Opens a value by one system call that cannot leave the root. `None` when that call gives no answer: the kernel is too old,
-    /// a link is absolute (and may still lead inside), or a rename interfered.
+    /// Opens a value with one system call that cannot leave the root. `None` if that call cannot decide: the kernel is
+    /// too old, a link is absolute (and may still lead inside), or a rename interfered.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
         use rustix::fs::{CWD, ResolveFlags};
         let Root { path, symlinks, has_links } = &*self.root;
-        // Most batches have one value, and most ways no link: then the root itself need not be opened.
+        // Most batches have one value, and most paths have no link. Then the root itself need not be opened.
         if !self.has_begun.swap(true, Ordering::Relaxed) && !has_links.load(Ordering::Relaxed) {
             let opened = self.open_at(CWD, &path.join(key), ResolveFlags::NO_SYMLINKS);
             if opened.is_some() {
@@ -365,8 +368,8 @@ impl Source for Reader {
     }
 }
 
-/// Opens a file whose path was checked. It does not wait for the other end of a pipe, and does not follow a link that took
-/// the file's place meanwhile.
+/// Opens a file whose path was checked. It does not wait for the other end of a pipe. It does not follow a link that
+/// has replaced the file meanwhile.
 fn open_for_reading(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true);
@@ -374,7 +377,7 @@ fn open_for_reading(path: &Path) -> io::Result<fs::File> {
     {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;
-        // The flags' bits are small positive numbers on every system.
+        // The bits of the flags are small positive numbers on every system.
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits() as i32);
     }
     options.open(path)

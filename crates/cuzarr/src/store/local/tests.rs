@@ -189,7 +189,7 @@ fn notices_a_value_that_shrinks_while_it_is_open() {
     assert!(object.check_unchanged().unwrap_err().message().contains("has 10 now"));
 }
 
-/// Takes a file out of the page cache, as far as its file system can.
+/// Removes a file from the page cache, as far as its file system can.
 #[cfg(target_os = "linux")]
 fn make_cold(path: &Path) {
     let file = fs::File::open(path).unwrap();
@@ -218,7 +218,7 @@ fn reads_the_same_around_the_page_cache_and_through_it() {
                 "{direct_io}: {offset}, {size_bytes}"
             );
         }
-        // Half of it is in the page cache.
+        // Now a part of the file is in the page cache.
         fs::File::open(&path).unwrap().read_exact(&mut vec![0; 1 << 20]).unwrap();
         assert!(store.get("v").unwrap().unwrap() == value);
     }
@@ -253,7 +253,7 @@ fn errors_name_store_and_key() {
 
 const CHILD: &str = "CUZARR_TEST_WRITE_UNTIL_KILLED";
 
-/// The process that [`killed_writer_leaves_a_whole_value`] kills; not a test itself.
+/// The process that [`killed_writer_leaves_a_whole_value`] kills. It is not a test itself.
 #[test]
 fn child_that_writes_until_killed() {
     let Some(root) = std::env::var_os(CHILD) else { return };

@@ -18,16 +18,16 @@ use super::ZipStore;
 use super::draft::{Draft, DraftWriting, Expected, Members, Names};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// What a [`ZipArchive`] does with the file.
+/// How a [`ZipArchive`] treats the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZipMode {
     /// Reads the file.
     Read,
-    /// Reads the file, and writes a new one with its members and those that are added. The file need not exist.
+    /// Reads the file, and writes a new one with the old members and the added ones. The file need not exist.
     Append,
-    /// Writes a new file in place of one that may exist.
+    /// Writes a new file. It replaces one that exists.
     Replace,
-    /// Writes a new file. None of that name may exist.
+    /// Writes a new file. No file with its name may exist.
     Create,
 }
 
@@ -35,13 +35,14 @@ pub enum ZipMode {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ZipOptions {
-    /// What is done with the file.
+    /// How the file is treated.
     pub mode: ZipMode,
-    /// The level of deflate, 1 to 9, that new members are compressed with; `None` stores them as they are, which suits chunks.
+    /// The level of deflate, 1 to 9, with which new members are compressed. `None` stores them uncompressed, which
+    /// suits chunks.
     pub deflate: Option<u32>,
-    /// Whether the file may have more than 2 GiB, or more than 65,534 members.
+    /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
     pub zip64: bool,
-    /// What [`ZipArchive::finish`] waits for.
+    /// What [`ZipArchive::finish`] waits for before it returns.
     pub durability: Durability,
 }
 
@@ -62,12 +63,12 @@ impl ZipOptions {
 
 /// A local ZIP file, for reading and writing. Clones share it.
 ///
-/// Members are written to a file in the same folder that has no name, or a temporary one where the system has no such files.
-/// [`ZipArchive::finish`] gives it the real name. Until then, and when the process is killed, the real name has the old file or none. An
-/// archive that is dropped before leaves nothing.
-///
-/// The file opens at first use. A value that is written again or deleted leaves its bytes in the file, which no reader sees. Values
-/// of an old file that are all deleted before anything is written leave none.
+/// Members are written to a file in the same folder that has no name, or a temporary name if the system has no files
+/// without one. [`ZipArchive::finish`] gives it the real name. Until then, and if the process is killed, the real name
+/// has the old file or none. An archive that is dropped before leaves nothing.
+/// The file is opened when it is first used. A value that is overwritten or deleted leaves its bytes in the file, where
+/// no reader sees them. But if all values of an old file are deleted before anything is written, their bytes are not
+/// kept.
 ///
 /// ```
 /// use cuzarr::store::{Store, StoreExt, ZipArchive, ZipMode, ZipOptions};
@@ -86,7 +87,8 @@ pub struct ZipArchive(Arc<ArchiveShared>);
 struct ArchiveShared {
     path: PathBuf,
     options: ZipOptions,
-    /// A forked process has a copy of this value, but the file is its parent's.
+    /// The process that made this archive. A forked process has a copy of this value, but the file belongs to its
+    /// parent.
     process: u32,
     state: Mutex<State>,
 }
@@ -105,7 +107,7 @@ enum View {
 }
 
 impl ZipArchive {
-    /// An archive at `path`. Nothing is read or written yet.
+    /// Makes an archive at `path`. Nothing is read or written yet.
     ///
     /// # Errors
     /// `StoreFailed` when `path` is a directory, or exists and the mode is [`ZipMode::Create`]; `InvalidArgument` for an unknown
@@ -116,7 +118,7 @@ impl ZipArchive {
             let message = format!("got deflate level {}, expected 1 to 9", options.deflate.unwrap_or(0));
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        // The file behind a link is replaced, not the link.
+        // If the path is a link, the file behind it is replaced, not the link.
         let path = match path.canonicalize() {
             Ok(real) => real,
             Err(_) => std::path::absolute(path).map_err(|error| {
@@ -140,16 +142,16 @@ impl ZipArchive {
         &self.0.path
     }
 
-    /// Gives the file its real name, if anything was written. An archive that is used again then adds to that file.
+    /// Gives the file its real name, if anything was written. If the archive is used again, it adds to that file.
     ///
     /// # Errors
-    /// `StoreFailed` when another program changed the file meanwhile, or when the system fails. The old file is left then, and
-    /// what was written can be finished later.
+    /// `StoreFailed` when another program changed the file meanwhile, or when the system fails. Then the old file
+    /// remains, and the written members can be finished later.
     pub fn finish(&self) -> Result<()> {
         self.finish_in(&mut self.state())
     }
 
-    /// Like [`ZipArchive::finish`], for the last time: later writes are refused.
+    /// Like [`ZipArchive::finish`], but later writes are refused.
     ///
     /// # Errors
     /// Those of [`ZipArchive::finish`].
@@ -173,13 +175,13 @@ impl ZipArchive {
         Ok(())
     }
 
-    /// Forgets what was written since the file was opened or finished.
+    /// Discards everything that was written since the file was opened or finished.
     pub fn discard(&self) {
         let view = std::mem::replace(&mut self.state().view, View::Unopened);
         drop(view);
     }
 
-    /// Whether something was written that [`ZipArchive::finish`] has not given a name yet.
+    /// Whether something was written that is not yet in a file with the real name; see [`ZipArchive::finish`].
     pub fn is_unfinished(&self) -> bool {
         matches!(&self.state().view, View::New(draft) if draft.is_changed())
     }
@@ -188,7 +190,7 @@ impl ZipArchive {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that is read: the one at the path, or the draft that will replace it.
+    /// The file to read: the one at the path, or the draft that will replace it.
     fn view(&self) -> Result<View> {
         self.view_in(&mut self.state())
     }
@@ -205,7 +207,7 @@ impl ZipArchive {
         Ok(state.view.clone())
     }
 
-    /// The file that is written. An old one is copied first.
+    /// The file to write: a draft. An old file is copied first.
     fn draft(&self) -> Result<Arc<Draft>> {
         let mut state = self.state();
         if state.is_closed {
@@ -248,7 +250,8 @@ impl ZipArchive {
         format!("{self}: key '{key}'")
     }
 
-    /// Lets `write` use the draft. When the draft got its name meanwhile, `write` returns `None` and gets a new one.
+    /// Calls `write` with the draft. If the draft got its name meanwhile, `write` returns `None`, and is called again
+    /// with a new draft.
     fn in_draft<T>(&self, key: &Key, write: impl Fn(&Arc<Draft>) -> Result<Option<T>>) -> Result<T> {
         self.check_writable(key)?;
         loop {
@@ -270,7 +273,7 @@ impl ZipArchive {
 pub(in crate::store) fn open_zip_file(place: &Path) -> Result<ZipStore> {
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The user named this file, so it may be a link to anywhere.
+    // The user named this file, so it may be a link to any place.
     let options = LocalOptions { symlinks: Symlinks::Everywhere, read_only: true, ..LocalOptions::default() };
     ZipStore::open(Arc::new(LocalStore::with_options(folder, options)?), name)
 }
@@ -301,7 +304,7 @@ impl Store for ZipArchive {
     fn delete_many(&self, keys: &[String]) -> Result<()> {
         let Some(first) = keys.first() else { return Ok(()) };
         self.check_writable(first)?;
-        // A file without these keys need not be copied.
+        // If the file has none of these keys, it need not be copied.
         let mut is_here = false;
         for key in keys {
             is_here |= self.stat(key)?.is_some();
@@ -352,7 +355,7 @@ impl Store for ZipArchive {
             read_only: !is_written,
             deletes: is_written,
             conditional_writes: is_written,
-            // Readers see nothing before the end.
+            // Readers see nothing before `finish`.
             transactional: is_written,
             far: false,
             divides_reads: true,

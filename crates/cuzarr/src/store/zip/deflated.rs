@@ -1,4 +1,4 @@
-//! Members that deflate has compressed.
+//! Members that are compressed with deflate.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::directory::{ZipMember, damaged};
 use super::{Archive, ZipStore};
 use crate::error::{Error, Result};
 
-/// Compressed bytes that are read at a time.
+/// Number of compressed bytes that are read at a time.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Serves deflated members a window at a time, and says which keys are missing.
+/// Reads deflated members one window at a time, and reports missing keys.
 pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {
@@ -46,7 +46,7 @@ impl Object for DeflatedMember {
         self.archive.version.clone()
     }
 
-    // Every part would decompress all that lies before it.
+    // Each part would have to decompress everything before it.
     fn is_divisible(&self) -> bool {
         false
     }
@@ -58,13 +58,14 @@ impl Object for DeflatedMember {
         inflate(packed, self.member.size_bytes, self.member.checksum, offset, bytes)
     }
 
-    // Each window was of the version that the directory is of.
+    // Each window was checked against the version of the directory.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Decompresses the bytes of a member from `offset` on. All `size_bytes` of a member are compared with its checksum.
+/// Decompresses the bytes of a member from `offset` on. If these are all `size_bytes` of it, their checksum is
+/// verified.
 pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset: u64, bytes: &mut [u8]) -> Result<()> {
     let mut decoder = DeflateDecoder::new(packed);
     let failed = |error: io::Error| match error.downcast::<Error>() {
@@ -82,7 +83,7 @@ pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset:
     Ok(())
 }
 
-/// Compressed bytes of a member, a window at a time.
+/// The compressed bytes of a member, read one window at a time.
 struct Packed<'a> {
     archive: &'a Archive,
     at: u64,

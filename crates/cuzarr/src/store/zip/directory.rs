@@ -1,4 +1,4 @@
-//! The records at the end of a ZIP file: the place of its directory, and the members in it.
+//! The records at the end of a ZIP file: where its directory lies, and the members in it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,60 +6,60 @@ use super::super::key::validate_key;
 use super::Archive;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes of records, without what follows them.
+/// Sizes of records, without their variable parts.
 pub(super) const END_BYTES: usize = 22;
 pub(super) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR64_BYTES: usize = 20;
 pub(super) const ENTRY_BYTES: usize = 46;
 pub(super) const LOCAL_BYTES: u64 = 30;
 
-/// The end record has a comment behind it, of at most this many bytes.
+/// Maximum size of the comment after the end record.
 const COMMENT_BYTES: usize = u16::MAX as usize;
 
-/// Bytes at the end of a file in a far store that are read first. They hold the directories of most files, so that those are
-/// known after one read.
+/// Number of bytes at the end of a file in a far store that are read first. They contain the whole directory of most
+/// files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
-/// The largest directory that is read: more than two million members with names of a usual length.
+/// Size of the largest directory that is read. It has more than two million members with names of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Flags of a member: it is encrypted; its sizes and checksum follow in a record behind its bytes.
+/// Flags of a member: it is encrypted; its sizes and checksum follow in a record after its bytes.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Sizes of the record behind a member's bytes, with its signature: with numbers of 32 bits, and of 64 bits.
+/// Sizes of the record after a member's bytes, including its signature: with 32-bit numbers, and with 64-bit numbers.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 
-/// The most bytes that deflate makes of one (zlib's technical details).
+/// Maximum number of bytes that deflate can make from one byte (zlib's technical details).
 const DEFLATE_MOST: u64 = 1032;
 
-/// A member, as the directory has it.
+/// A member, as the directory describes it.
 #[derive(Debug)]
 pub(super) struct ZipMember {
     pub(super) is_deflated: bool,
-    /// Where its header begins.
+    /// Offset of the member's header.
     pub(super) header_at: u64,
-    /// Where the next member or the directory begins.
+    /// Offset of the next member, or of the directory.
     pub(super) limit: u64,
     pub(super) packed_bytes: u64,
     pub(super) size_bytes: u64,
     pub(super) checksum: u32,
-    /// Where its bytes begin, once its own header was read.
+    /// Offset of the member's bytes. It is set when the member's own header was read.
     pub(super) data_at: OnceLock<u64>,
-    /// Bytes of the name, which the header repeats.
+    /// Size of the name, which the header repeats.
     name_bytes: u64,
     is_described_behind: bool,
 }
 
 impl ZipMember {
-    /// Where its bytes begin in a file that has nothing between its members. Only the header or the checksum tells whether that
-    /// is true.
+    /// The offset of the member's bytes, if there is nothing between the members of the file. Only the header or the
+    /// checksum can confirm it.
     pub(super) fn expected_at(&self) -> Option<u64> {
         let gap = self.gap()?;
         let behind = match gap {
             _ if !self.is_described_behind => 0,
-            // Alone, or with the ZIP64 field of a header.
+            // The record alone, or together with the ZIP64 field of a header.
             24 | 44 => DESCRIPTOR64_BYTES,
             _ => gap.min(DESCRIPTOR_BYTES),
         };
@@ -67,20 +67,20 @@ impl ZipMember {
         (gap - behind <= u64::from(u16::MAX)).then_some(at)
     }
 
-    /// The bytes of header and data together, and what lies behind them, up to the next member.
+    /// Bytes from the member's header to the next member.
     pub(super) fn span_bytes(&self) -> u64 {
         self.limit - self.header_at
     }
 
-    /// Bytes before the next member that belong neither to this member's name nor to its data.
+    /// Number of bytes before the next member that belong neither to this member's name nor to its data.
     fn gap(&self) -> Option<u64> {
         self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
     }
 
-    /// Where the data begins in `bytes`, which begin with the member's header.
+    /// Returns where the data begin in `header`, which begins with the member's header.
     ///
     /// # Errors
-    /// When they are no header, or the data does not end before the next member.
+    /// When these bytes are not a header, or the data would reach into the next member.
     pub(super) fn data_begin(&self, header: &[u8]) -> Result<u64> {
         let names_bytes = u64::from(u16_at(header, 26)?) + u64::from(u16_at(header, 28)?);
         let begin = LOCAL_BYTES + names_bytes;
@@ -113,9 +113,9 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
-/// What the end of a ZIP file says of its directory.
+/// What the end of a ZIP file says about its directory.
 pub(super) struct DirectoryEnd {
-    /// Where the directory ends.
+    /// Offset of the directory's end.
     pub(super) at: u64,
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
@@ -124,17 +124,17 @@ pub(super) struct DirectoryEnd {
     pub(super) comment: Vec<u8>,
 }
 
-/// The number of members, as the end of the file tells it. It only serves to check the directory.
+/// The number of members according to the end of the file. It is only used to check the directory.
 #[derive(Clone, Copy)]
 enum Count {
-    /// By the ZIP64 record.
+    /// The number in the ZIP64 record.
     Exact(u64),
-    /// By the record of 16 bits. Writers without ZIP64 leave out the higher bits, or set all bits.
+    /// The 16-bit number in the end record. Writers without ZIP64 drop the higher bits, or set all bits.
     Low(u16),
 }
 
 impl Count {
-    /// Whether a directory of `found` members agrees with this.
+    /// Whether a directory of `found` members agrees with this number.
     fn allows(self, found: usize) -> bool {
         match self {
             Count::Exact(count) => found as u64 == count,
@@ -151,7 +151,7 @@ impl Count {
 }
 
 impl DirectoryEnd {
-    /// Looks for the end record from the back of `tail`, which begins at byte `tail_at` of the file.
+    /// Searches backwards for the end record in `tail`, which begins at byte `tail_at` of the file.
     pub(super) fn find(tail: &[u8], tail_at: u64) -> Result<DirectoryEnd> {
         let starts = (0..=tail.len().saturating_sub(END_BYTES)).rev();
         let is_end = |&at: &usize| {
@@ -188,15 +188,15 @@ impl DirectoryEnd {
 /// The directory of a file.
 pub(super) struct Directory {
     bytes: Vec<u8>,
-    /// Where it begins. Members end here.
+    /// Offset of the directory. Members must end before it.
     pub(super) at: u64,
-    /// Bytes before the archive, such as a program that unpacks it. Offsets do not count them.
+    /// Number of bytes before the archive, such as a program that unpacks it. Offsets in the archive do not count them.
     pub(super) moved: u64,
     pub(super) end: DirectoryEnd,
 }
 
 impl Directory {
-    /// Reads the end of the file, and the directory where it does not lie there.
+    /// Reads the end of the file, and then the directory if it does not lie there.
     ///
     /// # Errors
     /// `StoreFailed` when this is no ZIP file, or a damaged one; `BudgetExceeded` for a directory that is too large.
@@ -218,7 +218,7 @@ impl Directory {
         Ok(Directory { bytes, at, moved, end })
     }
 
-    /// The entries in their order.
+    /// The entries in the order of the directory.
     ///
     /// # Errors
     /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
@@ -229,15 +229,15 @@ impl Directory {
 
 /// An entry of the directory.
 pub(super) struct DirectoryEntry<'a> {
-    /// The key; `None` for folders, and for names that are no keys.
+    /// The key; `None` for folders, and for names that are not valid keys.
     pub(super) key: Option<&'a str>,
     pub(super) member: Arc<ZipMember>,
-    /// The entry as it stands in the directory.
+    /// The bytes of the entry in the directory.
     pub(super) record: &'a [u8],
 }
 
-/// The entries in their order. Members lie in the file, before the directory, and do not overlap. The directory's size tells where it
-/// ends. The number of members must agree, because a member that is left out would read as one that was never written.
+/// Parses the entries. Members must lie before the directory, and must not overlap. The directory ends where its size
+/// says. The number of members must agree, because a missing member would look like a chunk that was never written.
 fn parse_directory<'a>(
     directory: &'a [u8],
     end: &DirectoryEnd,
@@ -250,12 +250,12 @@ fn parse_directory<'a>(
         let (name, member, entry_bytes) = parse_entry(rest, moved)?;
         let record;
         (record, rest) = rest.split_at(entry_bytes);
-        // At least its header, its name and its bytes lie in the file.
+        // At least the member's header, name and bytes must lie before the directory.
         let least_bytes = LOCAL_BYTES + name.len() as u64;
         let span_end = member.header_at.checked_add(least_bytes).and_then(|at| at.checked_add(member.packed_bytes));
         let span_end = span_end.filter(|&end| end <= directory_at);
         let span_end = span_end.ok_or_else(|| damaged(format!("member '{}' lies outside of it", shown(name))))?;
-        // Other names cannot be asked for.
+        // A name that is not a valid key cannot be requested.
         let key = std::str::from_utf8(name).ok().filter(|key| validate_key(key).is_ok());
         members.push((key, member, span_end, record));
     }
@@ -278,7 +278,7 @@ fn parse_directory<'a>(
     Ok(members.into_iter().map(entry).collect())
 }
 
-/// Whether all of `rest` is the signature of the directory, which may stand behind the entries.
+/// Whether all of `rest` is the directory's signature, which may follow the entries.
 fn is_signature(rest: &[u8]) -> bool {
     rest.starts_with(b"PK\x05\x05") && u16_at(rest, 4).is_ok_and(|size_bytes| rest.len() == 6 + usize::from(size_bytes))
 }
@@ -287,7 +287,7 @@ fn shown(name: &[u8]) -> String {
     crate::error::printable(&String::from_utf8_lossy(&name[..name.len().min(100)])).to_string()
 }
 
-/// Name and place of the member that `bytes` begins with, and how long its entry is.
+/// Parses the entry at the beginning of `bytes`. Returns its name, its member and its size.
 fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     if !bytes.starts_with(b"PK\x01\x02") {
         return Err(damaged("its directory is damaged"));
@@ -332,7 +332,7 @@ fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     Ok((name, member, entry_bytes))
 }
 
-/// Fields of 32 bits that are all ones stand in the ZIP64 field of `extra`, in their order.
+/// Reads 32-bit fields. For those that are all ones, the value is in the ZIP64 field of `extra`, in the same order.
 fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
     let mut rest = extra;
     let mut large: &[u8] = &[];

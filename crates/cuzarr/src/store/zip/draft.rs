@@ -1,7 +1,7 @@
-//! A ZIP file that is being written, under a temporary name. It becomes the file at its real name at the end.
+//! A ZIP file that is being written, with a temporary name. At the end it gets its real name.
 //!
-//! Members are written one behind the other, by any number of threads: each takes its place in the file and fills it. A member
-//! that is written again or deleted stays in the file as bytes that the directory does not name.
+//! Members are written one after another, by any number of threads: each thread reserves its place in the file and
+//! fills it. If a member is overwritten or deleted, its bytes stay in the file, but the directory does not name them.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,7 +25,7 @@ use super::directory::{Directory, LOCAL_BYTES, ZipMember, damaged};
 use super::record::{Described, end};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// How members are written, and when the file is on the disk.
+/// How members are written, and what the end of writing waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DraftWriting {
     pub(super) deflate: Option<u32>,
@@ -33,18 +33,18 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// The largest file, and the most members, that are written without ZIP64.
+/// Maximum file size, and maximum number of members, without ZIP64.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
-/// The file that must be at the real name when the draft gets that name.
+/// What must be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Anything, which is replaced.
+    /// Anything; it is replaced.
     Anything,
     /// Nothing.
     Nothing,
-    /// The file that the new one is made of.
+    /// The file from which the draft was made.
     File(Version),
 }
 
@@ -55,36 +55,36 @@ pub(super) struct Draft {
     partial: Partial,
     writing: DraftWriting,
     expected: Expected,
-    /// Where the next member begins.
+    /// Offset of the next member.
     end: AtomicU64,
     members: Values<Arc<Written>>,
     base: Option<DraftBase>,
-    /// Whether the bytes of the base, if they are needed, were copied. Nothing is written before.
+    /// Whether the bytes of the base were copied, if they are needed. Nothing is written before.
     is_prepared: Mutex<bool>,
-    /// Whether the draft has anything that the file at the real name lacks.
+    /// Whether the draft has changes that the file at the real name lacks.
     is_changed: AtomicBool,
-    /// Whether the file got its name. Writers hold this while they write.
+    /// Whether the file has its real name. Writers hold a read lock while they write.
     is_published: RwLock<bool>,
 }
 
-/// The file that the new one is made of. Its bytes are copied before the first new member is written, unless all its members were
-/// deleted by then.
+/// The file from which the draft was made. Its bytes are copied before the first new member is written, unless all its
+/// members have been deleted by then.
 struct DraftBase {
     file: fs::File,
     version: Version,
-    /// Where its directory begins.
+    /// Offset of its directory.
     at: u64,
     kept: KeptMember,
     is_kept: AtomicBool,
 }
 
-/// The parts of a file besides its members.
+/// The parts of the base that are kept besides its members.
 #[derive(Default)]
 struct KeptMember {
-    /// Directory entries whose names are no keys, such as folders.
+    /// Directory entries whose names are not valid keys, such as folders.
     others: Vec<Vec<u8>>,
     comment: Vec<u8>,
-    /// Bytes before the archive, which offsets do not count.
+    /// Number of bytes before the archive. Offsets in the archive do not count them.
     moved: u64,
 }
 
@@ -92,11 +92,11 @@ struct KeptMember {
 struct Written {
     member: Place,
     version: Version,
-    /// Its entry, if it is copied from another file.
+    /// The member's directory entry, if the member was copied from another file.
     record: Option<Vec<u8>>,
 }
 
-/// Where a member is.
+/// Where the bytes of a member are.
 enum Place {
     Copied(Arc<ZipMember>),
     New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
@@ -104,7 +104,7 @@ enum Place {
 
 impl Written {
     fn new(member: Place) -> Written {
-        // Lower numbers are those of values in memory.
+        // Lower numbers belong to values in memory.
         static NUMBER: AtomicU64 = AtomicU64::new(1 << 63);
         let version = Version::numbered(NUMBER.fetch_add(1, Ordering::Relaxed));
         Written { member, version, record: None }
@@ -126,7 +126,7 @@ impl Written {
 }
 
 impl Draft {
-    /// An empty file, which will be at `path`.
+    /// Makes an empty draft that will become the file at `path`.
     pub(super) fn create(path: &Path, writing: DraftWriting, expected: Expected) -> Result<Draft> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (file, partial) =
@@ -146,7 +146,7 @@ impl Draft {
         })
     }
 
-    /// A file with the members of the ZIP file at `path`, to which others are added.
+    /// Makes a draft with the members of the ZIP file at `path`, to which others can be added.
     pub(super) fn copy(path: &Path, archive: &Archive, writing: DraftWriting) -> Result<Draft> {
         let version = archive.version.clone().ok_or_else(|| damaged("the file has no version"))?;
         let mut draft = Draft::create(path, writing, Expected::File(version.clone()))?;
@@ -171,7 +171,8 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Copies the bytes of the base before anything else is written. When none of its members are left, nothing is copied.
+    /// Copies the bytes of the base before anything else is written. If no member of the base is left, nothing is
+    /// copied.
     fn prepare(&self) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let mut is_prepared = self.is_prepared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,7 +203,7 @@ impl Draft {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
 
-    /// Takes `size_bytes` of the file for a new member, and returns where they begin.
+    /// Reserves `size_bytes` of the file for a new member, and returns their offset.
     fn take_room(&self, size_bytes: u64) -> Result<u64> {
         self.prepare()?;
         self.is_changed.store(true, Ordering::Relaxed);
@@ -219,7 +220,7 @@ impl Draft {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"))
     }
 
-    /// Keeps the file from getting its name, until the guard is gone; `None` when it has it already.
+    /// Keeps the file from getting its real name as long as the guard exists; `None` if it already has the name.
     fn unpublished(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_published = self.is_published.read().unwrap_or_else(PoisonError::into_inner);
         if *is_published { None } else { Some(is_published) }
@@ -229,7 +230,7 @@ impl Draft {
         write_all_at(&self.file, bytes, offset).map_err(|error| io_error("cannot write the value", error))
     }
 
-    /// Writes a value; `None` when the file has its name already, and another draft must be begun.
+    /// Writes a value; `None` if the file already has its real name, so that another draft is needed.
     pub(super) fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<Option<bool>> {
         let Some(_unpublished) = self.unpublished() else { return Ok(None) };
         if !condition.allows(self.members.get(key)?.map(|old| old.version.clone()).as_ref()) {
@@ -263,7 +264,7 @@ impl Draft {
         Ok(Written::new(Place::New { is_deflated, header_at, data_at, packed_bytes, size_bytes, checksum }))
     }
 
-    /// Begins a value that is written in parts; `None` when the file has its name already.
+    /// Begins a value that is written in parts; `None` if the file already has its real name.
     pub(super) fn begin(self: &Arc<Self>, key: &Key, size_bytes: u64) -> Result<Option<Box<dyn Unfinished>>> {
         let Some(_unpublished) = self.unpublished() else { return Ok(None) };
         let described = Described { name: key, is_deflated: false, checksum: 0, packed_bytes: size_bytes, size_bytes };
@@ -280,7 +281,7 @@ impl Draft {
         })))
     }
 
-    /// Removes members from the directory; returns whether the file is still without its name.
+    /// Removes members from the directory. Returns false if the file already has its real name.
     pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
         let Some(_unpublished) = self.unpublished() else { return Ok(false) };
         self.is_changed.store(true, Ordering::Relaxed);
@@ -301,7 +302,7 @@ impl Draft {
         self.members.list(prefix)
     }
 
-    /// Whether the draft has anything that the file at the real name lacks.
+    /// Whether the draft has changes that the file at the real name lacks.
     pub(super) fn is_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed)
     }
@@ -372,7 +373,7 @@ impl Draft {
     }
 
     /// The keys in the order of the directory. Documents come first, upper levels before lower ones, so that a reader
-    /// of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow, as they lie in the file.
+    /// of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow in the order in which they lie in the file.
     fn ordered(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for key in self.members.list("")? {
@@ -399,12 +400,12 @@ impl Draft {
         }
     }
 
-    /// Bytes before the archive, which offsets do not count.
+    /// Number of bytes before the archive. Offsets in the archive do not count them.
     fn moved(&self) -> u64 {
         self.kept().map_or(0, |kept| kept.moved)
     }
 
-    /// The comment of the file: its old one, or for OME-Zarr's own ending the one of OME-Zarr's RFC 9.
+    /// The comment of the file: the old one, or for a file with OME-Zarr's extension the comment of OME-Zarr's RFC 9.
     fn comment(&self) -> Result<Vec<u8>> {
         let is_ome = self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ozx"));
         let own = self.kept().map_or_else(Vec::new, |kept| kept.comment.clone());
@@ -421,7 +422,7 @@ impl Draft {
         })
     }
 
-    /// The file that has a member's bytes.
+    /// The file in which a member's bytes lie.
     fn file_of(&self, written: &Written) -> &fs::File {
         match (&written.member, &self.base) {
             (Place::Copied(_), Some(base)) => &base.file,
@@ -429,7 +430,7 @@ impl Draft {
         }
     }
 
-    /// Reads bytes of a member from `offset` on. All of a member is compared with its checksum.
+    /// Reads bytes of a member from `offset` on. If these are all of its bytes, their checksum is verified.
     fn read(&self, written: &Written, bytes: &mut [u8], offset: u64) -> Result<()> {
         let file = self.file_of(written);
         let read_at = |bytes: &mut [u8], offset: u64| {
@@ -460,7 +461,7 @@ impl Draft {
 }
 
 impl DraftBase {
-    /// Refuses a file that another program changed since its directory was read.
+    /// Fails if another program changed the file after its directory was read.
     fn check_unchanged(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|error| io_error("cannot read the ZIP file", error))?;
         let is_same = file_version(&metadata).is_none_or(|found| found.has_same_bytes(&self.version));
@@ -472,7 +473,7 @@ fn replaced(message: &str) -> Error {
     Error::new(ErrorKind::StoreFailed, message).with_hint("open it again")
 }
 
-/// The members whose names are taken out of the directory.
+/// The members of a draft, from which some are removed.
 pub(super) struct Names<'a>(&'a Values<Arc<Written>>);
 
 impl Names<'_> {
@@ -485,7 +486,7 @@ impl Names<'_> {
     }
 }
 
-/// Compressed bytes of a member in the file.
+/// The compressed bytes of a member in the file.
 struct Packed<'a> {
     file: &'a fs::File,
     at: u64,
@@ -532,7 +533,7 @@ impl Object for OpenMember {
         Some(self.written.version.clone())
     }
 
-    // Checksums are of the whole.
+    // A checksum covers the whole member.
     fn is_divisible(&self) -> bool {
         false
     }
@@ -541,7 +542,7 @@ impl Object for OpenMember {
         self.draft.read(&self.written, bytes, offset)
     }
 
-    // Bytes in the file are never written again.
+    // Bytes in the file are never overwritten.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
@@ -554,7 +555,7 @@ struct GrowingArchive {
     size_bytes: u64,
     header_at: u64,
     data_at: u64,
-    /// Checksums of the parts, by where they begin, and how many bytes they have.
+    /// The parts so far: offset, checksum and size of each.
     sums: Mutex<Vec<(u64, Hasher, u64)>>,
 }
 

@@ -1,16 +1,19 @@
-//! ZIP files as stores: for reading, over any store that reads ranges ([`ZipStore`]), and local ones for writing, too
-//! ([`ZipArchive`]).
+//! ZIP files as stores: [`ZipStore`] reads them from any store that reads ranges, and [`ZipArchive`] also writes local
+//! ones.
 //!
-//! The directory at the end of the file is read once, when the store is opened. A member that is stored as it is is a range of the
-//! file, so reads of it are passed on as reads of the file: the store behind serves them with its own threads. A deflated member is
-//! decompressed for each read, in bounded memory. All of a member comes by one request, because its place in the file can be guessed
-//! and its checksum tells whether the guess was right. For the first part of a member its header is read, too.
+//! The directory at the end of the file is read once, when the store is opened. An uncompressed member is a range of
+//! the file. So reads of it are passed on as reads of the file, and the inner store serves them with its own threads. A
+//! deflated member is decompressed for each read, in bounded memory. A read of a whole member takes one request: its
+//! place in the file is guessed, and its checksum shows whether the guess was right. Before the first read of a part of
+//! a member, its header is read too.
 //!
-//! Checksums are verified where all of a member is read. A range of a member is read without: its checksum is of the whole.
+//! Checksums are verified when a whole member is read. A part of a member cannot be verified, because the checksum
+//! covers the whole member.
 //!
-//! Nothing in the file is trusted. The directory must lie in the file and have as many members as the end of the file says. Each member
-//! must lie before the directory and beside the other members; names that are no keys are left out; a deflated member may be as large as deflate can make it, and no larger.
-//! Format: APPNOTE.TXT 6.3.10, sections 4.3 (records) and 4.5.3 (ZIP64).
+//! Nothing in the file is trusted. The directory must lie in the file, and have as many members as the end of the file
+//! says. Members must lie before the directory, and must not overlap. Names that are not valid keys are left out. A
+//! deflated member must not be larger than deflate can make it. Format: APPNOTE.TXT 6.3.10, sections 4.3 (records) and
+//! 4.5.3 (ZIP64).
 
 mod archive;
 mod deflated;
@@ -39,13 +42,13 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Bytes of a member from which on several threads of a near store may read it.
+/// Size from which several threads may read a member of a near store.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// The most bytes of a deflated member's header and its surroundings for which one request reads the member.
+/// A small deflated member is read by one request, with its header and at most this many further bytes.
 const SLACK_BYTES: u64 = 1 << 10;
 
-/// A ZIP file in another store, for reading. Cloning shares its directory.
+/// A ZIP file in another store, for reading. Clones share its directory.
 #[derive(Clone)]
 pub struct ZipStore {
     archive: Arc<Archive>,
@@ -59,7 +62,7 @@ struct Archive {
     /// The version of the file whose directory was read.
     version: Option<Version>,
     is_far: bool,
-    /// Whether a member was not where a file without gaps has it.
+    /// Whether a member was found at another place than in a file without gaps.
     has_gaps: AtomicBool,
 }
 
@@ -67,8 +70,8 @@ impl ZipStore {
     /// Reads the directory of the ZIP file at `key`.
     ///
     /// # Errors
-    /// `StoreFailed` when there is no such file, or it is no ZIP file, or a damaged one; `Unsupported` for what is not read here:
-    /// encrypted members, and compression other than deflate.
+    /// `StoreFailed` when there is no such file, or it is not a ZIP file, or is damaged; `Unsupported` for encrypted
+    /// members, and for compression other than deflate.
     pub fn open(inner: Arc<dyn Store>, key: &Key) -> Result<ZipStore> {
         let place = format!("{inner}/{key}");
         ZipStore::open_at(inner, key).at(|| place)
@@ -88,7 +91,7 @@ impl ZipStore {
         let directory = Directory::read(&archive)?;
         let members = Values::default();
         for entry in directory.entries()? {
-            // Of several members of one name the last counts, which is the newest.
+            // If several members have one name, the last one is the newest, and counts.
             if let Some(key) = entry.key {
                 members.insert_if(key, entry.member, |_| true)?;
             }
@@ -96,10 +99,10 @@ impl ZipStore {
         Ok(ZipStore { archive: Arc::new(archive), members })
     }
 
-    /// Learns where the bytes of members begin, for all that are asked for, by one batch.
+    /// Finds out where the bytes of members begin, with one batch for all.
     ///
     /// # Errors
-    /// Of the first member that cannot be located. The others are.
+    /// The error of the first member that cannot be located. The other members are located anyway.
     fn locate(&self, members: &[Arc<ZipMember>]) -> Result<()> {
         let unknown: Vec<_> = members.iter().filter(|member| member.data_at.get().is_none()).collect();
         let header = |member: &&Arc<ZipMember>| self.archive.request(member.header_at, LOCAL_BYTES);
@@ -107,7 +110,7 @@ impl ZipStore {
         let mut outcome = Ok(());
         for (member, header) in unknown.iter().zip(headers) {
             match header.and_then(|header| member.data_begin(&header)) {
-                // Others may have been quicker, and found the same.
+                // Another thread may have been faster. It found the same offset.
                 Ok(begin) => drop(member.data_at.set(member.header_at + begin)),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
@@ -115,16 +118,17 @@ impl ZipStore {
         outcome
     }
 
-    /// The probable beginning of a member's bytes, if its header need not be read first.
+    /// The probable offset of a member's bytes, if its header need not be read first.
     fn expected_at(&self, member: &ZipMember) -> Option<u64> {
-        // Threads share the work of a large member whose place is certain. Near stores tell it quickly.
+        // If the place of a large member is certain, several threads can read it. In a near store, finding the place is
+        // quick.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
         let is_likely = !self.archive.has_gaps.load(Ordering::Relaxed);
         if is_worth_it && is_likely { member.expected_at() } else { None }
     }
 
-    /// The one request that brings the wanted part of a member; `None` where its bytes must be looked for first, or where it
-    /// is decompressed a window at a time.
+    /// The one request that reads the wanted part of a member. `None` if its bytes must be located first, or if it is
+    /// decompressed one window at a time.
     fn request_for(&self, member: &Arc<ZipMember>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, Wanted)> {
         let is_whole = size_bytes == member.size_bytes;
         if member.is_deflated {
@@ -155,7 +159,7 @@ impl Archive {
         self.many(vec![self.request(offset, size_bytes)]).pop().unwrap_or_else(|| Err(damaged("the file is gone")))
     }
 
-    /// Ranges of the file, all of the version that the directory is of.
+    /// Reads ranges of the file. They must have the version of the directory.
     fn many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Vec<u8>>> {
         let (items, versions) = collect_versioned(&*self.inner, requests, u64::MAX);
         let checked = |(item, version): (Result<Option<Vec<u8>>>, Option<Version>)| {
@@ -166,12 +170,12 @@ impl Archive {
         items.into_iter().zip(versions).map(checked).collect()
     }
 
-    /// Notes that members may lie elsewhere than a file without gaps has them.
+    /// Records that members may lie at other places than in a file without gaps.
     fn expect_gaps(&self) {
         self.has_gaps.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses a file that took the place of the one whose directory is known.
+    /// Fails if the file was replaced after its directory was read.
     fn check_version(&self, found: &Version) -> Result<()> {
         if self.version.as_ref().is_none_or(|version| version.has_same_bytes(found)) {
             return Ok(());
@@ -191,7 +195,7 @@ impl Store for ZipStore {
         let pairs = || requests.iter().zip(&found).filter_map(|(request, member)| Some((request, member.as_ref()?)));
         let unknown = pairs().filter(|(request, member)| !member.is_deflated && is_unknown(request, member));
         let unknown: Vec<_> = unknown.map(|(_, member)| Arc::clone(member)).collect();
-        // A member that cannot be located fails by itself, below.
+        // If a member cannot be located, its own read fails, below.
         let _ = self.locate(&unknown);
         let (mut ranges, mut items, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (request, member)) in requests.iter().zip(&found).enumerate() {

@@ -1,9 +1,9 @@
-//! Reads that are passed on as reads of the file, one request for each member.
+//! Reads of members that are passed on as reads of the file, one request for each member.
 //!
-//! The bytes of a stored member go from the file into the caller's memory. Where all of a member is read, the threads that fill the
-//! memory compute its checksum while the bytes are warm. A member whose own header was not read yet is expected where a file without
-//! gaps has it; the checksum tells whether it is there. A deflated member comes with its header in one request, and is decompressed
-//! on the lent threads.
+//! The bytes of a stored member go from the file into the caller's memory. If all of a member is read, the threads that
+//! fill the memory compute its checksum while the bytes are in the cache. If a member's own header was not read yet,
+//! its bytes are expected where they are in a file without gaps; the checksum shows whether they are. A deflated member
+//! comes with its header in one request, and is decompressed on the lent threads.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,47 +20,48 @@ use super::directory::{ZipMember, damaged};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, write_to};
 
-/// Bytes of members that are fetched again at a time.
+/// Maximum size of the members that are fetched again at a time.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// Passes reads of the file on under their places in the whole batch.
+/// Passes the calls for reads of the file on to the batch's sink, with the numbers of the items in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
 struct PassedShared {
     zip: ZipStore,
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
-    /// Threads for work that should not keep a connection waiting.
+    /// Threads for work that should not block a connection.
     workers: Option<Arc<dyn Workers>>,
     remaining: AtomicUsize,
-    /// Members that were not where they were expected.
+    /// Numbers of members that were not where they were expected.
     misplaced: Mutex<Vec<usize>>,
 }
 
 /// A read of one member.
 pub(super) struct Item {
-    /// Its place in the whole batch.
+    /// The item's number in the whole batch.
     pub(super) place: usize,
     pub(super) key: String,
     pub(super) what: Wanted,
-    /// The caller's memory, while it waits here.
+    /// The caller's memory, while the member is not in it yet.
     pub(super) lent: Lent,
 }
 
 /// Memory that waits for a member's bytes.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// The part of the file that a request brings.
+/// What a request for the file reads.
 pub(super) enum Wanted {
     /// A part of a stored member.
     Part,
-    /// All of a stored member, from this place of the file, which may turn out to be another member's.
+    /// All of a stored member, from offset `at` of the file on. If this is not certain, the bytes may belong to another
+    /// member.
     Whole { member: Arc<ZipMember>, at: u64, is_certain: bool, sums: Sums },
-    /// The header and the data of a deflated member.
+    /// The header and the compressed data of a deflated member.
     Packed { member: Arc<ZipMember> },
 }
 
-/// Checksums of parts, by where they begin.
+/// Checksums of parts, with the offset of each.
 pub(super) type Sums = Arc<Mutex<Vec<(usize, Hasher)>>>;
 
 impl Passed {
@@ -71,7 +72,7 @@ impl Passed {
 }
 
 impl PassedShared {
-    /// Ends an item that holds the caller's memory or none.
+    /// Ends an item whose lent memory is in the outcome, or which has none.
     fn end(&self, index: usize, outcome: Result<ReadOutcome>) {
         let item = &self.items[index];
         self.sink.done(item.place, outcome.at(|| format!("{}: key '{}'", self.zip, item.key)));
@@ -85,14 +86,14 @@ impl PassedShared {
         *self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
     }
 
-    /// Keeps an item for a second look, with its memory.
+    /// Keeps an item and its memory, to read the member again later.
     fn misplace(&self, index: usize, lease: Box<dyn Lease>) {
         self.zip.archive.expect_gaps();
         self.keep_lent(index, lease);
         self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Notes that the request of an item is over. After the last one, members that were misplaced are looked for.
+    /// Counts a request as done. After the last one, members that were not found are searched for.
     fn over(self: &Arc<Self>) {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -109,7 +110,8 @@ impl PassedShared {
         }
     }
 
-    /// Ends an item with all bytes of its stored member, or keeps it for a second look.
+    /// Ends an item with all bytes of its stored member. If the checksum is wrong, the item may be kept to be read
+    /// again.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
         let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
@@ -124,7 +126,7 @@ impl PassedShared {
         sums.iter().for_each(|(_, part)| whole.combine(part));
         let is_right = whole.finalize() == member.checksum;
         if is_right {
-            // Others may have been quicker, and found the same.
+            // Another thread may have been faster. It found the same offset.
             let _ = member.data_at.set(at);
             self.end(index, Ok(ReadOutcome::Filled(lease)));
         } else if is_certain {
@@ -134,7 +136,7 @@ impl PassedShared {
         }
     }
 
-    /// Decompresses a member that came with its header.
+    /// Decompresses a member that came with its header, and ends its item.
     fn unpack(&self, index: usize, member: &ZipMember, bytes: &[u8]) {
         let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
         let begin = match member.data_begin(bytes) {
@@ -160,7 +162,8 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Looks for members that were not where they were expected. Items that it does not reach end with it.
+/// Searches for members that were not where they were expected. When it is dropped, the remaining items end with an
+/// error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
     misplaced: Vec<usize>,
@@ -174,7 +177,7 @@ impl MemberSearch {
             Wanted::Part => None,
         };
         let members: Vec<_> = self.misplaced.iter().filter_map(|&index| member(index).cloned()).collect();
-        // A member that cannot be located fails by itself, below.
+        // If a member cannot be located, its own item fails, below.
         let _ = shared.zip.locate(&members);
         while !self.misplaced.is_empty() {
             let mut size_bytes = 0;
@@ -231,7 +234,7 @@ impl Drop for MemberSearch {
     }
 }
 
-/// The decompression of a member. An item whose thread drops it ends with it.
+/// Decompresses a member. If it is dropped before it runs, its item ends with an error.
 struct Unpacking {
     shared: Arc<PassedShared>,
     index: usize,
@@ -257,18 +260,18 @@ impl Drop for Unpacking {
     }
 }
 
-/// Lent memory whose checksum is taken when it comes back.
+/// Lent memory whose checksum is computed when it is handed back.
 struct Hashed {
-    /// `None` once it went back.
+    /// `None` after it was handed back.
     lease: Option<Box<dyn Lease>>,
     at: usize,
-    /// Whether the memory may be divided. Memory for bytes that may be the wrong ones stays whole, so that it can be filled again.
+    /// Whether the memory may be divided. If its bytes may be wrong, it stays whole, so that it can be filled again.
     is_divisible: bool,
     sums: Sums,
 }
 
 impl Hashed {
-    /// Gives the memory back, with what is in it.
+    /// Returns the inner memory with its content, and stores the checksum.
     fn take(mut self) -> Box<dyn Lease> {
         self.hash().unwrap_or_else(|| Box::new(Vec::new()))
     }
@@ -298,7 +301,7 @@ impl Lease for Hashed {
         self.bytes().len()
     }
 
-    // The sum is that of `bytes`, so they are what is written to.
+    // The checksum is computed from `bytes`, so writes must go there.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         write_to(self.bytes(), at, bytes)
     }
@@ -348,7 +351,7 @@ impl ReadSink for Passed {
         self.0.sink.opened(self.0.items[index].place, version)
     }
 
-    // Not all members can come in memory of a device.
+    // Not all members can be read into device memory.
     fn device(&self) -> Device {
         Device::Cpu
     }

@@ -1,24 +1,24 @@
-//! The records of a ZIP file, as they are written.
+//! The records of a ZIP file, as bytes to write.
 //!
-//! Times are all the first one that the format has, so that equal contents are equal files.
+//! All times are the earliest time of the format, so that files with equal contents are equal.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Versions of the format that a reader must know: folders and deflate; ZIP64.
+/// The format version that a reader must support: for folders and deflate; for ZIP64.
 const VERSION: u16 = 20;
 const VERSION64: u16 = 45;
 
-/// Unix, where the attributes are those of a file.
+/// The code for Unix: attributes are those of a file.
 const MADE_BY_UNIX: u16 = 3 << 8;
 const PLAIN_FILE: u32 = 0o100_644 << 16;
 
-/// The name is UTF-8.
+/// The flag for names in UTF-8.
 const UTF8: u16 = 1 << 11;
 
-/// 1980-01-01.
+/// The earliest date of the format, 1980-01-01.
 const DATE: u16 = 0x21;
 
-/// A member, as the records describe it.
+/// A member, with the fields that its records need.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) is_deflated: bool,
@@ -27,12 +27,12 @@ pub(super) struct Described<'a> {
     pub(super) size_bytes: u64,
 }
 
-/// A field of 32 bits, or all ones where the value stands in the ZIP64 field.
+/// The value for a 32-bit field. All ones mean that the value is in the ZIP64 field.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Whether a value stands in the ZIP64 field.
+/// Whether a value must be in the ZIP64 field.
 fn is_large(value: &u64) -> bool {
     *value >= u64::from(u32::MAX)
 }
@@ -45,7 +45,7 @@ impl Described<'_> {
         })
     }
 
-    /// The fields that header and entry share, up to the lengths.
+    /// The fields that header and entry have in common, up to the lengths.
     fn shared(&self, version: u16) -> Vec<u8> {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method = if self.is_deflated { 8u16 } else { 0 };
@@ -56,12 +56,12 @@ impl Described<'_> {
         bytes
     }
 
-    /// The header before the member's bytes.
+    /// Makes the header that precedes the member's bytes.
     ///
     /// # Errors
     /// `KeyInvalid` for a name that is too long.
     pub(super) fn header(&self) -> Result<Vec<u8>> {
-        // Both sizes stand in the field when one is large.
+        // If one size is large, both are in the ZIP64 field.
         let is_large = is_large(&self.packed_bytes) || is_large(&self.size_bytes);
         let (extra, version) = match is_large {
             true => (zip64(&[self.size_bytes, self.packed_bytes]), VERSION64),
@@ -75,7 +75,7 @@ impl Described<'_> {
         Ok([b"PK\x03\x04", &shared[..], &lengths, self.name.as_bytes(), &extra].concat())
     }
 
-    /// The entry of the directory, for a member whose header begins at `header_at`.
+    /// Makes the directory entry of a member whose header begins at `header_at`.
     ///
     /// # Errors
     /// `KeyInvalid` for a name that is too long.
@@ -98,13 +98,13 @@ impl Described<'_> {
     }
 }
 
-/// The ZIP64 field of a record.
+/// Makes the ZIP64 field of a record.
 fn zip64(values: &[u64]) -> Vec<u8> {
     let head = [1, 8 * values.len() as u16].map(u16::to_le_bytes).concat();
     head.into_iter().chain(values.iter().flat_map(|value| value.to_le_bytes())).collect()
 }
 
-/// What follows the directory, which has `count` entries in `size_bytes` bytes from `offset` on.
+/// Makes the records after a directory, which has `count` entries in `size_bytes` bytes at `offset`.
 pub(super) fn end(count: u64, size_bytes: u64, offset: u64, comment: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if count >= u64::from(u16::MAX) || is_large(&size_bytes) || is_large(&offset) {

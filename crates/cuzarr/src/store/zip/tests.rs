@@ -8,7 +8,7 @@ use crate::run::Threads;
 use crate::store::testing::Observed;
 use crate::store::{Lease, LocalStore, MemoryStore, Prefixed, ReadOutcome, StoreExt};
 
-/// Made by `tests/data/zip/make.py`, by Python's zipfile and by Info-ZIP's zip.
+/// Files that `tests/data/zip/make.py` made, with Python's zipfile and Info-ZIP's zip.
 const GOLDEN: [(&str, &[u8]); 5] = [
     ("seekable", include_bytes!("../../../tests/data/zip/seekable.zip")),
     ("streamed", include_bytes!("../../../tests/data/zip/streamed.zip")),
@@ -88,7 +88,7 @@ fn a_directory_at_the_end_of_a_far_file_takes_one_read() {
     assert_eq!(seen.take_operations().len(), 2, "its size, and its end");
 }
 
-/// A file of many members, with bytes between some of them that belong to none.
+/// Makes a file of many members. Between some of them are bytes that belong to no member.
 fn with_gaps(count: usize) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -128,7 +128,7 @@ fn members_are_found_behind_gaps() {
     }
 }
 
-/// A sink that passes on the bytes of items.
+/// A sink that passes on the bytes of each item.
 struct Many(Sender<(usize, Vec<u8>)>);
 
 impl ReadSink for Many {
@@ -152,7 +152,7 @@ fn reads_more_members_than_a_small_directory_can_count() {
     }
 }
 
-/// A file of `count` members whose end record has 16 bits for their number, and says `told`.
+/// Makes a file of `count` members. Its end record has a 16-bit number of members, and says `told`.
 fn with_small_count(count: usize, told: u16) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -193,7 +193,7 @@ fn a_number_of_members_that_contradicts_the_directory_is_refused() {
     }
 }
 
-/// The first entry does not count: sizes that leave it out say another number of members.
+/// If the directory's size leaves out the first entry, the number of members does not agree.
 #[test]
 fn a_directory_whose_size_leaves_out_members_is_refused() {
     let mut bytes = with_small_count(10, 10);
@@ -215,7 +215,7 @@ fn a_signature_behind_the_entries_is_no_member() {
     assert_eq!(store.list("").unwrap().len(), 3);
 }
 
-/// Appending writes the directory anew, and keeps every member of the old one.
+/// Appending writes a new directory, and keeps every member of the old one.
 #[test]
 fn appending_to_a_file_of_many_members_keeps_all_of_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -297,7 +297,8 @@ fn members_that_overlap_or_lie_outside_are_refused() {
     assert!(open(&bomb).unwrap_err().message().contains("cannot have"));
 }
 
-/// What is left of a damaged file may be read, wrongly where no checksum is looked at; nothing panics or takes much memory.
+/// Parts of a damaged file may still be read, and wrongly where no checksum is verified. But nothing panics or uses
+/// much memory.
 #[test]
 fn damaged_files_are_errors_or_answers() {
     for (name, bytes) in GOLDEN {
@@ -320,7 +321,8 @@ fn damaged_files_are_errors_or_answers() {
     }
 }
 
-/// Each byte of each stored member, damaged: all of the member is refused, a range of the others is read.
+/// Damages bytes of each stored member in turn. A read of the whole member fails; a read of a part, and of other
+/// members, succeeds.
 #[test]
 fn a_stored_member_that_is_damaged_fails_its_checksum_where_all_of_it_is_read() {
     let bytes = GOLDEN[2].1;
@@ -344,7 +346,8 @@ fn a_stored_member_that_is_damaged_fails_its_checksum_where_all_of_it_is_read() 
     }
 }
 
-/// Memory of a vector, in parts; those that are split off are copied together when they are dropped.
+/// The memory of a vector, divisible into parts. Parts that are split off are copied to a common place when they are
+/// dropped.
 struct Divisible {
     part: Vec<u8>,
     at: usize,
@@ -372,7 +375,7 @@ impl Drop for Divisible {
     }
 }
 
-/// A sink of one item.
+/// A sink of a single item.
 struct One(Arc<Mutex<Vec<u8>>>, Sender<Result<()>>);
 
 impl ReadSink for One {
@@ -386,7 +389,7 @@ impl ReadSink for One {
     }
 }
 
-/// The header with the data of a stored member, and its entry.
+/// Makes the header and data of a stored member, and its directory entry.
 fn records(name: &str, value: &[u8], at: u32) -> (Vec<u8>, Vec<u8>) {
     let (crc, size, length) = (crc32fast::hash(value), value.len() as u32, name.len() as u16);
     let sizes = [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat();
@@ -397,7 +400,7 @@ fn records(name: &str, value: &[u8], at: u32) -> (Vec<u8>, Vec<u8>) {
     (local, entry)
 }
 
-/// What follows the directory: the ZIP64 records, and the record that points to them.
+/// Makes the records after the directory: the ZIP64 records, and the record that points to them.
 fn ending(count: u64, directory_bytes: u64, directory_at: u64) -> Vec<u8> {
     let fields: Vec<u8> = [count, count, directory_bytes, directory_at].iter().flat_map(|n| n.to_le_bytes()).collect();
     let end64 = [b"PK\x06\x06", &44u64.to_le_bytes()[..], &[45, 0, 45, 0], &[0; 8], &fields].concat();
@@ -406,7 +409,7 @@ fn ending(count: u64, directory_bytes: u64, directory_at: u64) -> Vec<u8> {
     [&end64[..], &locator, b"PK\x05\x06", &[0; 4], &[0xff; 12], &[0; 2]].concat()
 }
 
-/// A ZIP file with one stored member of this name.
+/// Makes a ZIP file with one stored member of this name.
 fn packed(name: &str, value: &[u8]) -> Vec<u8> {
     let (local, entry) = records(name, value, 0);
     let (entry_bytes, at) = ((entry.len() as u32).to_le_bytes(), (local.len() as u32).to_le_bytes());

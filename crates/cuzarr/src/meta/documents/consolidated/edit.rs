@@ -1,4 +1,4 @@
-//! Changing entries in the text of a document. All other bytes stay.
+//! Changes of entries in the text of a document. All other bytes stay unchanged.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,15 +17,16 @@ use crate::meta::{ZarrFormat, invalid};
 /// A change of one entry of consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct EntryChange {
-    /// Path relative to the group that holds the copy. `""` is the group itself, whose documents only `.zmetadata` repeats.
+    /// Path relative to the group that holds the copy. `""` is the group itself; only `.zmetadata` has entries for it.
     pub path: String,
     /// The node's documents; `None` removes the entry and all entries below it.
     pub node: Option<NodeDocuments>,
 }
 
-/// Changes entries in a stored group document (`zarr.json`, or `.zmetadata` for format 2), one change after the other, and leaves
-/// every other byte as it is. A node that becomes an array loses the entries below it. Groups are stored without their own
-/// consolidated metadata. `None` when the document has no consolidated metadata, or when nothing changes.
+/// Changes entries in a stored group document (`zarr.json`, or `.zmetadata` for format 2), one change after another,
+/// and leaves all other bytes unchanged. If a node becomes an array, the entries below it are removed. Groups are
+/// stored without their own consolidated metadata. Returns `None` if the document has no consolidated metadata, or if
+/// nothing changes.
 ///
 /// ```
 /// use cuzarr::meta::{EntryChange, ZarrFormat, edit_consolidated};
@@ -39,8 +40,8 @@ pub struct EntryChange {
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` for a node of another format; `MetadataInvalid` and `UnsupportedFeature` when the document, or what it has
-/// consolidated, has another form.
+/// `InvalidArgument` for a node of another format; `MetadataInvalid` and `UnsupportedFeature` when the document or its
+/// consolidated metadata has an unknown form.
 pub fn edit_consolidated(format: ZarrFormat, document: &[u8], changes: &[EntryChange]) -> Result<Option<Vec<u8>>> {
     let text = text_of(document)?;
     let edited = edit(format, text, changes)?;
@@ -65,7 +66,7 @@ pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> R
     Ok(plan.changes_something().then(|| edit.write(&plan)))
 }
 
-/// The consolidated metadata of a document; `None` if it has none.
+/// Finds the consolidated metadata of a document; `None` if it has none.
 fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     read_document(text, |parser| {
         if format == ZarrFormat::V2 {
@@ -95,12 +96,12 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     })
 }
 
-/// The entries that there shall be after all changes.
+/// The result of all changes together.
 struct Goal {
     nodes: BTreeMap<String, NodeDocuments>,
-    /// Paths whose entries go, if they had any before.
+    /// Paths whose entries are removed, if they exist.
     removed: HashSet<String>,
-    /// Paths below which all entries go that were there before.
+    /// Paths below which all existing entries are removed.
     emptied: HashSet<String>,
 }
 
@@ -117,7 +118,7 @@ impl Goal {
             }
             match node {
                 None => goal.remove(&path),
-                // The document is the group's own.
+                // In v3 the document is the group's own, so it has no entry for the group.
                 Some(_) if path.is_empty() && format == ZarrFormat::V3 => {}
                 Some(node) => drop(goal.nodes.insert(path.into_owned(), node.clone().alone())),
             }
@@ -135,14 +136,14 @@ impl Goal {
     }
 
     fn remove(&mut self, path: &str) {
-        // The group itself has no entry that could go.
+        // The group itself has no entry to remove.
         if !path.is_empty() {
             self.nodes.remove(path);
             self.removed.insert(path.to_owned());
         }
     }
 
-    /// Whether an entry that was there goes.
+    /// Whether an existing entry is removed.
     fn loses(&self, path: &str) -> bool {
         let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
         let is_below_root = !path.is_empty() && self.emptied.contains("");
@@ -150,13 +151,13 @@ impl Goal {
     }
 }
 
-/// How new entries are written: like those that are there.
+/// How new entries are written, so that they look like existing ones.
 struct TextLayout<'a> {
-    /// White space of a level, if the document is on many lines.
+    /// White space of one level; `None` if entries are on one line.
     unit: Option<&'a str>,
-    /// How deep the entries are in the document.
+    /// The depth of the entries in the document.
     level: usize,
-    /// What is between two entries.
+    /// The text between two entries.
     gap: Cow<'a, str>,
 }
 
@@ -167,7 +168,7 @@ impl<'a> TextLayout<'a> {
             let space = &rest[..rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len()];
             space.rsplit_once('\n').map(|(_, unit)| unit)
         });
-        // Entries may be on one line in a document that is not.
+        // Entries may be on one line although the document is not.
         let first = members.first().map(|member| &text[place.start + 1..member.start]);
         let unit = unit.filter(|_| first.is_none_or(|space| space.contains('\n')));
         let gap = match members {
@@ -196,21 +197,21 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// What happens to a member that is there.
+/// What happens to an existing member.
 #[derive(Clone)]
 enum EditStep {
     Keep,
     Drop,
-    /// Another value under the same name.
+    /// It gets another value.
     Value(String),
-    /// Another name and value.
+    /// It gets another name and value.
     Member(String),
 }
 
 struct EditPlan {
-    /// One step for each member.
+    /// One step for each existing member.
     steps: Vec<EditStep>,
-    /// New members, and the index of the member that each comes before.
+    /// New members, each with the index of the existing member that follows it.
     new: Vec<(usize, String)>,
 }
 
@@ -231,7 +232,7 @@ struct Edit<'a> {
 impl Edit<'_> {
     fn plan_v3(&self, goal: &Goal) -> EditPlan {
         let paths: Vec<Cow<'_, str>> = self.members.iter().map(|member| normal(&member.name)).collect();
-        // Of equal paths the last counts.
+        // If paths are equal, the last entry counts.
         let last: HashMap<&str, usize> = paths.iter().enumerate().map(|(at, path)| (&**path, at)).collect();
         let step = |(at, path): (usize, &Cow<'_, str>)| match goal.nodes.get(&**path) {
             Some(node) if last.get(&**path) == Some(&at) => self.replaced(at, &node.document),
@@ -279,13 +280,13 @@ impl Edit<'_> {
             }
         }
         let mut new = places(&paths, &steps, absent);
-        // Sorting is stable, so attributes stay beside what they belong to.
+        // The sort is stable, so attributes stay beside the document to which they belong.
         new.extend(attributes);
         new.sort_by_key(|(at, _)| *at);
         EditPlan { steps, new }
     }
 
-    /// What happens to a member that shall have a value.
+    /// The step for a member that gets the value `members`.
     fn replaced(&self, at: usize, members: &Object) -> EditStep {
         let old = Json::parse_object(self.text[self.members[at].value.clone()].as_bytes());
         if old.is_ok_and(|old| old == *members) { EditStep::Keep } else { EditStep::Value(self.layout.value(members)) }
@@ -322,7 +323,7 @@ impl Edit<'_> {
         out
     }
 
-    /// Writes what comes before a member: of an old one its own white space.
+    /// Writes the text before a member. An existing member keeps its own white space.
     fn begin(&self, out: &mut String, is_first: &mut bool, at: Option<usize>) {
         let members = &self.members;
         match (std::mem::take(is_first), at) {
@@ -338,7 +339,7 @@ impl Edit<'_> {
     }
 }
 
-/// The places of new members, by the paths of their nodes: each comes before the first member that sorts behind it.
+/// The places of new members: each comes before the first existing member whose path sorts after its own.
 fn places(paths: &[Cow<'_, str>], steps: &[EditStep], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
     let mut new = new;
     new.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));

@@ -1,4 +1,4 @@
-//! Finding the entries of consolidated metadata in its text.
+//! Finds the entries of consolidated metadata in its text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,15 +13,15 @@ use crate::meta::names::{CONSOLIDATED, ZARRAY, ZATTRS, ZGROUP};
 use crate::meta::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// What consolidated metadata says, by places in its text. Nothing is checked but that it is JSON.
+/// The content of consolidated metadata, as ranges in the text. Only its JSON syntax was checked.
 #[derive(Default)]
 pub(super) struct Scan<'a> {
-    /// The member that tells which form it has: `kind` in v3, `zarr_consolidated_format` in v2.
+    /// The member that names the form: `kind` in v3, `zarr_consolidated_format` in v2.
     form: Option<Json>,
     metadata: Option<Metadata<'a>>,
 }
 
-/// The member `metadata`: its members, if it is an object.
+/// The member `metadata`, and its members if it is an object.
 struct Metadata<'a> {
     place: Range<usize>,
     members: Option<Vec<Member<'a>>>,
@@ -29,17 +29,17 @@ struct Metadata<'a> {
 
 /// A member of `metadata`.
 pub(super) struct Member<'a> {
-    /// Where its name begins.
+    /// Offset of the member's name.
     pub start: usize,
     pub name: Cow<'a, str>,
     pub value: Range<usize>,
     is_object: bool,
-    /// The value's own member `node_type`.
+    /// The range of the member `node_type` in the value.
     node_type: Option<Range<usize>>,
 }
 
 impl<'a> Scan<'a> {
-    /// Passes the next value. `None`, and nothing is passed, if it is no object.
+    /// Reads the next value. If it is not an object, returns `None` and does not advance.
     pub fn of(format: ZarrFormat, parser: &mut Parser<'a>) -> Result<Option<Scan<'a>>> {
         let form = match format {
             ZarrFormat::V2 => "zarr_consolidated_format",
@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
         Ok(found.map(|_| scan))
     }
 
-    /// The place and the members of `metadata`.
+    /// The range of `metadata`, and its members.
     ///
     /// # Errors
     /// `UnsupportedFeature`, `MetadataInvalid` when it has another form.
@@ -115,7 +115,7 @@ fn value_at(text: &str, place: &Range<usize>) -> Result<Value> {
     Ok(Json::parse(text[place.clone()].as_bytes())?.to_value())
 }
 
-/// The entries, by their paths. What takes no tree is checked.
+/// Finds the entries by path. Checks everything that can be checked without parsing documents.
 pub(super) fn entries(format: ZarrFormat, text: &Text) -> Result<IndexMap<String, Entry>> {
     let scan = text.read(|parser| Scan::of(format, parser))?.unwrap_or_default();
     let source = text.document();
@@ -138,7 +138,7 @@ fn v3_entries(members: Vec<Member<'_>>, source: &str) -> Result<IndexMap<String,
             if !member.is_object {
                 return Err(invalid("metadata", &value_at(source, &member.value)?, "an object"));
             }
-            // Nearly all say it in these words; others are taken apart.
+            // Almost all documents have these exact words. Others are parsed.
             match member.node_type.as_ref().map(|place| &source[place.clone()]) {
                 Some("\"array\"") => Ok(true),
                 Some("\"group\"") => Ok(false),
@@ -176,7 +176,7 @@ fn v2_entries(members: Vec<Member<'_>>, source: &str) -> Result<IndexMap<String,
     let mut entries = IndexMap::with_capacity(found.len());
     for (path, [zarray, zgroup, zattrs]) in found {
         let is_array = zarray.is_some();
-        // Attributes without a node describe nothing.
+        // Attributes without a document describe no node.
         if let (false, Some(document)) = (path.is_empty(), zarray.or(zgroup)) {
             entries.insert(path, Entry::Found { is_array, document, zattrs });
         }
@@ -184,17 +184,17 @@ fn v2_entries(members: Vec<Member<'_>>, source: &str) -> Result<IndexMap<String,
     Ok(entries)
 }
 
-/// The path of a node and the name of its document, of a key in `.zmetadata`.
+/// Splits a key of `.zmetadata` into the path of a node and the name of its document.
 pub(super) fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
-/// 0 for an array's document, 1 for a group's, 2 for attributes.
+/// 0 for the document of an array, 1 for that of a group, 2 for attributes; `None` for other names.
 pub(super) fn document_kind(name: &str) -> Option<usize> {
     [ZARRAY, ZGROUP, ZATTRS].iter().position(|known| *known == name)
 }
 
-/// Refuses a path of more nested groups than any store has, because a hierarchy is listed level by level.
+/// Refuses a path with more nested groups than any store has. A hierarchy is listed level by level.
 fn check_depth(path: &str) -> Result<()> {
     match path.split('/').count() {
         depth if depth <= MAX_DEPTH => Ok(()),

@@ -1,10 +1,11 @@
-//! Memory of reads into device memory: what batches reserve before they are fetched, what decoding reserves, and how both are
-//! returned.
+//! Memory of reads into device memory: what a batch reserves before it is fetched, what its decoding reserves, and how
+//! both are returned.
 //!
-//! When a batch is launched, it reserves its slab, its bytes on the device and their packed bytes. It reserves scratch memory of
-//! its decoder only when it decodes, as many bytes as its headers ask for. The first batch must always be able to continue, so a
-//! call keeps scratch memory for one batch (`spare`) from its first launch on. A call that holds memory never waits for another
-//! call: without scratch memory, a batch is decoded in parts within the spare, or by the host.
+//! At its launch, a batch reserves its slab, memory for the slab's bytes on the device, and memory for packed bytes.
+//! The scratch memory of its decoder is reserved only when it decodes, because the size depends on the headers. The
+//! first batch must always be able to continue. So a call keeps scratch memory for one batch (`spare`) from its first
+//! launch on. A call that holds memory never waits for another call: without scratch memory, it decodes a batch in
+//! parts within the spare, or on the host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Checks the frames of a batch that is done.
+    /// Checks the frames of a batch whose kernels have ended.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Some(reserved);
@@ -43,8 +44,8 @@ impl DeviceDestination {
         if again.is_empty() { Ok(()) } else { self.put(again, BTreeMap::new()) }
     }
 
-    /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has none yet. `None` when there is no memory
-    /// now.
+    /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has no spare yet. Returns `None` if
+    /// there is no memory now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.call);
         let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
@@ -55,7 +56,7 @@ impl DeviceDestination {
             let missing = if has_spare { 0 } else { scratch_bytes };
             let held = match call.memory.try_take(with(missing), call.limit_bytes) {
                 None if self.decoding.is_empty() && alone => {
-                    // Other calls may wait for this call's spare while it waits for their memory.
+                    // This call gives up its spare while it waits, because other calls may wait for that memory.
                     self.spare = None;
                     Some((call.memory.take(with(scratch_bytes), call.limit_bytes, &call.cancellation)?, scratch_bytes))
                 }
@@ -74,10 +75,10 @@ impl DeviceDestination {
         }
     }
 
-    /// The memory of a batch with a slab of `slab_bytes`. On the device it takes that much again, and the packed bytes where
-    /// kernels decode. On the host it takes the stored bytes where the host decodes, counted like packed bytes. This includes
-    /// scratch memory of decoders that continue the host's work. Scratch memory of decoders that do everything is reserved
-    /// apart.
+    /// Computes the memory of a batch with a slab of `slab_bytes`. On the device it needs the same size again, and the
+    /// packed bytes if kernels decode. If the host decodes, stored bytes in host memory count as much as packed bytes.
+    /// Scratch memory is included for decoders that continue the host's work. Decoders that do all the work reserve
+    /// theirs separately.
     pub(super) fn cost(&self, group: usize, slab_bytes: usize, packed_bytes: usize) -> Cost {
         let GroupState { target, route, .. } = &self.groups[group];
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
@@ -95,7 +96,7 @@ impl DeviceDestination {
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    /// Takes memory for a batch, with a slab.
+    /// Reserves memory for a batch, and acquires a slab.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,
@@ -118,7 +119,7 @@ impl DeviceDestination {
         Ok(None)
     }
 
-    /// Takes scratch memory for the kernels of a fetched batch. With too little of it, the batch is left to the host.
+    /// Reserves scratch memory for the kernels of a fetched batch. If there is too little, the host decodes the batch.
     pub(super) fn scratch(&mut self, flight: &DeviceFlight) -> Result<Option<Scratch>> {
         let route = &flight.route;
         let call = Arc::clone(&self.call);

@@ -31,23 +31,24 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Reserved};
 use crate::run::schedule::streams::Decoders;
 
-/// Divisor of the limit for scratch memory of a batch that needs more than expected.
+/// The memory limit is divided by this for scratch memory of a batch that needs more than expected.
 const SCRATCH_SHARE: u64 = 2;
-/// Divisor of the limit for scratch memory of a batch that can be decoded with less, in a longer time.
+/// The memory limit is divided by this for scratch memory of a batch that can also be decoded, more slowly, with less.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// Divisor of the limit for batches that are fetched, where kernels need much memory as well. At least so many are fetched.
+/// The memory limit is divided by this for batches that are being fetched, if kernels need much memory too.
+/// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
-/// A batch whose stored bytes fit this many slabs gets one slab for all of them.
+/// A batch whose stored bytes fit into this many slabs gets one slab of its own size instead.
 const LEAST_SLABS: usize = 2;
-/// Divisor of the limit for several slabs of one batch, which leave some bytes empty.
+/// The memory limit is divided by this for several slabs of one batch. Such slabs leave some bytes empty.
 const SERIES_SHARE: u64 = 4;
-/// Batches that are fetched at once from a store that serves even one large read at full speed.
+/// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
-/// Units of one batch. One launch moves their boxes.
+/// Maximum number of units in a batch. One launch moves all their boxes.
 const BATCH_UNITS: usize = 4096;
 
-/// A batch of any route into device memory.
+/// A batch in flight to device memory, by any route.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
 /// Reads into nd-buffers on a device.
@@ -61,18 +62,18 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches that are being fetched.
     fetching: usize,
-    /// For results that must come in order: batches that ended before an earlier one, and the number of placed
+    /// If results must be completed in order: batches that ended before an earlier one, and the number of placed
     /// batches.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
-    /// Batches on their way to the result, oldest first.
+    /// Batches whose elements are on their way to the result, oldest first.
     decoding: VecDeque<InDecoding>,
     decoders: Decoders,
     /// Scratch memory that the call keeps for one batch that kernels decode.
     spare: Option<Reserved>,
 }
 
-/// The memory of results, or boxes of one array in turn.
+/// The memory of the results: whole results, or boxes of one array that are completed in order.
 pub(crate) enum Outs {
     Whole(Vec<NdBuffer>),
     InTurn(Box<InTurn>),
@@ -89,9 +90,9 @@ impl TryFrom<Out> for Outs {
     }
 }
 
-/// Arrays whose chunks are decoded in the same way, and share batches.
+/// A group of arrays. Their chunks are decoded in the same way, and share batches.
 pub(crate) struct Group {
-    /// The placement for the array with the largest chunks.
+    /// The placement for the array of the group with the largest chunks.
     placement: ReadPlacement,
     layout: Arc<ChunkLayout>,
 }
@@ -101,13 +102,13 @@ impl Group {
         Group { placement, layout: Arc::clone(layout) }
     }
 
-    /// Whether an array with this placement and layout belongs to the group.
+    /// Whether an array with this placement and layout can join the group.
     pub(crate) fn suits(&self, placement: &ReadPlacement, layout: &ChunkLayout) -> bool {
         layout.packed.stored_is_packed == self.layout.packed.stored_is_packed
             && self.placement.route.is_like(&placement.route)
     }
 
-    /// Takes another array in.
+    /// Adds an array to the group.
     pub(crate) fn take(&mut self, placement: ReadPlacement, layout: &Arc<ChunkLayout>) {
         if layout.packed.size_bytes > self.layout.packed.size_bytes {
             *self = Group::new(placement, layout);
@@ -115,31 +116,31 @@ impl Group {
     }
 }
 
-/// The batches of a group.
+/// The state of a group: its route, and what its batches share.
 struct GroupState {
     target: Arc<Target>,
-    /// How the next batch is carried out, and the device's work in it.
+    /// The route of the group's batches, and the kernels for it.
     route: Route,
     natives: Option<Arc<Natives>>,
     /// Packed bytes of a batch.
     batch_bytes: usize,
 }
 
-/// How the elements of a result get to their places.
+/// How the elements of one result get to their places.
 struct DeviceResult {
     tail: Tail,
     spacing: Spacing,
     fill: Vec<u8>,
 }
 
-/// A batch on its way to the result. Its elements are there after `done`.
+/// A batch whose elements are on their way to the result. They are there after the event `done`.
 struct InDecoding {
     done: Event,
     flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
 }
 
-/// The scratch memory of a batch that decodes.
+/// The scratch memory of a batch while it decodes.
 struct Scratch {
     reserved: Reserved,
     is_spare: bool,
@@ -193,12 +194,12 @@ impl DeviceDestination {
         })
     }
 
-    /// Most slabs in flight: enough for every thread to have a chunk, and some that cross the bus meanwhile.
+    /// Maximum number of slabs in flight: enough for every thread to have a chunk, and a few more that cross the bus.
     fn most_loading(&self, group: usize) -> usize {
         let (call, GroupState { target, route, batch_bytes, .. }) = (&self.call, &self.groups[group]);
         let fetched_as_stored = matches!(route, Route::Kernels(_)) || target.stored_is_packed;
         if fetched_as_stored && call.stores.iter().all(|of| of.store.capabilities().divides_reads) {
-            // Decoders that want large batches gain more by memory to decode in than by another batch that waits for it.
+            // Decoders that want large batches profit more from scratch memory than from one more fetched batch.
             let batch_bytes = PLAIN_COPIES.saturating_mul(*batch_bytes as u64).max(1);
             let within = (call.limit_bytes / LOADING_SHARE / batch_bytes) as usize;
             return match route {
@@ -210,7 +211,7 @@ impl DeviceDestination {
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
-    /// A batch that kernels decode; `None` when there is no memory for it now.
+    /// Makes a batch that kernels decode; `None` if there is no memory for it now.
     fn by_kernels(&mut self, natives: Arc<Natives>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
@@ -219,7 +220,7 @@ impl DeviceDestination {
         let scratch_bytes = native.scratch_copies().saturating_mul(packed_bytes as u64);
         let (cost, series_bytes) =
             (self.cost(batch.group, slab_bytes, packed_bytes), self.ring.series_bytes(slab_bytes));
-        // A slab that is reused soon is still in the host's cache.
+        // Small slabs are reused soon, while they are still in the host's cache.
         let in_series = !native.reads_frames()
             && slab_bytes > LEAST_SLABS * self.ring.slab_bytes()
             && series_bytes as u64 <= limit_bytes / SERIES_SHARE;
@@ -247,7 +248,7 @@ impl DeviceDestination {
         }))
     }
 
-    /// A batch that the host decodes, completely or in part; `None` when there is no memory for it now.
+    /// Makes a batch that the host decodes, completely or in part; `None` if there is no memory for it now.
     fn by_host(&mut self, rest: Option<Arc<Natives>>, batch: &Batch, alone: bool) -> Result<Option<HybridBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let plan = SlabPlan::new(batch, target.stored_is_packed);
@@ -267,7 +268,7 @@ impl DeviceDestination {
         HybridBatch::new(&target, rest, plan, slab, held).map(Some)
     }
 
-    /// A batch whose bytes come in device memory; `None` when there is no memory for it now.
+    /// Makes a batch whose bytes come in device memory; `None` if there is no memory for it now.
     fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
@@ -280,14 +281,14 @@ impl DeviceDestination {
         Ok(Some(ResidentBatch::new(&target, kernels, held)))
     }
 
-    /// Makes the bytes of a slab cross the bus as they come, to an arena on the device.
+    /// Allocates device memory for the bytes of a slab, and uploads them as they come.
     fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
         let arena = pool::allocate(size_bytes, &self.copies)?;
         slab.upload_as_filled(&arena, &self.copies)?;
         Ok((slab, arena))
     }
 
-    /// Moves boxes that landed to their places, and fills boxes without a chunk.
+    /// Moves the elements of a batch to their places, and fills boxes without a chunk.
     fn place(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         if self.call.is_cancelled() {
             flight.route.give_up();
@@ -295,7 +296,7 @@ impl DeviceDestination {
         }
         let scratch = self.scratch(&flight)?;
         let done = self.kernels.record()?;
-        // Kept before anything can fail, because its frames must be checked in any case.
+        // Added before anything can fail, because the frames must be checked in any case.
         self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch });
         let packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
         self.put(packed, boxes_without_chunk(&flight))?;
@@ -312,7 +313,7 @@ impl DeviceDestination {
             packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
             return fills.into_iter().try_for_each(|(out, fills)| self.fill(&fills, out, &outs[out]));
         }
-        // Boxes in turn are of one array.
+        // Boxes in order belong to one array, so the key of the map adds nothing.
         let fills = fills.into_values().flatten().collect();
         for (number, (packed, fills)) in by_number(packed, fills) {
             let Outs::InTurn(in_turn) = &mut self.outs else { break };
@@ -353,7 +354,7 @@ impl DeviceDestination {
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
-    /// Closes a batch. Where order matters, all earlier batches are placed.
+    /// Closes a batch. If order matters, all earlier batches are placed already.
     fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);
@@ -361,7 +362,7 @@ impl DeviceDestination {
     }
 }
 
-/// The device's work in a route; `None` where kernels decode nothing.
+/// Returns the kernels of a route; `None` if the host decodes everything.
 fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     let (host_passes, native) = match route {
         Route::Kernels(native) | Route::Resident(Resident::Frames(native)) => (0, native),
@@ -371,7 +372,7 @@ fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     Some(Arc::new(Natives::new(host_passes, layout, Arc::clone(native))))
 }
 
-/// Launches a batch by a route that has memory for it.
+/// Launches a batch if its route got memory for it.
 fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Batch) -> Launch<dyn DeviceRoute> {
     match route {
         Some(route) => Launch::Launched(launch(launcher, batch, route)),
@@ -379,7 +380,7 @@ fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Ba
     }
 }
 
-/// The boxes of each result that have no chunk.
+/// Collects the boxes of each result that have no chunk.
 fn boxes_without_chunk(flight: &DeviceFlight) -> BTreeMap<usize, Vec<Extent>> {
     let mut boxes = BTreeMap::<usize, Vec<Extent>>::new();
     for unit in flight.missing() {
@@ -441,12 +442,12 @@ impl Destination for DeviceDestination {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // Batches are left when the call failed. They are not placed.
+        // Batches are left over only after a failure. They are not placed.
         for flight in std::mem::take(&mut self.early).into_values() {
             self.close_now(flight)?;
         }
         let copied = self.copies.synchronize();
-        // Ended work is counted while the last batch decodes, so that little is left to do after it.
+        // Work that has ended is counted while the last batch decodes, so that little remains to do afterwards.
         let mut looked = self.call.counters.settle();
         while looked.is_ok() && !self.decoding.is_empty() {
             looked = self.collect(true);
@@ -456,7 +457,7 @@ impl Destination for DeviceDestination {
         let placing = std::mem::take(&mut self.decoding);
         let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
         self.spare = None;
-        // Elements that the host had to decode are on their way only now.
+        // Elements that the host had to decode are placed only now.
         let placed_again = self.kernels.synchronize();
         copied?;
         looked?;

@@ -1,4 +1,4 @@
-//! What the batches of one read into device memory share.
+//! State that the batches of one read into device memory share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::plan::Unit;
 use crate::run::context::Context;
 use crate::run::read::in_flight::Packed;
 
-/// The state that all batches of a group of arrays share in a read into device memory.
+/// State that all batches of a group of arrays share in a read into device memory.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) device: Device,
-    /// Bytes of a packed chunk: of the largest one.
+    /// Bytes of the largest packed chunk.
     pub(crate) chunk_bytes: usize,
     /// Whether stored bytes are packed bytes.
     pub(crate) stored_is_packed: bool,
     pub(crate) read_missing: bool,
-    /// Cleared when kernels knew no frame of a batch. Then the host decodes the other batches too.
+    /// Cleared if kernels can decode no frame of a batch. Then the host decodes the other batches too.
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// Packed bytes at these offsets of a buffer, for each unit: apart by result, and by the layout of chunks.
+/// Groups units by result and by chunk layout. Each unit is given with the offset of its packed bytes in `buffer`.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
     let mut found: Vec<Packed> = Vec::new();
     let mut numbers = HashMap::new();

@@ -1,6 +1,6 @@
-//! Reading into host memory. Chunks that lie in the result as they are packed are decoded directly into it. Others go through
-//! scratch memory that is still in a core's cache. Of them, blocks without a wanted element are not decoded where the codec can
-//! leave them out.
+//! Reads into host memory. If packed bytes equal the bytes of the result, a chunk is decoded directly into the result.
+//! Other chunks are decoded into scratch memory that is still in a core's cache. If the codec can skip blocks, blocks
+//! without a wanted element are not decoded.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -23,25 +23,25 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
 use crate::store::Lease;
 
-/// Units of one batch: enough to keep many threads busy, few enough that the plan stays small.
+/// Maximum number of units in a batch: enough to keep many threads busy, few enough to keep the plan small.
 const BATCH_UNITS: usize = 256;
 
-/// Units of one batch from a store that is far away. Requests that are made again keep few batches from their end, and small
-/// neighbouring parts of a file make large requests.
+/// Maximum number of units in a batch from a far store. With large batches, fewer batches wait for repeated requests,
+/// and small neighbouring parts of a file become large requests.
 const FAR_BATCH_UNITS: usize = 4096;
 
-/// Most batches in flight. The store has the next batches when it ends one, and a plan of millions of chunks is never in memory
-/// as a whole.
+/// Maximum number of batches in flight. The store already has the next batches when one ends. A plan of millions of
+/// chunks is never in memory as a whole.
 const MOST_BATCHES: usize = 4;
 
-/// The state that all batches of a read into host memory share.
+/// State that all batches of a read into host memory share.
 struct Target {
     call: Arc<Context>,
     results: Vec<HostResult>,
     read_missing: bool,
 }
 
-/// How the elements of a result get to their places.
+/// How the elements of one result get to their places.
 struct HostResult {
     out: NdBuffer,
     tail: Tail,
@@ -55,7 +55,7 @@ struct HostResult {
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
-    /// A part of the limit, so that stored and packed bytes of a few batches together stay below it.
+    /// Packed bytes of a batch: a part of the limit, so that stored and packed bytes of a few batches fit.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -84,7 +84,7 @@ impl HostDestination {
         Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
     }
 
-    /// Lends the parts of the results that a batch writes: those of its units, and its fills.
+    /// Lends the parts of the results that a batch writes, for its units and its fills.
     fn lend(&mut self, batch: &Batch) -> Result<Parts> {
         let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
         let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
@@ -104,16 +104,16 @@ impl HostDestination {
     }
 }
 
-/// The parts of results that a batch writes.
+/// The parts of the results that a batch writes.
 struct Parts {
-    /// Those of each result.
+    /// The parts of each result.
     lent: BTreeMap<usize, Lent>,
-    /// For each unit and fill, the results that it writes to, in order, and which of their parts.
+    /// For each unit and each fill: the results that it writes to, in order, and the number of its part in each.
     places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// The part of a result that a unit writes, or a fill, counted behind all units.
+    /// Returns the part of a result that a unit or a fill writes. Fills are counted behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;
@@ -159,7 +159,7 @@ impl Destination for HostDestination {
 }
 
 impl Target {
-    /// The bytes of the result that equal a unit's packed bytes, if there are such.
+    /// Returns the range of the result's bytes that equal the unit's packed bytes, if there is one.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
         let [place] = &unit.places[..] else { return None };
         let HostResult { out, tail, spacing, .. } = &self.results[place.out];
@@ -183,8 +183,8 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Stored and packed bytes outside the result while a read is in flight. Stored bytes are counted like packed bytes; a surplus
-    /// is counted when it comes.
+    /// Stored and packed bytes outside the result while a read is in flight. Stored bytes count as much as packed
+    /// bytes. If there are more, the surplus is reserved when it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));
@@ -202,7 +202,7 @@ impl Target {
         unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
     }
 
-    /// How elements of a unit get to one result.
+    /// Makes the transfer of a unit's elements to one result.
     fn transfer(&self, unit: &Unit, places: &[Place]) -> Transfer {
         let HostResult { tail, spacing, .. } = &self.results[places[0].out];
         Transfer {
@@ -219,7 +219,7 @@ impl Target {
         Ok(())
     }
 
-    /// Decodes at least the bytes `wanted` of a chunk.
+    /// Decodes a chunk. Only the bytes `wanted` must be right.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);
@@ -231,11 +231,11 @@ impl Target {
 
 pub(crate) struct HostBatch {
     target: Arc<Target>,
-    /// What the batch writes.
+    /// The parts of the results that the batch writes.
     parts: Parts,
 }
 
-/// A read that fills its place in the result.
+/// A read that goes directly to its place in the result.
 struct InPlace(PartBytes);
 
 impl Lease for InPlace {

@@ -1,6 +1,6 @@
-//! The route of host, then kernels. All cores decode chunks into pieces of a slab of pinned memory, which cross the bus when
-//! they are filled. When the host only undoes the last passes of encoding, kernels undo the others on the device. Chunks that
-//! are stored in packed form are fetched directly into the slab.
+//! The route "host, then kernels". All cores decode chunks into pieces of a slab of pinned memory, and the pieces cross
+//! the bus when they are filled. If the host only undoes the last passes of encoding, kernels undo the others on the
+//! device. Chunks that are stored in packed form are fetched directly into the slab.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Held;
 use crate::store::Lease;
 
-/// Alignment of pieces of a slab.
+/// Alignment of the pieces of a slab.
 pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
 /// Alignment of packed bytes. It aligns elements of any type.
 pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
@@ -35,7 +35,7 @@ pub(crate) struct HybridBatch {
     life: Life<Fetching, Fetched, Decoding>,
 }
 
-/// Any thread fills any piece.
+/// The pieces are being filled, each by any thread.
 struct Fetching {
     held: Held,
     slab: Option<(Slab, Buffer)>,
@@ -43,23 +43,23 @@ struct Fetching {
     pieces: Vec<Option<SlabPiece>>,
 }
 
-/// All pieces are filled, and cross the bus.
+/// All pieces are filled, and are crossing the bus.
 struct Fetched {
     held: Held,
     slab: Option<(Slab, Buffer)>,
     landed: Vec<usize>,
 }
 
-/// Kernels undo what the host left.
+/// Kernels undo the passes that the host did not undo.
 struct Decoding {
     launched: Option<Launched>,
     _held: Held,
 }
 
-/// The places of reads and units in a slab, and its size.
+/// The places of reads and units in a slab, and the size of the slab.
 pub(crate) struct SlabPlan {
     piece_bytes: Vec<usize>,
-    /// Piece and offset in it, for each unit.
+    /// For each unit, its piece and its offset in that piece.
     units: Vec<(usize, usize)>,
     pub(crate) total_bytes: usize,
 }
@@ -92,7 +92,7 @@ impl SlabPlan {
     }
 }
 
-/// Offsets of a read's units when they can stay in the read's memory: the whole read, or aligned parts.
+/// Offsets of a read's units in the read's memory, if they are aligned so that the units can stay there.
 fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
@@ -101,7 +101,7 @@ fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
 }
 
 impl HybridBatch {
-    /// A batch whose bytes come to pieces of `slab`, or that has no bytes.
+    /// Makes a batch whose bytes come to pieces of `slab`. Without a slab, the batch has no bytes.
     pub(crate) fn new(
         target: &Arc<Target>,
         rest: Option<Arc<Natives>>,
@@ -124,7 +124,7 @@ impl HybridBatch {
         Ok(HybridBatch { target: Arc::clone(target), rest, units, life })
     }
 
-    /// Takes the memory that a unit is decoded to, or that its read fills.
+    /// Takes the memory that a unit is decoded to, or that the unit's read fills.
     fn piece(&self, unit: usize) -> Result<SlabPiece> {
         let twice = || Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item");
         let (piece, _) = self.units[unit];
@@ -165,7 +165,7 @@ impl BatchRoute for HybridBatch {
     }
 
     fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
-        // The device fills the boxes when the batch is placed.
+        // The device fills the box when the batch is placed.
         check_missing(self.target.read_missing, fill)
     }
 
@@ -174,7 +174,7 @@ impl BatchRoute for HybridBatch {
             if let (Some((slab, _)), true) = (&slab, landed.is_empty()) {
                 slab.stop_upload();
             }
-            // A slab whose upload ends must have no other user.
+            // Dropped first: when a slab's upload ends, nobody else may use the slab.
             drop(pieces);
             Ok(Fetched { held, slab, landed: landed.to_vec() })
         });
@@ -219,7 +219,7 @@ impl DeviceRoute for HybridBatch {
     }
 
     fn give_up(&self) {
-        // Nothing will be placed, so nothing more crosses the bus.
+        // The batch is not placed, so nothing more crosses the bus.
         let ended = self.life.end();
         if let State::Fetching(Fetching { slab: Some((slab, _)), .. })
         | State::Fetched(Fetched { slab: Some((slab, _)), .. }) = &ended

@@ -1,10 +1,11 @@
-//! Decoding by kernels. Encoded chunks are fetched into a slab one after the other and cross the bus in this form. Kernels
-//! decode all chunks of a batch in parallel. A batch holds many chunks, because a warp that decodes in order takes milliseconds
-//! for any number of them. Several batches decode at once, on separate streams.
+//! The route of chunks that kernels decode. Encoded chunks are fetched into a slab, one after the other, and cross the
+//! bus in this form. Kernels decode all chunks of a batch in parallel. A batch holds many chunks, because a warp
+//! decodes sequentially and takes milliseconds, no matter how many chunks there are. Several batches decode at once, on
+//! separate streams.
 //!
-//! Each thread reads the headers of the frames that it brings. The thread that brings a batch's last bytes lays the decoding
-//! out, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might have to wait for a
-//! core.) The calling thread does all other work, and waits for memory.
+//! Each thread reads the headers of the frames that it brings. The thread that brings a batch's last bytes prepares the
+//! decoding, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might have
+//! to wait for a core.) All other work, and waiting for memory, is done by the calling thread.
 
 use std::any::Any;
 use std::ops::Range;
@@ -43,7 +44,7 @@ pub(crate) struct KernelsBatch {
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
 
-/// Any thread fills the slabs, in any order.
+/// Bytes are being fetched. Any thread fills the slabs, in any order.
 pub(crate) struct Fetching {
     held: Held,
     slabs: Option<Slabs>,
@@ -54,18 +55,18 @@ pub(crate) struct Fetching {
 pub(crate) struct Fetched {
     held: Held,
     slabs: Option<Slabs>,
-    /// Events after each copy of the slabs.
+    /// Events that mark the end of each copy to the device.
     copied: Vec<Event>,
     /// Frames that kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// The event after the kernels, once they are launched, and the scratch memory of an immediate launch.
+    /// The event after the kernels, once they are launched; and their scratch memory, if `complete` launched them.
     decoded: Option<Event>,
     scratch: Option<Reserved>,
     /// Frames that kernels cannot decode.
     unknown: Vec<Frame>,
-    /// Units that were decoded already.
+    /// Packed bytes of units that the host decoded.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
@@ -76,9 +77,9 @@ pub(crate) struct Decoding {
     _scratch: Option<Reserved>,
 }
 
-/// Memory for the stored bytes of one batch, and their target on the device.
+/// Memory for the stored bytes of one batch, and the device memory to which they are copied.
 pub(crate) enum Slabs {
-    /// One slab for all bytes of the batch. Its frames are read again when all bytes have come.
+    /// One slab for all bytes of the batch. Headers are read from it again when all bytes have come.
     Whole(Slab, Buffer),
     /// Several slabs, one after the other.
     Series(SlabSeries, Buffer),
@@ -86,13 +87,13 @@ pub(crate) enum Slabs {
 
 /// The place of one unit's bytes.
 enum Place {
-    /// Stored bytes among those of the batch, with their headers when kernels can decode them.
+    /// The range of the stored bytes in the batch's bytes, and the headers if kernels can decode the frame.
     Stored(Range<usize>, Option<Headers>),
-    /// Decoded bytes, because the slab had no room for the stored ones.
+    /// The decoded bytes, because the slab had no room for the stored bytes.
     Packed(ScratchBlock),
 }
 
-/// A unit, by its number, and its stored bytes among those of the batch.
+/// The number of a unit, and the range of its stored bytes in the batch's bytes.
 struct Frame {
     unit: usize,
     src: Range<usize>,
@@ -102,7 +103,7 @@ struct Frame {
 pub(crate) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
-    /// The offset of its bytes among those of the batch.
+    /// The offset of its bytes in the batch's bytes.
     at_bytes: usize,
 }
 
@@ -127,7 +128,7 @@ impl Lease for InSlab {
 }
 
 impl Slabs {
-    /// Takes room for `size_bytes`; `None` when there is none.
+    /// Takes room for `size_bytes` from the slabs; `None` if there is not enough.
     fn carve(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
         Ok(match self {
             Slabs::Whole(slab, _) => slab.carve(size_bytes).map(|piece| InSlab::new(piece.offset_bytes(), piece)),
@@ -142,7 +143,7 @@ impl Slabs {
         })
     }
 
-    /// The bytes on the device, and those that the host still has.
+    /// The bytes on the device, and the same bytes on the host if they are still there.
     fn bytes(&self) -> Result<(Buffer, Option<&[u8]>)> {
         Ok(match self {
             Slabs::Whole(slab, arena) => {
@@ -154,8 +155,8 @@ impl Slabs {
     }
 }
 
-/// Bytes that the slabs of a batch must hold for its reads. Frames that are larger than their chunk get no room, because kernels
-/// would gain nothing.
+/// Number of bytes that the slabs of a batch must hold. A frame that is larger than its chunk gets no room, because
+/// kernels would gain nothing.
 pub(crate) fn slab_bytes(batch: &Batch) -> usize {
     let sizes = batch.reads.iter().enumerate().map(|(number, read)| match read.size {
         SizeRule::Exact(size_bytes) => size_bytes as usize,
@@ -169,10 +170,10 @@ impl Fetching {
         Fetching { held, slabs, places: batch.units.iter().map(|_| None).collect() }
     }
 
-    /// Sends the rest of the slabs across the bus, and sorts what `landed`.
+    /// Sends the rest of the slabs across the bus, and sorts the units `landed` by how they are decoded.
     fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
         let Fetching { held, mut slabs, mut places } = self;
-        // The upload comes first; the sorting is done while the last bytes cross.
+        // The upload is started first, so that units are sorted while the last bytes cross the bus.
         let copied = slabs.as_mut().map_or(Ok(Vec::new()), Slabs::finish_upload)?;
         let ends = copied.iter().map(|copy| copy.end.clone()).collect();
         call.counters.add_copies(Stage::Upload, copied);
@@ -192,15 +193,15 @@ impl Fetching {
 }
 
 impl Fetched {
-    /// The scratch memory that the decoding needs; 0 when nothing waits for it.
+    /// Size of the scratch memory that the decoding waits for; 0 if it waits for none.
     fn scratch_bytes(&self) -> u64 {
         let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
         waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// Lays the decoding out, possibly again, within this scratch memory if possible.
+    /// Prepares the decoding, or prepares it again. It tries to use at most this much scratch memory.
     fn lay_out(&mut self, route: &KernelsBatch, plan: &Batch, scratch: ScratchLimit) -> Result<()> {
-        // There is memory for the packed bytes of one layout at a time.
+        // The old batch is dropped first: there is memory for the packed bytes of only one.
         self.batch = None;
         let (Some(slabs), false) = (&self.slabs, self.frames.is_empty()) else { return Ok(()) };
         let ranges = self.frames.iter().map(|frame| frame.src.clone()).collect();
@@ -211,7 +212,7 @@ impl Fetched {
         Ok(())
     }
 
-    /// Puts the decoding behind the upload. Its scratch memory is reserved already.
+    /// Enqueues the decoding after the upload. Its scratch memory is reserved already.
     fn launch(&mut self, route: &KernelsBatch, plan: &Batch) -> Result<()> {
         let (Some(batch), None) = (&mut self.batch, &self.decoded) else { return Ok(()) };
         let (Target { call, .. }, stream) = (&*route.target, &route.stream);
@@ -223,8 +224,8 @@ impl Fetched {
         Ok(())
     }
 
-    /// Decodes frames that kernels cannot decode, on as many threads as the call may use. Such frames are rare. Failures are
-    /// reported to the call.
+    /// Decodes frames that kernels cannot decode, on as many threads as the call may use. Such frames are rare.
+    /// Failures are reported to the call.
     fn decode_unknown(&mut self, target: &Target, plan: &Batch, copies: &Stream) -> Result<()> {
         let (Some(slabs), false) = (&self.slabs, self.unknown.is_empty()) else { return Ok(()) };
         let (arena, host) = slabs.bytes()?;
@@ -259,7 +260,8 @@ impl BatchRoute for KernelsBatch {
         }
     }
 
-    /// Reads the headers of a read in the slab. Many threads do this in parallel, because each look misses their caches.
+    /// Reads the headers of the frames in a read. Many threads do this in parallel, because each access misses the
+    /// cache.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
         let lease = match Stored::or::<InSlab>(lease)? {
             Ok(stored) => return Ok(Some(stored)),
@@ -286,7 +288,7 @@ impl BatchRoute for KernelsBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    /// Lays the decoding out, and launches it if there is scratch memory.
+    /// Prepares the decoding, and launches it if there is scratch memory.
     fn complete(&self, batch: &Batch, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
@@ -354,7 +356,7 @@ impl DeviceRoute for KernelsBatch {
 }
 
 impl KernelsBatch {
-    /// Notes the place of a unit.
+    /// Stores the place of a unit.
     fn put(&self, unit: usize, place: Place) -> Result<()> {
         self.life.fetching(|fetching| {
             fetching.places[unit] = Some(place);
@@ -388,14 +390,14 @@ pub(crate) fn upload(
     Ok(decoded.into_iter().map(upload).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// A batch that was put on a stream. It is checked when it is done.
+/// A batch whose work was put on a stream. It is checked when the work has ended.
 pub(crate) struct Launched {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
 impl Launched {
-    /// Also returns the packed bytes of its units, in the order of the batch.
+    /// Wraps a batch. Also returns the packed bytes of its units, in the order of the batch.
     pub(crate) fn new<'a>(
         batch: NativeBatch,
         units: impl Iterator<Item = &'a Unit> + Clone,
@@ -406,7 +408,7 @@ impl Launched {
         (elements, Launched { batch, names })
     }
 
-    /// Waits for the batch, and reports damage to the call.
+    /// Waits for the batch, and reports damaged frames to the call.
     pub(crate) fn check(mut self, call: &Context) {
         match self.batch.check() {
             Ok(results) => {

@@ -1,6 +1,7 @@
-//! The route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage reads them into
-//! it. Packed chunks are scattered from their memory. Encoded chunks are put together and decoded by kernels, which also read the
-//! headers. The host sees none of the bytes, except frames that only the host can decode.
+//! The route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage reads
+//! them into device memory. Packed chunks are scattered from the memory in which they came. Encoded chunks are put
+//! together and decoded by kernels, which also read the headers. The host sees none of the bytes, except frames that
+//! only the host can decode.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Alignment of frames.
+/// Alignment of frames that are put together.
 const ALIGNMENT_BYTES: usize = 256;
 
 /// A batch whose bytes come in device memory.
@@ -35,27 +36,27 @@ pub(crate) struct ResidentBatch {
     life: Life<Fetched, Fetched, Decoding>,
 }
 
-/// The bytes that came so far, or all bytes.
+/// The bytes of the batch that came so far.
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
-    /// Units that came in host memory, decoded.
+    /// Units whose bytes came in host memory, after decoding.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// The batch's reservation, and further ones for stored bytes beyond it.
+/// The batch's reservation, and further reservations for stored bytes beyond it.
 struct Memory {
     _held: Held,
     extra: Vec<Reserved>,
 }
 
-/// Kernels are at it, where there are frames.
+/// Kernels decode the frames, if there are any.
 struct Decoding {
     frames: Option<Frames>,
     _memory: Memory,
 }
 
-/// Frames that kernels decode. They are checked when they are done.
+/// Frames that kernels decode. They are checked when the kernels have ended.
 struct Frames {
     batch: NativeBatch,
     frames: Vec<Frame>,
@@ -64,7 +65,7 @@ struct Frames {
 
 struct Frame {
     unit: Unit,
-    /// Its bytes in the arena.
+    /// The frame's bytes in `arena`.
     range: Range<usize>,
 }
 
@@ -77,7 +78,7 @@ impl ResidentBatch {
 }
 
 impl Memory {
-    /// Reserves bytes beyond the batch's reservation until the batch ends; returns whether there was room.
+    /// Reserves bytes beyond the batch's reservation, until the batch ends. Returns whether there was room.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;
@@ -172,7 +173,7 @@ impl DeviceRoute for ResidentBatch {
         })
     }
 
-    /// Checks the frames, and decodes those on the host that only the host can decode.
+    /// Checks the frames, and decodes on the host the frames that only the host can decode.
     fn check(&self) -> Result<Vec<Packed>> {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
@@ -200,7 +201,7 @@ impl DeviceRoute for ResidentBatch {
 }
 
 impl ResidentBatch {
-    /// Puts frames together and launches the kernels that decode them; `None` when there is too little memory.
+    /// Puts frames together, and launches the kernels that decode them; `None` if there is too little memory.
     fn launch(
         &self,
         memory: &mut Memory,
@@ -236,7 +237,7 @@ impl ResidentBatch {
         copies
             .into_iter()
             .try_for_each(|(bytes, range)| -> Result<()> { Ok(stream.d2d(bytes, &arena.slice(range)?)?) })?;
-        // Headers are read from the arena when the batch is prepared.
+        // Preparing the batch reads headers from the arena, so the copies must have ended.
         stream.synchronize()?;
         let most = (natives.usual().scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: HostCopy::default() };
@@ -252,7 +253,8 @@ impl ResidentBatch {
         Ok(Some((elements, Frames { batch, frames, arena })))
     }
 
-    /// Decodes frames on the host when the device has no scratch memory left within the limit. Failures are reported to the call.
+    /// Decodes frames on the host, because the limit leaves no scratch memory on the device. Failures are reported to
+    /// the call.
     fn decode_on_host(&self, reads: &[(usize, Buffer)], plan: &Batch) -> Result<Vec<Packed>> {
         let mut found = Vec::new();
         for (read, bytes) in reads {
@@ -269,13 +271,13 @@ impl ResidentBatch {
         Ok(found)
     }
 
-    /// Decodes a frame of device memory on the host, and uploads the result.
+    /// Copies a frame to the host, decodes it there, and uploads the result.
     fn decode_one(&self, unit: &Unit, frame: &Buffer) -> Result<Buffer> {
         Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, unit, &frame.to_vec()?)?)?)
     }
 }
 
-/// The units of a read with packed bytes. Units at unaligned addresses are copied to aligned ones.
+/// The units of a read of packed bytes. A unit at an unaligned address is copied to an aligned one.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut apart) = (Vec::new(), Vec::new());

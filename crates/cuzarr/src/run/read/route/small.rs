@@ -1,5 +1,6 @@
-//! The route of one small chunk to a device. The host decodes it into pinned memory, and one copy moves its elements to their
-//! place. Starting kernels would take longer, and so would a copy from other memory, which the driver copies once more.
+//! The route of one small chunk to a device. The host decodes it into pinned memory, and one copy moves its elements to
+//! their place. Starting kernels would take longer. So would a copy from pageable memory, which the driver first copies
+//! to pinned memory.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
 
-/// Most pinned memory that is kept between small reads.
+/// Maximum pinned memory that is kept between small reads.
 const KEPT_BYTES: usize = 32 * SMALL_BYTES;
 
-/// Carries `plan` out into `out`, which is contiguous in C order.
+/// Executes `plan` into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
     let plan = plan.rebound(on_host.source())?;
@@ -26,7 +27,7 @@ pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuf
     let pinned = ring.acquire(layout.size_bytes())?.into_buffer()?;
     let staged = NdBuffer::from_parts(pinned.slice(..layout.size_bytes())?, out.dtype(), layout)?;
     let spacing = plan.spacing(0, out.shape())?;
-    // The destination writes to the pinned memory as long as it lives, and the copy reads it.
+    // The destination writes to the pinned memory while it lives, so it must end before the copy reads that memory.
     {
         let mut destination = HostDestination::new(call, vec![(&on_host, &staged, spacing)], options)?;
         coordinator::run(call, &[&on_host], plan.into(), &mut destination)?;

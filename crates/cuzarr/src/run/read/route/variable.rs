@@ -1,4 +1,5 @@
-//! The route of elements of variable length. The host decodes them chunk by chunk, then puts them in the order of the selection.
+//! The route of variable-length elements. The host decodes them chunk by chunk, then puts them in the order of the
+//! selection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,7 +19,7 @@ use crate::run::read::stored::{Stored, check_missing, foreign_memory};
 use crate::run::report::Stage;
 use crate::store::Lease;
 
-/// Refuses arrays whose elements all have one size.
+/// Refuses arrays whose elements have a fixed size.
 ///
 /// # Errors
 /// `Unsupported`
@@ -30,7 +31,7 @@ pub(crate) fn require(access: &Access) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
-/// Elements of one box of the result, in its C order.
+/// Elements of one box of the result, in C order of the box.
 struct Part {
     start: Vec<usize>,
     extent: Vec<usize>,
@@ -41,20 +42,20 @@ struct Target {
     call: Arc<Context>,
     spacing: Spacing,
     read_missing: bool,
-    /// Most decoded bytes of a chunk.
+    /// Maximum decoded bytes of a chunk.
     limit_bytes: u64,
-    /// Held for writing by a chunk that needs more memory than its share, so that no other chunk takes any.
+    /// Locked for writing by a chunk that needs more memory than its share. Then no other chunk takes memory.
     alone: RwLock<()>,
     parts: Mutex<Vec<Part>>,
 }
 
-/// Usual ratio of decoded to stored bytes. Chunks that decode to more are decoded alone.
+/// Assumed ratio of decoded to stored bytes. Chunks with a higher ratio are decoded alone.
 const USUAL_RATIO: u64 = 16;
-/// Small chunks decode to no more than this, whatever they claim.
+/// Minimum of the memory with which a chunk is decoded beside others.
 const USUAL_BYTES: u64 = 1 << 20;
 /// Chunks of up to this many bytes are decoded within any budget.
 const SMALL_BYTES: u64 = 1 << 16;
-/// A decoded chunk exists twice: in the form of its codec, and as elements.
+/// A decoded chunk exists twice for a while: in the form of its codec, and as elements.
 const COPIES: u64 = 2;
 
 impl Target {
@@ -63,9 +64,9 @@ impl Target {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
     }
 
-    /// Decodes a chunk within the budget. Its size is not known before, so the first attempt has the memory that such chunks
-    /// usually need. If that is not enough, it is decoded again, alone and with all memory, because a job cannot wait for
-    /// memory that jobs behind it hold.
+    /// Decodes a chunk within the budget. Its decoded size is not known before. So the first attempt gets the memory
+    /// that such chunks usually need. If that is not enough, the chunk is decoded again, alone and with all memory: a
+    /// job cannot wait for memory that later jobs hold.
     fn decode(&self, chain: &Chain, stored: &[u8]) -> Result<VariableElements> {
         let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
         {
@@ -91,7 +92,7 @@ impl Target {
     }
 }
 
-/// Collects the elements of variable-length chunks.
+/// Collects the elements of chunks with variable-length elements.
 pub(crate) struct VariableDestination {
     target: Arc<Target>,
     threads: usize,
@@ -111,20 +112,20 @@ impl VariableDestination {
         VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() }
     }
 
-    /// What was read.
+    /// Returns the elements that were read.
     pub(crate) fn collected(self) -> Collected {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
         Collected { parts, lists: self.target.spacing.lists.clone() }
     }
 }
 
-/// The elements that one call read, and where they belong.
+/// The elements that one call read, and their places.
 pub(crate) struct Collected {
     parts: Vec<Part>,
     lists: Option<Arc<Lists>>,
 }
 
-/// The elements of a whole selection in C order. Boxes without a chunk hold `fill`.
+/// Puts the elements of a whole selection in C order. Boxes without a chunk get `fill`.
 ///
 /// # Errors
 /// `OutOfMemory`
@@ -132,13 +133,13 @@ pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Res
     let count = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent));
     let no_memory = || Error::new(ErrorKind::OutOfMemory, format!("not enough memory for elements of shape {shape:?}"));
     let count = count.and_then(|count| usize::try_from(count).ok()).ok_or_else(no_memory)?;
-    // Some systems promise more memory than they have, and kill the process that uses it.
+    // Some systems grant more memory than they have, and kill the process that uses it. So the size is checked here.
     let there = Device::Cpu.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
     if (count as u64).saturating_mul(LEAST_ELEMENT_BYTES) > there {
         return Err(no_memory());
     }
     let Collected { parts, lists } = collected;
-    // The part and the element in it. Parts are counted from 1; 0 is the fill value.
+    // For each element, its part and its number in that part. Parts are counted from 1; 0 is the fill value.
     let mut places: Vec<(u32, u32)> = Vec::new();
     places.try_reserve_exact(count).map_err(|_| no_memory())?;
     places.resize(count, (0, 0));
@@ -159,8 +160,8 @@ pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Res
     Ok(elements)
 }
 
-/// C-order numbers, in an array of `shape`, of the elements of a box, in the box's C order. With lists, the box counts in their
-/// positions.
+/// C-order numbers, in an array of `shape`, of the elements of a box, in C order of the box. With lists, the box is
+/// given in positions of the lists.
 pub(crate) fn box_places(
     shape: &[u64],
     lists: Option<&Lists>,
@@ -179,7 +180,7 @@ pub(crate) fn box_places(
 }
 
 impl Spacing {
-    /// Indices in the packed chunk of the elements of a box, in the box's C order.
+    /// Numbers of the elements of a box in the packed chunk, in C order of the box.
     pub(crate) fn packed_places(
         &self,
         layout: &Arc<ChunkLayout>,
@@ -196,7 +197,7 @@ impl Spacing {
     }
 }
 
-/// `first` plus every choice of one number of each list, the last list fastest.
+/// Every sum of `first` and one number from each list. The last list varies fastest.
 fn sums(first: usize, lists: Vec<Vec<usize>>) -> impl Iterator<Item = usize> {
     let count: usize = lists.iter().map(Vec::len).product();
     let mut index = vec![0; lists.len()];
@@ -217,7 +218,7 @@ impl Destination for VariableDestination {
     type Route = VariableBatch;
 
     fn room(&self, _group: usize) -> Room {
-        // The size of such chunks is not known before they are decoded, so only a few are in flight at once.
+        // The decoded size of such chunks is not known in advance, so only a few are in flight at once.
         Room { packed_bytes: usize::MAX, units: self.threads * 2, alignment_bytes: 1 }
     }
 
@@ -242,7 +243,7 @@ impl Destination for VariableDestination {
 
 pub(crate) struct VariableBatch(Arc<Target>);
 
-/// Least bytes of an element while the result is assembled: its source and its offset.
+/// Minimum bytes that each element takes while the result is put together: its source and its offset.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl BatchRoute for VariableBatch {
@@ -260,7 +261,7 @@ impl BatchRoute for VariableBatch {
         let mut chunk =
             target.call.counters.time(Stage::Decode, size_bytes, || target.decode(unit.layout.chain.leaf(), stored))?;
         for Place { first_elem, start, extent, .. } in &unit.places {
-            // The only place takes all elements as they are.
+            // If there is one place that takes all elements in their order, they need no copy.
             let in_order = unit.places.len() == 1
                 && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, start, extent));
             if in_order {

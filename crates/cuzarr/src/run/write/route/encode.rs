@@ -1,6 +1,6 @@
-//! Encoding by kernels. Chunks are gathered in packed form and encoded on the device, and only the frames cross the bus. Where a
-//! write changes a part of a chunk, its old elements are there before the new ones are gathered over them
-//! (`crate::run::write::route::merge`).
+//! Encoding by kernels. Chunks are gathered in packed form and encoded on the device, and only the frames cross the
+//! bus. If a write changes a part of a chunk, the chunk's old elements are decoded first, and the new ones are gathered
+//! over them (`crate::run::write::route::merge`).
 //!
 //! ```text
 //! gather ─> compare with the fill value ─> filters ─> encode     a few batches   on streams of their own
@@ -8,8 +8,8 @@
 //!                             store                    those before    by the workers
 //! ```
 //!
-//! A batch is as large as a slab. Several batches are on the device at a time (`crate::plan::placement` says how many). Their
-//! memory is reserved before the first one begins, so no batch waits for memory.
+//! A batch is as large as a slab. Several batches are on the device at a time (`crate::plan::placement` decides how
+//! many). Their memory is reserved before the first one begins, so no batch waits for memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -33,44 +33,46 @@ use crate::run::write::writing::{Leaf, Seal, Writing};
 /// The encoders of one write, and the chunks that kernels encode.
 pub(crate) struct Encoders {
     device: Device,
-    /// Whether whole chunks that differ in shape are encoded together: where packed chunks become frames as they are, and the encoder
-    /// takes smaller ones than the largest.
+    /// Whether whole chunks of different shapes are encoded together. For this, packed chunks must become frames
+    /// without other steps, and the encoder must accept chunks that are smaller than the largest.
     mixes: bool,
-    /// The chunks that are encoded together: mostly all.
+    /// Groups of chunks that are encoded together. Usually there is one.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
-    /// Chunks of a batch, and batches on the device at a time.
+    /// Number of chunks in a batch, and of batches on the device at a time.
     chunks: usize,
     batches: usize,
-    /// The kernels that decode chunks of which a part is written; `None` when the host merges them.
+    /// The kernels that decode chunks of which a part is written; `None` if the host merges such chunks.
     merging: Option<Arc<Natives>>,
     streams: VecDeque<Stream>,
     running: VecDeque<Running>,
 }
 
-/// Chunks that are encoded together: those of one layout, and whole ones of smaller layouts where [`Encoders::mixes`] says so.
+/// Chunks that are encoded together: chunks of one layout, and whole chunks of smaller layouts if [`Encoders::mixes`]
+/// is set.
 struct Kind {
     layout: Arc<ChunkLayout>,
     native: NativeEncoder,
     merging: Option<Arc<Native>>,
-    /// The gathering of packed chunks.
+    /// Gathers packed chunks.
     packed: Gathering,
-    /// The old elements of each of its chunks, where they are kept.
+    /// The old elements of each chunk; `None` for a chunk that is replaced as a whole.
     olds: Vec<Option<Old>>,
-    /// The gathering of their plain elements, when packed bytes cannot be compared with the fill value.
+    /// Gathers the same chunks as plain elements, if packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
-    /// A packed chunk that only holds the fill value, for chunks beyond the array's edge. It is made with the first of them.
+    /// A packed chunk that only holds the fill value, for chunks that reach beyond the array's edge. It is made when it
+    /// is first needed.
     blank: Option<Buffer>,
-    /// The fill value as plain elements; `None` when all chunks are stored.
+    /// The fill value as plain elements; `None` if every chunk is stored.
     plain_blank: Option<Buffer>,
 }
 
 struct Running {
     encoding: NativeEncoding,
-    /// The old chunks that kernels decode.
+    /// Kernels that decode the old chunks.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
-    /// The number of their kind.
+    /// The number of the chunks' kind.
     kind: usize,
     stream: Stream,
 }
@@ -79,15 +81,15 @@ struct Running {
 pub(crate) struct EncodedBatch {
     pub(crate) buffer: Buffer,
     pub(crate) leaves: Vec<FrameAt>,
-    /// Chunks that only hold the fill value.
+    /// Chunks that only hold the fill value, and are not stored.
     pub(crate) empty: Vec<Leaf>,
-    /// Packed chunks with an element that cannot be encoded. The host makes their error.
+    /// Packed chunks with an element that cannot be encoded. The host encodes them to get the error.
     pub(crate) refused: Vec<(Leaf, Buffer)>,
     /// Chunks whose old elements kernels did not decode.
     pub(crate) undecoded: Vec<(Leaf, Stored, Error)>,
 }
 
-/// A chunk, the place of its bytes, and its checksum when the device computed it.
+/// A chunk, the range of its bytes, and its checksum if the device computed it.
 pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,
@@ -125,7 +127,7 @@ impl Kind {
         })
     }
 
-    /// Puts gathering and encoding of the collected chunks on a stream.
+    /// Enqueues the gathering and encoding of the collected chunks on a stream.
     fn begin(
         &mut self,
         writing: &Arc<Writing>,
@@ -202,10 +204,10 @@ impl Kind {
         Ok(Running { encoding, decoding, leaves, kind, stream })
     }
 
-    /// A packed chunk that only holds the fill value.
+    /// Returns a packed chunk that only holds the fill value.
     fn packed_blank(&self, writing: &Writing, device: Device) -> Result<Buffer> {
         match (&self.plain, &self.plain_blank) {
-            // The chunk for the comparison is plain and packed at once.
+            // The chunk for the comparison is both plain and packed.
             (None, Some(blank)) => Ok(blank.clone()),
             _ => Ok(Buffer::from_bytes(device, &writing.packed_blank(&self.layout)?)?),
         }
@@ -213,7 +215,7 @@ impl Kind {
 }
 
 impl Encoders {
-    /// The encoders of a write.
+    /// Makes the encoders of a write.
     pub(crate) fn new(writing: &Writing, program: &Program, device: Device, encoding: &DeviceEncoding) -> Encoders {
         let DeviceEncoding { encoder, merging, chunks, batches, .. } = encoding.clone();
         let (source, layout) = (&writing.plan.source, writing.plan.source.layout());
@@ -232,14 +234,14 @@ impl Encoders {
         }
     }
 
-    /// Where the old elements of chunks come from; `None` when the host merges chunks of which a part is written.
+    /// Makes the source of old elements of chunks; `None` if the host merges chunks of which a part is written.
     pub(crate) fn old_chunks(&self, encoding: &DeviceEncoding, packed_bytes: usize) -> Option<OldChunks> {
         let bound_bytes = old_bound_bytes(&*encoding.encoder, packed_bytes);
         self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
     }
 
-    /// Adds a chunk, with its old elements where they are kept. Returns the number of its kind when there are enough chunks of it to
-    /// begin a batch.
+    /// Adds a chunk, with its old elements if some are kept. Returns the number of the chunk's kind if the kind has
+    /// enough chunks for a batch.
     ///
     /// # Errors
     /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
@@ -263,17 +265,18 @@ impl Encoders {
         Ok((kind.packed.leaves.len() >= self.chunks).then_some(number))
     }
 
-    /// Whether a batch must be taken before another can begin.
+    /// Whether a batch must be taken before another one can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= self.batches
     }
 
-    /// The number of a kind of which chunks wait for more chunks.
+    /// The number of a kind with chunks that wait for more chunks.
     pub(crate) fn waiting(&self) -> Option<usize> {
         self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
     }
 
-    /// Puts gathering and encoding of the collected chunks of a kind on a stream. Old elements go there through `slabs`.
+    /// Enqueues the gathering and encoding of the collected chunks of a kind. Old elements are uploaded through
+    /// `slabs`.
     pub(crate) fn begin(
         &mut self,
         writing: &Arc<Writing>,
@@ -289,7 +292,7 @@ impl Encoders {
         Ok(())
     }
 
-    /// Waits for the oldest batch; `None` when there is none.
+    /// Waits for the oldest batch; `None` if there is none.
     pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
         let Some(running) = self.running.pop_front() else { return Ok(None) };
         let Running { encoding, decoding, leaves, kind, stream } = running;
@@ -302,7 +305,7 @@ impl Encoders {
         for (index, (leaf, frame)) in leaves.into_iter().zip(&encoded.frames).enumerate() {
             let checksum = frame.as_ref().and_then(|_| checksums.next());
             let seal = checksum.zip(kind.native.checksum).map(|(&checksum, (_, location))| Seal { checksum, location });
-            // Both are in the order of the chunks.
+            // Both lists are in the order of the chunks.
             if let Some(Undecoded { stored, error, .. }) = next.take_if(|undecoded| undecoded.index == index) {
                 undecoded.push((leaf, stored, error));
                 next = missing.next();

@@ -1,9 +1,9 @@
 //! The route of chunks that the host encodes. One launch gathers the elements of many chunks, one copy moves them across the bus,
 //! and all cores encode them from pinned memory.
 //!
-//! Whole chunks are gathered in packed form, through the tail, when the tail loses no information. Parts of chunks, and chunks
-//! whose tail rounds or casts, are gathered as plain elements, because the host must compare them or merge them with old
-//! elements.
+//! Whole chunks are gathered in packed form, through the program's tail, if the tail loses no information. Parts of
+//! chunks, and chunks whose tail rounds or casts, are gathered as plain elements: the host must compare them, or merge
+//! them with old elements.
 
 use cuzarr_device::internal::pool;
 use cuzarr_device::{Packing, Tail};
@@ -18,16 +18,16 @@ use crate::run::write::parts::PartsOf;
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::writing::Leaf;
 
-/// Chunks that wait to be gathered, in each form.
+/// Chunks that wait to be gathered: packed, and as plain elements.
 pub(crate) struct Gather {
     elements: Gathering,
     packed: Gathering,
-    /// Whether packed chunks are so large that their parts come in turn.
+    /// Whether packed chunks are so large that they are written in parts.
     in_parts: bool,
 }
 
 impl Gather {
-    /// Nothing yet. `part_shape` has the extents of the largest part of a chunk that is written.
+    /// Makes it without any chunks. `part_shape` has the extents of the largest part of a chunk that is written.
     pub(crate) fn new(program: &Program, placement: &DeviceWrite, part_shape: &[u64]) -> Gather {
         let (tail, slab_bytes) = (program.tail(), placement.slab_bytes);
         let part_strides = strides(0..part_shape.len(), part_shape).into_iter().map(|stride| stride as isize).collect();
@@ -41,7 +41,7 @@ impl Gather {
         }
     }
 
-    /// Adds a chunk to the next copy of its form.
+    /// Adds a chunk. It is copied with the next chunks of the same form.
     pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf, what: What) -> Result<()> {
         let gathering = self.of(what);
         gathering.leaves.push(leaf);
@@ -52,10 +52,10 @@ impl Gather {
         if what == What::Packed { &mut self.packed } else { &mut self.elements }
     }
 
-    /// Puts the gathering and the copy of the collected chunks of one form on the streams.
+    /// Enqueues the gathering and the copy of the collected chunks of one form.
     fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
         let Outgoing { writing, value, stream, down } = outgoing;
-        // The arenas that are counted: one of large chunks.
+        // Memory is reserved for only one arena of large chunks.
         down.make_room(writing)?;
         let is_large = what == What::Packed && self.in_parts;
         if is_large {
@@ -67,7 +67,7 @@ impl Gather {
         let total_bytes = leaves.len() * padded_bytes;
         let arena = pool::allocate(total_bytes, stream)?;
         if gathering.tail.packing == Packing::Bits {
-            // No element owns the bits behind the last one.
+            // Cleared, because no element owns the bits behind the last one.
             stream.memset(&arena, 0)?;
         }
         let gather = || gathering.gather(writing, &leaves, value, &arena, stream);
@@ -84,7 +84,7 @@ impl Gather {
         }
     }
 
-    /// Sends what was collected.
+    /// Sends the collected chunks.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         for what in [What::Packed, What::Elements] {
             if !self.of(what).leaves.is_empty() {
@@ -94,7 +94,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Whether chunks wait for more chunks.
+    /// Whether chunks wait to be gathered.
     pub(crate) fn has_leaves(&self) -> bool {
         !self.elements.leaves.is_empty() || !self.packed.leaves.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Encoding by workers. Chunks are gathered from host memory or come packed from a device. They are merged with old elements
-//! where some are kept, encoded, and delivered to their place.
+//! Encoding by workers. Chunks are gathered from host memory, or come packed from a device. If a chunk keeps old
+//! elements, it is merged with them. It is then encoded and delivered to its place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -17,16 +17,16 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::route::variable::encode_variable;
 use crate::run::write::writing::{Leaf, LeafValue, Seal, Writing};
 
-/// Gives a chunk to a worker to encode.
+/// Passes a chunk to a worker to encode.
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
-    // Old bytes that come from far away keep a thread waiting, and no other thread from its work.
+    // Reading old bytes from a far store keeps a thread waiting. So a thread does it that nobody else needs.
     let waits = writing.is_far() && !leaf.chunk.coverage.replaces();
     let call = Arc::clone(&writing.call);
     call.submit(waits, move || {
         if writing.call.is_cancelled() {
-            // Before the leaf, whose end the call waits for.
+            // Dropped before the leaf, because the call waits for the leaf's end.
             drop(value);
             return;
         }
@@ -56,7 +56,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
 }
 
 impl Writing {
-    /// Runs the codecs that are left on a frame from a device, and stores it.
+    /// Runs the remaining codecs on a frame from a device, and delivers it to its place.
     fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
         if let Some(Seal { checksum, location }) = sealed {
             return leaf.place.deliver(Some(seal(frame, checksum, location)));
@@ -68,7 +68,8 @@ impl Writing {
         }
     }
 
-    /// Whether packed bytes from byte `offset` of a chunk on only hold the fill value, and such chunks are not stored.
+    /// Whether packed bytes, from byte `offset` of a chunk on, need not be stored because they only hold the fill
+    /// value.
     pub(crate) fn is_unstored(&self, layout: &ChunkLayout, packed: &[u8], offset: usize) -> Result<bool> {
         if self.write_empty {
             return Ok(false);
@@ -80,11 +81,11 @@ impl Writing {
         let make = || self.filled(layout, vec![1; layout.strides.len()], element_bytes);
         let fill = self.packed_fill.get(make)?;
         let end = packed.len().min(element_bytes);
-        // Every element is equal to the one before it.
+        // All elements are equal to the fill value if the first is, and each equals the one before it.
         Ok(packed[..end] == fill[..end] && packed[end..] == packed[..packed.len() - end])
     }
 
-    /// Encodes a packed chunk, with threads that other chunks leave idle, and puts it in its place.
+    /// Encodes a packed chunk, with threads that no other chunk uses, and delivers it to its place.
     fn write_packed(&self, leaf: &Leaf, packed: &[u8]) -> Result<()> {
         let program = leaf.chunk.layout.program()?;
         if program.stored_is_packed() {
@@ -98,7 +99,7 @@ impl Writing {
     fn write_elements(&self, leaf: &Leaf, value: &Reader) -> Result<()> {
         let (layout, program) = (&leaf.chunk.layout, leaf.chunk.layout.program()?);
         let is_listed = self.spacing.lists.is_some();
-        // The chunk's part of a listed value is compared once it is in the chunk.
+        // With index lists, the chunk's part of the value can only be compared once it is in the chunk.
         let is_blank = !self.write_empty && !is_listed && value.holds_only(&self.fill)?;
         if is_blank && leaf.chunk.coverage.replaces() {
             return leaf.place.deliver(None);
@@ -144,7 +145,7 @@ impl Writing {
         Ok(())
     }
 
-    /// A packed chunk that only holds the fill value.
+    /// Returns a packed chunk that only holds the fill value.
     pub(crate) fn packed_blank(&self, layout: &ChunkLayout) -> Result<Arc<Vec<u8>>> {
         let shape = &layout.leaf().chunk_shape;
         let mut blanks = self.blanks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +157,7 @@ impl Writing {
         blank.get(|| self.filled(layout, chunk_shape(layout), layout.program()?.packed_size_bytes()))
     }
 
-    /// Packed elements of the fill value, of this shape and size.
+    /// Makes packed elements that all hold the fill value, of this shape and size.
     fn filled(&self, layout: &ChunkLayout, shape: Vec<usize>, size_bytes: usize) -> Result<Vec<u8>> {
         let program = layout.program()?;
         let ones = vec![1; shape.len()];
@@ -179,7 +180,7 @@ fn chunk_shape(layout: &ChunkLayout) -> Vec<usize> {
     layout.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect()
 }
 
-/// The transfer between elements of a shape and packed bytes, from the first element of a chunk on.
+/// Makes the transfer between elements of this shape and packed bytes, from the chunk's first element on.
 fn transfer(layout: &ChunkLayout, program: &Program, shape: Vec<usize>, size_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes: 0,

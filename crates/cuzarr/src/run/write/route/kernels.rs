@@ -1,5 +1,5 @@
-//! The route of chunks that kernels encode, with those that they merge with old elements first. Frames cross the bus, or stay on
-//! the device where the store keeps values there.
+//! The route of chunks that kernels encode. Some are first merged with old elements by kernels. Frames cross the bus,
+//! unless the store keeps values on the device.
 
 use cuzarr_device::Device;
 
@@ -17,9 +17,9 @@ use crate::run::write::writing::{Leaf, LeafValue, Writing};
 /// Chunks that kernels encode.
 pub(crate) struct Kernels {
     encoders: Encoders,
-    /// Chunks whose old elements are being fetched; `None` when kernels merge none.
+    /// Chunks whose old elements are being fetched; `None` if kernels merge no chunks.
     old_chunks: Option<OldChunks>,
-    /// Whether the store takes frames in device memory.
+    /// Whether the store accepts frames in device memory.
     keeps_frames: bool,
 }
 
@@ -41,7 +41,7 @@ impl Kernels {
         self.add_changed(outgoing, (leaf, None))
     }
 
-    /// Adds a chunk of which a part is written, once its old elements have come.
+    /// Adds a chunk of which only a part is written. It goes on when its old elements have come.
     pub(crate) fn merge(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf) -> Result<()> {
         if let Some(old_chunks) = &mut self.old_chunks {
             old_chunks.fetch(outgoing.writing, leaf);
@@ -59,7 +59,7 @@ impl Kernels {
         }
     }
 
-    /// Waits for the next chunk whose old elements come, and adds it; false when none will.
+    /// Waits for the next chunk whose old elements come, and adds it. Returns false if there is none.
     fn wait_for_old(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
         let Some(changed) = old_chunks.next(outgoing.writing)? else { return Ok(false) };
@@ -67,7 +67,7 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Begins a batch of the collected chunks of a kind, once there is room for it.
+    /// Begins a batch of the collected chunks of a kind, as soon as there is room for it.
     fn encode(&mut self, outgoing: &mut Outgoing<'_>, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
@@ -75,10 +75,10 @@ impl Kernels {
         self.encoders.begin(outgoing.writing, outgoing.value, &outgoing.down.ring, kind)
     }
 
-    /// Waits for the oldest batch, and downloads its frames; false when there is none.
+    /// Waits for the oldest batch, and downloads its frames. Returns false if there is none.
     fn take_frames(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Outgoing { writing, down, .. } = outgoing;
-        // Then the memory of the batch before is free.
+        // After this, the memory of the previous batch is free.
         down.hand_all_over(writing)?;
         let Some(EncodedBatch { buffer, leaves, empty, refused, undecoded }) = self.encoders.take()? else {
             return Ok(false);
@@ -100,7 +100,8 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Moves chunks one step further: frames that are made, or old elements that come; false when there are none.
+    /// Moves chunks one step further: takes a batch's frames, or waits for old elements. Returns false if there are
+    /// none.
     pub(crate) fn advance(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         Ok(self.take_frames(outgoing)? || self.wait_for_old(outgoing)?)
     }
@@ -113,14 +114,14 @@ impl Kernels {
                 self.encode(outgoing, kind)?;
             }
             while self.take_frames(outgoing)? {}
-            // Chunks that kernels did not decode come once more.
+            // Chunks that kernels could not decode are added again.
             if !self.old_chunks.as_ref().is_some_and(OldChunks::is_waiting) {
                 return Ok(());
             }
         }
     }
 
-    /// Whether chunks wait for more chunks.
+    /// Whether chunks wait to be encoded.
     pub(crate) fn has_leaves(&self) -> bool {
         self.encoders.waiting().is_some()
     }

@@ -1,11 +1,12 @@
-//! Merging by kernels. A write that changes a part of a chunk needs the chunk's other elements: workers fetch the stored bytes,
-//! kernels decode them where the new elements are then put, and the chunk is encoded like one that is replaced as a whole.
+//! Merging by kernels. A write that changes a part of a chunk needs the chunk's other elements. Workers fetch the
+//! stored bytes, and kernels decode them to where the new elements are then written. After that, the chunk is encoded
+//! like one that is replaced as a whole.
 //!
 //! ```text
 //! fetch (workers) ─> slab ─> upload ─> decode ─> new elements over it ─> encode (`crate::run::write::route::encode`)
 //! ```
 //!
-//! Frames that kernels do not take are decoded by the worker that fetched them.
+//! Frames that kernels cannot decode are decoded by the worker that fetched them.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,28 +27,28 @@ use crate::run::schedule::scratch::ScratchBlock;
 use crate::run::write::object::{Stored, at_chunk};
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Stored chunks begin at multiples of this.
+/// Alignment of stored chunks that are put together.
 const ALIGNMENT_BYTES: usize = 256;
 
 /// The old elements of a chunk.
 pub(crate) enum Old {
-    /// Its stored bytes, and what their headers say.
+    /// Stored bytes of the chunk, and their headers.
     Frame(Stored, Headers),
     /// A packed chunk that the host decoded.
     Packed(ScratchBlock),
 }
 
-/// A chunk that a write changes in part, and its old elements; `None` when it was not stored.
+/// A chunk of which a write changes a part, and its old elements; `None` if the chunk was not stored.
 pub(crate) type Changed = (Leaf, Option<Old>);
 
 /// Chunks whose old elements are being fetched.
 pub(crate) struct OldChunks {
     natives: Arc<Natives>,
-    /// Most stored bytes of a chunk that kernels decode.
+    /// Maximum stored bytes of a chunk that kernels decode.
     bound_bytes: usize,
     sender: Sender<Option<Changed>>,
     receiver: Receiver<Option<Changed>>,
-    /// Chunks that workers have not answered.
+    /// Number of chunks that workers have not answered yet.
     waiting: usize,
 }
 
@@ -59,7 +60,7 @@ struct Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // After a failure of the call there is no receiver.
+        // If the call has failed, nobody receives the answer.
         let _ = self.sender.send(self.changed.take());
     }
 }
@@ -70,7 +71,7 @@ impl OldChunks {
         OldChunks { natives, bound_bytes, sender, receiver, waiting: 0 }
     }
 
-    /// Lets a worker fetch the old elements of a chunk.
+    /// Asks a worker to fetch the old elements of a chunk.
     pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
         let (natives, bound_bytes) = (Arc::clone(&self.natives), self.bound_bytes);
         self.submit(writing, leaf, move |writing, leaf| {
@@ -84,7 +85,7 @@ impl OldChunks {
         });
     }
 
-    /// Lets a worker decode a chunk that kernels turned out not to decode.
+    /// Asks a worker to decode a chunk that kernels could not decode.
     pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: Stored) {
         self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }
@@ -117,7 +118,7 @@ impl OldChunks {
         self.waiting > 0
     }
 
-    /// The next chunk whose old elements were fetched; `None` when there is none now.
+    /// Returns the next chunk whose old elements came; `None` if there is none now.
     pub(crate) fn try_next(&mut self) -> Option<Changed> {
         while let Ok(answer) = self.receiver.try_recv() {
             self.waiting -= 1;
@@ -128,14 +129,14 @@ impl OldChunks {
         None
     }
 
-    /// Waits for the next chunk; `None` when no more will come.
+    /// Waits for the next chunk whose old elements come; `None` if no more will come.
     ///
     /// # Errors
     /// `Cancelled`
     pub(crate) fn next(&mut self, writing: &Writing) -> Result<Option<Changed>> {
         while self.is_waiting() {
             writing.call.check_cancelled()?;
-            // `None` never comes, because this is a sender itself.
+            // `None` never comes, because `self` has a sender too.
             let Some(answer) = writing.call.cancellation.receive(&self.receiver)? else { break };
             self.waiting -= 1;
             if answer.is_some() {
@@ -169,10 +170,10 @@ impl Packed<'_> {
     }
 }
 
-/// Old chunks that kernels decode for one batch.
+/// Old chunks of one batch that kernels decode.
 pub(crate) struct Decoding {
     batch: NativeBatch,
-    /// The number of each chunk in the batch, and its stored bytes.
+    /// For each chunk, its number in the batch and its stored bytes.
     frames: Vec<(usize, Stored)>,
 }
 
@@ -184,7 +185,8 @@ pub(crate) struct Undecoded {
 }
 
 impl Decoding {
-    /// Puts old chunks to their places in a batch, in the order of `stream`; `None` when kernels need not decode any.
+    /// Moves old chunks to their places in a batch, in the order of `stream`. Returns `None` if kernels need not decode
+    /// any.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -250,7 +252,7 @@ impl Decoding {
         Ok(Some(Decoding { batch, frames }))
     }
 
-    /// Waits for the kernels, and gives the chunks that they did not decode.
+    /// Waits for the kernels, and returns the chunks that they could not decode.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -264,7 +266,8 @@ impl Decoding {
     }
 }
 
-/// Copies frames to their places in `bytes`. One thread would take as long as the device with all the rest.
+/// Copies frames to their places in `bytes`, with several threads. One thread would take as long as all work on the
+/// device.
 fn put_together(writing: &Writing, frames: &[(usize, Stored)], ranges: &[Range<usize>], bytes: &mut [u8]) {
     let (mut rest, mut at) = (bytes, 0);
     let pieces: Vec<_> = ranges
@@ -280,7 +283,7 @@ fn put_together(writing: &Writing, frames: &[(usize, Stored)], ranges: &[Range<u
     Threads::workers().map(writing.call.threads, pieces, copy);
 }
 
-/// Puts the plain elements of some packed chunks into `plain`, which begin at multiples of `stride_bytes`.
+/// Converts packed chunks to plain elements in `plain`. There, chunks begin at multiples of `stride_bytes`.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -1,5 +1,5 @@
-//! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and handed over,
-//! without passing through the host. So are frames that kernels made.
+//! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and
+//! passed to the store, without a copy on the host. Frames that kernels made are passed in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 
-/// Chunks that are gathered before the store gets them, so that one wait serves all.
+/// Number of chunks that are gathered before the store gets them, so that one wait serves all.
 const GATHERED: usize = 64;
 
-/// Whole chunks on their way to a store on their device.
+/// Whole chunks on their way to a store that keeps values on the chunks' device.
 pub(crate) struct Resident {
     chunks: Gathering,
-    /// Packed chunks that only hold the fill value, for chunks beyond the array's edge, by the shape of chunks.
+    /// For each chunk shape, a packed chunk that only holds the fill value, for chunks beyond the array's edge.
     blanks: HashMap<Vec<u64>, Buffer>,
-    /// The chunks that the store gets next.
+    /// Gathered chunks that the store gets next.
     gathered: Vec<(Leaf, Buffer)>,
 }
 
@@ -41,7 +41,7 @@ impl Resident {
         if !writing.write_empty && part.holds_only(&writing.fill)? {
             return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
         }
-        // The memory belongs to no stream, because the store's readers use their own streams.
+        // The memory is bound to no stream, because readers of the store use their own streams.
         let (layout, size_bytes) = (&leaf.chunk.layout, self.chunks.bytes_of(&leaf)?);
         let chunk = Buffer::empty(value.device(), size_bytes)?;
         if leaf.chunk.coverage != Coverage::Full {
@@ -58,7 +58,7 @@ impl Resident {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }
 
-    /// Waits for the gathered chunks, and gives them to the store.
+    /// Waits for the gathered chunks, and passes them to the store.
     pub(crate) fn flush(&mut self, kernels: &Stream) -> Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -81,7 +81,7 @@ impl Resident {
     }
 }
 
-/// Gives frames to a store on their device, each in its own memory, with its checksum.
+/// Passes frames to a store on their device. Each frame gets its own memory, with its checksum.
 pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
     if leaves.is_empty() {
         return Ok(());
@@ -90,7 +90,7 @@ pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Re
         let checksum = sealed.map_or(Vec::new(), |Seal { checksum, location }| seal(&[], checksum, location));
         let at_start = sealed.is_some_and(|sealed| sealed.location == Location::Start);
         let (frame_bytes, first) = (range.len(), if at_start { checksum.len() } else { 0 });
-        // The memory belongs to no stream, because the store's readers use their own streams.
+        // The memory is bound to no stream, because readers of the store use their own streams.
         let value = Buffer::empty(frames.device(), frame_bytes + checksum.len())?;
         stream.d2d(&frames.slice(range)?, &value.slice(first..first + frame_bytes)?)?;
         if !checksum.is_empty() {

@@ -1,4 +1,5 @@
-//! Encoding chunks of elements of variable length: the value's elements are merged with old ones, in the order of the chunk.
+//! Encodes chunks of variable-length elements. The value's elements are merged with old ones, in the order of the
+//! chunk.
 
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
@@ -6,7 +7,7 @@ use crate::run::read::route::variable::box_places;
 use crate::run::report::Stage;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// The encoded chunk; `None` when the chunk is not stored.
+/// Encodes a chunk; `None` if the chunk is not stored.
 pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
     let chain = leaf.chunk.layout.chain.leaf();
     let old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
@@ -19,7 +20,7 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     };
     let too_large = || Error::new(ErrorKind::OutOfMemory, "the chunk has more elements than memory can hold");
     let count = chain.spec().elements().and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?;
-    // The source of each element of the chunk: the value, by number, or the old chunk.
+    // Where each element of the chunk comes from: its number in the value, or `None` for the old chunk.
     let mut from: Vec<Option<usize>> = Vec::new();
     from.try_reserve_exact(count).map_err(|_| too_large())?;
     from.resize(count, None);
@@ -41,7 +42,8 @@ pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableEl
     if !writing.write_empty && !leaf.place.must_stay() && elements.iter().all(|element| element == writing.fill) {
         return Ok(None);
     }
-    // The codec stores the number of elements, and each with its length. A chunk that readers would refuse is not written.
+    // The codec stores the number of elements, and the length of each. A chunk that readers would refuse is not
+    // written.
     let (size_bytes, most) = ((elements.data.len() + 4 * count + 4) as u64, writing.variable_limit_bytes);
     if size_bytes > most {
         let message = format!(
