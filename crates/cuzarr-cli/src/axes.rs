@@ -1,4 +1,4 @@
-//! The axes of pictures: the names of dimensions, and the places of their elements.
+//! The axes of pictures: the names of dimensions, and the positions of their elements.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,31 +14,32 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Largest difference of two steps between places that count as even, in steps.
+/// Largest deviation of a position, in steps, with which positions still count as evenly spaced.
 const UNEVEN: f64 = 1e-3;
-/// Most elements of a coordinate that is read.
+/// Largest number of coordinate elements that are read.
 const MOST_PLACES: u64 = 1 << 24;
 
 /// A dimension of a picture.
 pub struct Axis {
-    /// The name, with the unit of its places.
+    /// The name, with the unit of its positions.
     pub name: String,
-    /// From the edge of the first element to the edge of the last one. Places are numbers of elements where `uneven` has them.
+    /// From the edge of the first element to the edge of the last one. If positions are `uneven`, these are element
+    /// numbers.
     pub range: Range<f64>,
-    /// The places of the elements, where their distances differ.
+    /// The positions of the elements, if they are not evenly spaced.
     uneven: Option<Vec<f64>>,
     count: u64,
 }
 
-/// One level of an image with several scales, and the image's axes.
+/// One level of a multiscale image, and the image's axes.
 pub struct Scaled<'a> {
     pub axes: &'a [ImageAxis],
     pub level: &'a ImageLevel,
 }
 
 impl Axis {
-    /// The axes of the dimensions that a selection keeps. Places are those of the array with the dimension's name beside this one,
-    /// else those that an image gives, else indices.
+    /// Returns the axes for the dimensions that a selection keeps. Positions come from an image, if given; else from
+    /// the array that has the dimension's name and lies beside this one; else they are indices.
     pub fn of(array: &Array, selection: &Selection, image: Option<&Scaled<'_>>) -> Vec<Axis> {
         let names = array.metadata().xarray_dimensions().unwrap_or_default();
         let axes = selection.axes().unwrap_or_default().iter().enumerate().filter(|(_, axis)| !axis.dropped);
@@ -61,7 +62,7 @@ impl Axis {
         axes.map(axis).collect()
     }
 
-    /// An axis whose elements lie at these places.
+    /// Makes an axis whose elements lie at these positions.
     fn at(name: String, unit: Option<String>, places: Vec<f64>) -> Axis {
         let name = unit.filter(|unit| !unit.is_empty()).map_or_else(|| name.clone(), |unit| format!("{name} ({unit})"));
         let count = places.len() as u64;
@@ -76,13 +77,13 @@ impl Axis {
         Axis { name, range: -0.5..count as f64 - 0.5, uneven: Some(places), count }
     }
 
-    /// The place of an element on the axis.
+    /// Returns the position of an element on the axis.
     pub fn place(&self, element: usize) -> f64 {
         let step = (self.range.end - self.range.start) / self.count.max(1) as f64;
         self.range.start + step * (element as f64 + 0.5)
     }
 
-    /// The text at a place of the axis.
+    /// Returns the text for a position on the axis.
     pub fn text(&self, place: f64) -> String {
         match &self.uneven {
             None => output::number(place),
@@ -93,19 +94,19 @@ impl Axis {
         }
     }
 
-    /// The texts of the first and the last element.
+    /// Returns the texts for the first and the last element.
     fn ends(&self) -> [String; 2] {
         [0, self.count.saturating_sub(1) as usize].map(|element| self.text(self.place(element)))
     }
 
-    /// The axis for people: `latitude (degrees_north): 90 to -90`.
+    /// Formats the axis for people: `latitude (degrees_north): 90 to -90`.
     pub fn to_text(&self) -> String {
         let ends = self.ends();
         let [first, last] = ends.each_ref().map(|end| end.strip_suffix(".0").unwrap_or(end));
         format!("{}: {first} to {last}", self.name)
     }
 
-    /// The axis for programs.
+    /// Returns the axis as JSON, for programs.
     pub fn to_json(&self) -> Value {
         let number = |text: &String| text.parse::<f64>().ok().filter(|number| number.is_finite());
         let [first, last] = &self.ends();
@@ -117,8 +118,8 @@ fn unnamed(number: usize) -> String {
     format!("dimension {number}")
 }
 
-/// The selected numbers of the array that has the name of a dimension and lies beside its array, and their unit. `None` where there is
-/// no such array, or it does not fit.
+/// Reads the selected part of a dimension's coordinate: the array that has the dimension's name and lies beside its
+/// array. Returns the numbers and their unit. `None` if there is no such array, or it does not fit.
 fn coordinate(
     array: &Array,
     name: &str,
@@ -149,7 +150,7 @@ fn coordinate(
     places.iter().all(|place| place.is_finite()).then_some((places, decoding.units))
 }
 
-/// The selected numbers of an array.
+/// Returns the selected numbers of an array, decoded.
 ///
 /// # Errors
 /// Those of reading, and of [`Expr::decoded_by`].

@@ -68,7 +68,7 @@ impl Read {
         if self.dry_run {
             return self.show_plan(&array, output);
         }
-        // Only the last read is traced, so that tracing slows no other.
+        // Only the last read is traced, so that tracing does not slow the others.
         let traced = array.with_options(array.options().clone().with_trace(self.plot.is_some()));
         let everything = Selection::all(&shape);
         let mut seconds = Vec::new();
@@ -142,7 +142,8 @@ impl Read {
         Ok(Verdict::Passed)
     }
 
-    /// Reads the array again into host memory, one row of chunks along the first dimension at a time, and compares bytes.
+    /// Reads the array again into host memory, one row of chunks along the first dimension at a time, and compares all
+    /// bytes.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
         let mut options = array.options().clone();
         options.device = Device::Cpu;
@@ -168,7 +169,7 @@ impl Read {
     }
 }
 
-/// Writes the picture as SVG or PNG, by the end of its name.
+/// Writes the picture as SVG or PNG, depending on the ending of its name.
 fn draw(gantt: &Gantt, path: &Path) -> Result<()> {
     match path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg")) {
         true => destination::write(path, gantt.to_svg().as_bytes()),

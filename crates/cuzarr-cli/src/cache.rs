@@ -1,4 +1,4 @@
-//! `cuzarr cache info|clear`: what the cache of remote stores holds, and removing it.
+//! `cuzarr cache info|clear`: shows or removes the contents of the cache of remote stores.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `cuzarr copy` and `cuzarr rechunk`: copy arrays and hierarchies, to other chunks, codecs or the other format if wanted.
+//! `cuzarr copy` and `cuzarr rechunk`: copy arrays and hierarchies, also to other chunks, codecs or the other format.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::output::{self, Output};
 use crate::{Verdict, arguments, destination, nodes, preview};
 
-/// From where to where, and what all commands that write arrays have in common.
+/// Source and target, and the options that all commands that write arrays share.
 #[derive(Args)]
 pub struct Place {
     /// Path or URL to read from
@@ -50,7 +50,7 @@ pub struct Copy {
     common: Common,
 }
 
-/// What copying and rechunking have in common.
+/// Options that copying and rechunking share.
 #[derive(Args)]
 pub struct Common {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct Common {
     codecs: Codecs,
 }
 
-/// How chunks are encoded.
+/// Options for how chunks are encoded.
 #[derive(Args)]
 pub struct Codecs {
     /// Compressor: none, zstd, gzip, lz4, blosc or blosc:zstd, with a level if you like (zstd:5), or a codec as JSON [default: the
@@ -82,7 +82,7 @@ pub struct Codecs {
 }
 
 impl Codecs {
-    /// What they change.
+    /// Returns the changes that these options describe.
     pub fn changes(&self) -> Result<Changes> {
         Ok(Changes {
             compressors: self.compressor.as_deref().map(compressor_named).transpose()?,
@@ -109,7 +109,7 @@ pub struct Rechunk {
     common: Common,
 }
 
-/// A range along a dimension by name.
+/// Parses a range along a named dimension.
 fn range(text: &str) -> Result<(String, SliceArg), String> {
     let wrong = || format!("'{text}' is no range of a dimension, expected NAME=START:STOP");
     let (name, part) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(wrong)?;
@@ -119,7 +119,7 @@ fn range(text: &str) -> Result<(String, SliceArg), String> {
     }
 }
 
-/// Extents of chunks or shards: along each dimension, or along dimensions by name.
+/// Extents of chunks or shards: along every dimension, or along named dimensions.
 #[derive(Clone)]
 pub enum Grid {
     Listed(Extents),
@@ -160,7 +160,7 @@ pub fn with_grids(mut changes: Changes, chunks: Option<Grid>, shards: Option<Gri
     changes
 }
 
-/// Extents along each dimension, `None` for a whole dimension. The outer `None` is the word `none`.
+/// Extents along each dimension; `None` means the whole dimension. The outer `None` stands for the word `none`.
 #[derive(Clone)]
 pub struct Extents(pub Option<Vec<Option<u64>>>);
 
@@ -179,7 +179,7 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 }
 
 impl Rechunk {
-    /// The place of the copy.
+    /// Returns the place of the copy.
     pub fn target(&self) -> Option<&str> {
         Some(&self.common.place.target)
     }
@@ -198,7 +198,7 @@ impl Rechunk {
 }
 
 impl Copy {
-    /// The place of the copy.
+    /// Returns the place of the copy.
     pub fn target(&self) -> Option<&str> {
         Some(&self.common.place.target)
     }
@@ -260,7 +260,8 @@ impl Common {
         }
         target.finish()?;
         let seconds = started.elapsed().as_secs_f64();
-        // Neither chunks of an earlier attempt nor bytes between two passes count: only what this run wrote to the target.
+        // Chunks of an earlier attempt and bytes between two passes do not count, only what this run wrote to the
+        // target.
         let made_bytes = written.values().sum::<u64>().min(array_bytes);
         let gigabytes_per_second = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
@@ -274,7 +275,7 @@ impl Common {
     }
 }
 
-/// The JSON of a plan after its copies were made.
+/// Returns the JSON of a plan as it is after its copies were made.
 fn carried_out(mut copies: Value) -> Value {
     for copy in copies.as_array_mut().into_iter().flatten() {
         copy["complete"] = json!(true);
@@ -286,7 +287,7 @@ fn carried_out(mut copies: Value) -> Value {
 }
 
 impl Place {
-    /// What to do when the target exists already.
+    /// Returns what to do when the target already exists.
     pub fn existing(&self) -> Existing {
         match (self.overwrite, self.resume) {
             (true, _) => Existing::Overwrite,
@@ -295,7 +296,7 @@ impl Place {
         }
     }
 
-    /// Opens the source, with the device and the memory limit that the user asked for.
+    /// Opens the source with the requested device and memory limit.
     pub fn open_source(&self, registry: &Registry) -> Result<Node> {
         let mut node = nodes::open(registry, &self.source, self.device)?;
         destination::refuse_inputs(&self.target, [self.source.as_str()])?;

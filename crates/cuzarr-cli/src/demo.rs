@@ -1,7 +1,7 @@
 //! `cuzarr demo`: writes and reads arrays whose values come from a formula.
 //!
-//! The arrays are written with several codecs, sharded and unsharded, and read back into device memory through the whole data path:
-//! once as fast as the machine goes, and once within a memory budget that is smaller than the array. Every element of both is
+//! The arrays are written with several codecs, sharded and unsharded, and read back into device memory: once as fast as
+//! the machine allows, and once within a memory limit that is smaller than the array. Every element of both reads is
 //! compared with the formula.
 
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ struct Outcome {
     stored_bytes: u64,
     write_seconds: f64,
     read_seconds: f64,
-    /// Seconds of the read within the budget; absent when the first read failed.
+    /// Seconds of the read within the memory limit; `None` if the first read failed.
     budget_seconds: Option<f64>,
     verified: bool,
     failure: Option<Error>,
@@ -104,7 +104,7 @@ impl Demo {
         Ok(if verified { Verdict::Passed } else { Verdict::Failed })
     }
 
-    /// Writes, reads and checks one array. Corrupt data is an outcome; only failures before the comparison are errors.
+    /// Writes, reads and checks one array. Corrupt data is an outcome, not an error.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
         let plain = ArrayOptions::default().with_device(device).with_cancellation(interrupt::cancellation());
@@ -129,7 +129,8 @@ impl Demo {
         };
         let times = if device == Device::Cpu { 1 } else { GPU_READS };
         for turn in 0..times {
-            // Making the true elements takes longer than a read, so only the first and the last read are compared with them.
+            // Computing the true elements takes longer than a read. So only the first and the last read are compared
+            // with them.
             let seconds = outcome.read(&array, turn == 0 || turn + 1 == times)?;
             outcome.read_seconds = outcome.read_seconds.min(seconds);
             if !outcome.verified {
@@ -143,7 +144,7 @@ impl Demo {
         Ok(outcome)
     }
 
-    /// Extent of the first dimension.
+    /// Returns the extent of the first dimension.
     fn planes(&self, device: Device) -> u64 {
         let plane_bytes = PLANE[0] * PLANE[1] * 4;
         let size_mib = self.size_mib.unwrap_or(if device == Device::Cpu { 128 } else { 1024 });
@@ -196,7 +197,7 @@ impl Demo {
     }
 }
 
-/// What to do after the demo, each with its command.
+/// Returns what to do after the demo, with commands.
 fn next_steps(device: Device) -> String {
     let rows = [
         ("see what this machine has and lacks", "cuzarr doctor".to_string()),
@@ -213,7 +214,7 @@ impl Case {
         if let Some((name, configuration)) = &self.codec {
             codecs.push(extension(name, configuration.clone()));
         }
-        // With the checksum, a flipped byte is an error with every codec, and without one.
+        // With the checksum, a flipped byte is an error with any codec, and without a codec.
         codecs.push(extension("crc32c", json!({})));
         let array = Array::builder([planes, PLANE[0], PLANE[1]], DataType::Float32).chunks(CHUNK).codecs(codecs);
         if self.sharded { array.shards(SHARD).metadata() } else { array.metadata() }
@@ -221,7 +222,7 @@ impl Case {
 }
 
 impl Outcome {
-    /// Reads the array once and returns the seconds. With `check`, wrong elements and damaged data are noted.
+    /// Reads the array once and returns the seconds. With `check`, wrong elements and damaged data are recorded.
     fn read(&mut self, array: &Array, check: bool) -> Result<f64> {
         let started = Instant::now();
         let result = array.read_buffer(&Selection::all(array.metadata().shape()));
@@ -285,7 +286,8 @@ fn extension(name: &str, configuration: Value) -> Extension {
     Extension::new(name, configuration)
 }
 
-/// The value of element `index` (in C order): waves along the two inner dimensions, plus noise that gives codecs work.
+/// Returns the value of element `index` (in C order): waves along the two inner dimensions, plus noise that gives
+/// codecs work.
 fn truth(index: u64) -> f32 {
     let (column, row) = (index % PLANE[1], index / PLANE[1] % PLANE[0]);
     let wave = (column * 3 % 2048).abs_diff(1024) + (row * 5 % 1024).abs_diff(512);
@@ -294,7 +296,7 @@ fn truth(index: u64) -> f32 {
     (25_000 + wave + (noise >> 60)) as f32 / 100.0
 }
 
-/// Elements `start..start + count` of the array, as bytes.
+/// Returns the elements `start..start + count` of the array, as bytes.
 fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     let mut bytes = vec![0; count as usize * 4];
     let part = (count as usize).div_ceil(cores()).max(1);
@@ -330,7 +332,7 @@ fn write(array: &Array, device: Device) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Compares every element with the formula.
+/// Whether every element equals the formula's value.
 fn is_true(values: &NdBuffer) -> Result<bool> {
     let plane = values.shape()[1] * values.shape()[2];
     let step = SHARD[0] as usize;
@@ -366,7 +368,7 @@ fn flip_a_byte(directory: &Path) -> Result<()> {
     std::fs::write(&largest.1, bytes).map_err(|error| io("write a chunk", error))
 }
 
-/// The first GPU, or the CPU where there is none.
+/// Returns the first GPU, or the CPU if there is none.
 fn best_device() -> Device {
     if cuzarr_device::probe().unusable.is_none() { Device::Cuda(0) } else { Device::Cpu }
 }

@@ -1,5 +1,5 @@
-//! Files that commands write beside stores: pictures and tables of references. One rule says where they may be written, and one
-//! function writes them.
+//! Files that commands write outside of stores: pictures and tables of references. One rule decides where they may be
+//! written, and one function writes them.
 
 use std::fs;
 use std::io::Read;
@@ -12,38 +12,39 @@ use cuzarr::{Error, ErrorKind, Result};
 
 use crate::nodes;
 
-/// The bytes with which HDF5 files begin.
+/// The first bytes of HDF5 files.
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// The existing files that a command replaces without `--overwrite`.
+/// Which existing files a command replaces without `--overwrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Replaces {
-    /// Pictures, which are made again and again.
+    /// Pictures, because they are made again and again.
     Pictures,
-    /// None.
+    /// No files.
     Nothing,
 }
 
-/// A file to write, beside what is read.
+/// A file to write, and what the command reads.
 pub struct Destination<'a> {
-    /// Its path.
+    /// The path of the file.
     pub path: &'a Path,
-    /// The ends of names that the command writes. Empty: any.
+    /// The name endings that the command can write. An empty list allows any.
     pub endings: &'a [&'a str],
-    /// Paths and URLs of all that the command reads.
+    /// Paths and URLs of everything that the command reads.
     pub sources: &'a [&'a str],
-    /// The files that are replaced.
+    /// Which existing files are replaced.
     pub replaces: Replaces,
-    /// Whether the user said `--overwrite`.
+    /// Whether the user gave `--overwrite`.
     pub overwrite: bool,
 }
 
 impl Destination<'_> {
-    /// Checks that the file can be written, before the work that makes it.
+    /// Checks that the file can be written. Call it before the work whose result is written.
     ///
     /// # Errors
-    /// `InvalidArgument` for a URL, for a name with another end, and for a place that is one of the sources or lies in one (through links
-    /// too); `StoreFailed` for an existing file that is not replaced, for a directory, and where there is no directory.
+    /// `InvalidArgument` for a URL, for a name with another ending, and for a path that is, or lies in, one of the
+    /// sources (even through links); `StoreFailed` for an existing file that is not replaced, for a directory, and for
+    /// a missing directory.
     pub fn check(&self) -> Result<()> {
         let shown = self.path.display();
         let refused = |message: String| Error::new(ErrorKind::InvalidArgument, message);
@@ -87,8 +88,8 @@ impl Destination<'_> {
     }
 }
 
-/// What kind of file this is, if it holds data that no command can make again; else `None`. An input may refer to
-/// such a file without naming it to us, so it is never replaced.
+/// Names the kind of a file that is never replaced, because it holds data that no command can make again; `None` for
+/// other files. An input may refer to such a file without naming it to us.
 fn kept(path: &Path) -> Option<&'static str> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if DOCUMENT_NAMES.contains(&name) {
@@ -97,14 +98,14 @@ fn kept(path: &Path) -> Option<&'static str> {
     (first_bytes(path) == Some(HDF5_SIGNATURE)).then_some("an HDF5 file")
 }
 
-/// The first bytes of a regular file. Opening a pipe would wait for its other end.
+/// Reads the first bytes of a regular file. Opening a pipe would wait for its other end.
 fn first_bytes(path: &Path) -> Option<[u8; 8]> {
     let mut first = [0; 8];
     path.is_file().then(|| fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).ok()).flatten()?;
     Some(first)
 }
 
-/// Writes a file whole or not at all. A file that is there keeps its links: the new one goes to where they lead.
+/// Writes a file completely or not at all. If the path is a link, the file that it leads to is replaced.
 ///
 /// # Errors
 /// `StoreFailed`
@@ -115,25 +116,25 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = real.with_file_name(name);
     let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &real));
     written.map_err(|error| {
-        // That failure is the one to report.
+        // The failure above is the one to report.
         let _ = fs::remove_file(&partial);
         Error::new(ErrorKind::StoreFailed, format!("cannot write '{}': {error}", path.display())).telling(error)
     })
 }
 
-/// Whether a file is a source, or lies in one. Links make no difference.
+/// Whether a file is a source, or lies in one, even through links.
 fn touches(source: &str, file: &Path) -> bool {
     local_places(source)
         .iter()
         .any(|place| is_same_file(place, file) || Identity::directory(place).overlaps(&Identity::directory(file)))
 }
 
-/// The places on this machine that a path or URL reads.
+/// Returns the local paths that a path or URL reads.
 fn local_places(source: &str) -> Vec<PathBuf> {
     let mut places = Vec::new();
     let mut url = Url::parse(source).ok();
     while let Some(one) = url {
-        // An inner path of a chain is none of this machine.
+        // An inner path of a chain is not a local path.
         if one.wrapped().is_none() && matches!(one.scheme(), "file" | "zip" | "reference") {
             places.push(PathBuf::from(one.path()));
         }
@@ -142,7 +143,7 @@ fn local_places(source: &str) -> Vec<PathBuf> {
     places
 }
 
-/// Refuses a target in or around a file that is read: deleting the old target would delete it too.
+/// Refuses a target in or around an input file, because deleting the old target would delete the input.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -153,7 +154,7 @@ pub fn refuse_inputs<'a>(target: &str, sources: impl IntoIterator<Item = &'a str
             .into_iter()
             .flat_map(|target| places.iter().map(move |place| (Identity::directory(&target), place)));
         for (identity, place) in pairs {
-            // Members of one ZIP file are told apart where it is opened.
+            // Members of the same ZIP file are compared where the file is opened.
             if place.is_file() && !is_zip(place) && identity.overlaps(&Identity::directory(place)) {
                 let message =
                     format!("the target '{}' overlaps the source '{}'", nodes::shown(target), nodes::shown(source));
@@ -164,7 +165,7 @@ pub fn refuse_inputs<'a>(target: &str, sources: impl IntoIterator<Item = &'a str
     Ok(())
 }
 
-/// Whether two paths lead to one file, through links of any kind.
+/// Whether two paths lead to the same file, through links of any kind.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -176,7 +177,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether a file begins as a picture that commands write: PNG or SVG.
+/// Whether a file begins like a picture that commands write: PNG or SVG.
 fn is_picture(path: &Path) -> bool {
     first_bytes(path).is_some_and(|first| first == *b"\x89PNG\r\n\x1a\n" || first.starts_with(b"<svg"))
 }

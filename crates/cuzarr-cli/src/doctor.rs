@@ -1,4 +1,4 @@
-//! `cuzarr doctor`: shows what was found on this machine, what is missing, and what that costs.
+//! `cuzarr doctor`: shows what was found on this machine, what is missing, and the consequences.
 
 use clap::Args;
 use cuzarr::Result;
@@ -12,7 +12,7 @@ use crate::{Python, Verdict};
 #[derive(Args)]
 pub struct Doctor {}
 
-/// The Python that the command runs in, and its packages.
+/// The Python that runs the command, and its packages.
 pub struct PythonFound {
     /// The version of Python.
     pub version: String,
@@ -20,17 +20,17 @@ pub struct PythonFound {
     pub packages: Vec<PythonPackage>,
 }
 
-/// A package of Python that cuzarr works with.
+/// A Python package that cuzarr works with.
 pub struct PythonPackage {
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// What it is for.
+    /// The package's purpose.
     pub purpose: String,
-    /// Its version, where it is installed.
+    /// The installed version; `None` if the package is not installed.
     pub version: Option<String>,
-    /// The name by which pip installs it.
+    /// The name under which pip installs it.
     pub requirement: String,
-    /// Whether it is of use only where there is a GPU.
+    /// Whether the package is only useful with a GPU.
     pub needs_gpu: bool,
 }
 
@@ -126,7 +126,8 @@ fn with_gpu(probe: &Probe) -> Vec<String> {
     lines
 }
 
-/// Why no GPU can be used. What is only used with a GPU is named, but is not missing.
+/// Returns the lines that explain why no GPU can be used. Parts that are only used with a GPU are named, but not as
+/// missing.
 fn without_gpu(probe: &Probe, problem: &str) -> Vec<String> {
     let (problem, remedy) = match &probe.driver.problem {
         Some(problem) => (problem.as_str(), probe.driver.remedy.as_str()),

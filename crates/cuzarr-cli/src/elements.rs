@@ -1,4 +1,4 @@
-//! Elements as text and as JSON, with all that their type keeps: whole numbers, truths, imaginary parts.
+//! Elements as text and as JSON, exactly: integers, truth values and imaginary parts are kept.
 
 use cuzarr::Result;
 use cuzarr_device::{DType, DTypeKind, NdBuffer, Order};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 pub enum Element {
     Truth(bool),
     Whole(i128),
-    /// The element, and whether binary32 has it.
+    /// The element, and whether its type has at most the precision of binary32.
     Number(f64, bool),
     Complex(f64, f64, bool),
 }
 
 impl Element {
-    /// The element in JSON. NaN and infinities are the strings "NaN", "Infinity" and "-Infinity", as in fill values. A complex number
-    /// is a list of its two parts.
+    /// Returns the element as JSON. NaN and infinities are the strings "NaN", "Infinity" and "-Infinity", as in fill
+    /// values. A complex number is a list of its two parts.
     pub fn to_json(self) -> Value {
         match self {
             Element::Truth(truth) => json!(truth),
@@ -26,7 +26,7 @@ impl Element {
         }
     }
 
-    /// The element as text that an expression takes: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
+    /// Returns the element as text that an expression accepts: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
     pub fn to_text(self) -> String {
         match self {
             Element::Truth(truth) => truth.to_string(),
@@ -48,7 +48,7 @@ impl Element {
     }
 }
 
-/// The shortest text of a finite number that stands for it in its type.
+/// Returns the shortest text that represents a finite number in its type.
 fn shortest(number: f64, is_short: bool) -> String {
     if is_short { format!("{:?}", number as f32) } else { format!("{number:?}") }
 }
@@ -78,10 +78,10 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// Elements in host memory.
+    /// Makes the printed form of an array in host memory.
     ///
     /// # Errors
-    /// `DTypeMismatch` for elements that are no numbers.
+    /// `DTypeMismatch` for elements that are not numbers.
     pub fn of(array: &NdBuffer) -> Result<Printed> {
         let dtype = array.dtype();
         let is_short =
@@ -114,17 +114,17 @@ impl Printed {
         Ok(Printed { shape: array.shape().to_vec(), elements })
     }
 
-    /// Whether one of the elements is NaN.
+    /// Whether at least one element is NaN.
     pub fn has_nan(&self) -> bool {
         self.elements.iter().any(|element| element.is_nan())
     }
 
-    /// Nested lists for programs.
+    /// Returns nested lists as JSON, for programs.
     pub fn to_json(&self) -> Value {
         nested(&self.shape, &self.elements, &|element| element.to_json(), &|values| Value::Array(values))
     }
 
-    /// Nested lists for people.
+    /// Returns nested lists as text, for people.
     pub fn to_text(&self) -> String {
         nested(&self.shape, &self.elements, &|element| element.to_text(), &|texts| format!("[{}]", texts.join(",")))
     }

@@ -19,7 +19,7 @@ use crate::elements::Printed;
 use crate::output::{self, Output};
 use crate::{Verdict, arguments, destination, interrupt, nodes};
 
-/// Most elements of a result that is printed instead of stored.
+/// Largest number of elements that are printed instead of stored.
 const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
@@ -129,7 +129,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// The place of the result, when that can be resumed.
+    /// Returns the place of the result, if the result is stored.
     pub fn target(&self) -> Option<&str> {
         self.output.as_deref()
     }
@@ -197,7 +197,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// The metadata of the new array.
+    /// Returns the metadata of the new array.
     fn metadata(&self, expr: &Expr, arrays: &[(String, Array)]) -> Result<ArrayMetadata> {
         let shape = expr.shape();
         let like = arrays.iter().map(|(_, array)| array).find(|array| array.shape() == shape);
@@ -205,7 +205,7 @@ impl Eval {
         let mut array = Array::builder(shape, DataType::try_from(expr.dtype())?).compressor(&self.compressor);
         array = match like {
             Some(like) => {
-                // Given chunks need not fit into the shards of another array.
+                // The given chunks may not fit into the shards of another array.
                 let shards = if self.chunks.is_some() { None } else { like.shard_shape()? };
                 let array = array.chunks(like.chunk_shape()?);
                 if let Some(shards) = shards { array.shards(shards) } else { array }

@@ -1,4 +1,5 @@
-//! Ctrl-C and the other signals that end a program: the command ends in order, tidies up, and says how it can go on.
+//! Handles Ctrl-C and other signals that end a program: the command stops cleanly, removes temporary files, and says
+//! how it can continue.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -10,24 +11,25 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 
-/// The time that the command has to end in order. Another signal ends it at once.
+/// The time that the command has to stop cleanly. A second signal ends it at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is known of the running command. A process runs one at a time.
+/// State of the running command. A process runs one command at a time.
 struct Running {
     cancellation: CancellationToken,
-    /// How the command can go on after it was interrupted.
+    /// How the command can continue after it was interrupted.
     hint: Option<String>,
-    /// Directories that nobody needs when the command is over.
+    /// Directories to remove when a signal ends the process.
     temporary: Vec<PathBuf>,
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// The signal that came, or 0.
+/// The signal that arrived, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// How many commands this process has begun.
+/// Number of commands that this process has started.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// Whether no command runs. Handlers stay when a command is over: a signal that ended the process before does so again then.
+/// Whether no command is running. Handlers remain after a command. While this is true, a signal that used to end the
+/// process does so again.
 static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// The signals that end a command.
 static WATCHED: LazyLock<Vec<i32>> = LazyLock::new(|| {
@@ -39,11 +41,12 @@ static WATCHED: LazyLock<Vec<i32>> = LazyLock::new(|| {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_watched).collect()
 });
 
-/// Signals that the process ignores, as `nohup` makes it do, or that it has a handler for: one bit for each.
+/// Signals that the process ignores (as under `nohup`) or has a handler for. Each signal is one bit.
 struct Dispositions(u64);
 
 impl Dispositions {
-    /// Reads a line of `/proc/self/status`. Where there is no such file, the process is taken to have no handlers, and to ignore nothing.
+    /// Reads a line of `/proc/self/status`. Without this file, the process is assumed to have no handlers and to ignore
+    /// nothing.
     fn of_process(line: &str) -> Dispositions {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|found| found.strip_prefix(line));
@@ -65,14 +68,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch over a command. `hint` says how it can go on when it is interrupted.
+    /// Starts watching a command. `hint` says how it can continue after an interruption.
     pub fn begin(hint: Option<String>) -> Watch {
         let watched = &*WATCHED;
         IDLE.store(false, Ordering::Release);
         SIGNAL.store(0, Ordering::Release);
         *running() = Some(Running { cancellation: CancellationToken::new(), hint, temporary: Vec::new() });
         let number = NUMBER.fetch_add(1, Ordering::AcqRel) + 1;
-        // Without a handler, a signal ends the process as it always does.
+        // Without a handler, a signal ends the process as usual.
         let Ok(mut signals) = Signals::new(watched) else { return Watch { signals: None } };
         let handle = signals.handle();
         std::thread::spawn(move || {
@@ -93,7 +96,7 @@ impl Watch {
         Watch { signals: Some(handle) }
     }
 
-    /// Ends the process by the signal that has ended the command, when there was one. Shells see it, and end their loops.
+    /// Ends the process by the signal that ended the command, if there was one. Shells notice it and end their loops.
     pub fn end_if_interrupted(&self) {
         let signal = SIGNAL.load(Ordering::Acquire);
         if signal != 0 {
@@ -112,12 +115,12 @@ impl Drop for Watch {
     }
 }
 
-/// Cancelled when a signal has come. Calls that read and write carry it.
+/// Returns the token that a signal cancels. Reads and writes use it.
 pub fn cancellation() -> CancellationToken {
     running().as_ref().map_or_else(CancellationToken::new, |running| running.cancellation.clone())
 }
 
-/// Checks that no signal has come.
+/// Checks that no signal has arrived.
 ///
 /// # Errors
 /// `Cancelled`
@@ -125,23 +128,23 @@ pub fn check() -> cuzarr::Result<()> {
     cancellation().check()
 }
 
-/// Removes a directory also when a signal ends the process.
+/// Registers a directory that is removed even if a signal ends the process.
 pub fn remove_at_the_end(directory: PathBuf) {
     if let Some(running) = running().as_mut() {
         running.temporary.push(directory);
     }
 }
 
-/// Ends the process at once, by the signal.
+/// Ends the process at once, by the given signal.
 fn end(signal: i32) -> ! {
     if let Some(running) = running().take() {
         for directory in &running.temporary {
-            // The process is over: there is nobody to tell.
+            // The process ends, so nobody would see a failure.
             let _ = std::fs::remove_dir_all(directory);
         }
         tell(&running);
     }
-    // This only returns when it fails.
+    // This only returns if it fails.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
     std::process::exit(128 + signal)
 }

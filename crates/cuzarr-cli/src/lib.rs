@@ -106,7 +106,7 @@ enum Command {
     Man(manual::Man),
 }
 
-/// The outcome of a command without an error. `Failed` is an answer too: bad chunks or wrong data.
+/// The outcome of a command without an error. `Failed` is also an answer: bad chunks or wrong data were found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -118,10 +118,10 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
     pair.map(|(name, value)| (name.to_string(), value.to_string())).ok_or_else(|| "expected NAME=VALUE".to_string())
 }
 
-/// Makes a table of references to the chunks of HDF5 files.
+/// A function that makes a table of references to the chunks of HDF5 files.
 pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTable> + 'a;
 
-/// What the command of the Python package can do beyond this crate.
+/// Functions that only the Python package's command has.
 pub struct Python<'a> {
     /// Reads HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
@@ -129,12 +129,12 @@ pub struct Python<'a> {
     pub found: PythonFound,
 }
 
-/// Runs the command with these arguments (the first is the program's name) and returns its exit status.
+/// Runs the command with these arguments (the first is the program's name), and returns its exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     run(arguments, None)
 }
 
-/// Like [`main`], with what only Python can do.
+/// Like [`main`], with the functions that only Python has.
 pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Python<'_>) -> i32 {
     run(arguments, Some(python))
 }
@@ -172,7 +172,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
     };
     output.clear_progress();
     let status = match result {
-        // What is done is done: a signal that came too late changes nothing.
+        // The work is done, so a signal that came too late changes nothing.
         Ok(Verdict::Passed) => 0,
         Ok(Verdict::Failed) => 1,
         Err(error) => {
@@ -184,30 +184,30 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
     output.finish(status)
 }
 
-/// The exit status of an error: 2 for wrong arguments, 1 for everything else.
+/// Returns the exit status for an error: 2 for wrong arguments, 1 for everything else.
 fn status_of(kind: ErrorKind) -> i32 {
     if matches!(kind, ErrorKind::InvalidArgument | ErrorKind::SelectionInvalid) { 2 } else { 1 }
 }
 
-/// Prints what is wrong with the arguments, or the help or version that they ask for, and returns the exit status.
+/// Prints the error in the arguments, or the help or version that they ask for, and returns the exit status.
 fn refused(error: &clap::Error, arguments: &[OsString]) -> i32 {
     let mut output = Output::new(is_json(arguments), false, cuzarr::store::Registry::new());
     if !error.use_stderr() {
         output.print(error.to_string().as_bytes());
         return output.finish(0);
     }
-    // This fails when nobody reads it. The exit status is still right.
+    // Printing fails if nobody reads it. The exit status is right in any case.
     let _ = error.print();
     output.error_document(&usage_error(error));
     output.finish(error.exit_code())
 }
 
-/// Whether arguments that cannot be parsed ask for JSON.
+/// Whether arguments that cannot be parsed contain `--json`.
 fn is_json(arguments: &[OsString]) -> bool {
     arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-/// An error of the arguments, without the usage that clap prints below it.
+/// Converts an error in the arguments, without the usage that clap prints below it.
 fn usage_error(error: &clap::Error) -> Error {
     if error.kind() == Wrong::DisplayHelpOnMissingArgumentOrSubcommand {
         return Error::new(ErrorKind::InvalidArgument, "a command is missing").with_hint("cuzarr --help lists them");
@@ -222,7 +222,7 @@ fn usage_error(error: &clap::Error) -> Error {
 }
 
 impl Command {
-    /// How the command goes on after it was interrupted.
+    /// Returns how the command can continue after an interruption.
     fn goes_on(&self) -> Option<String> {
         let target = match self {
             Command::Copy(copy) => copy.target(),

@@ -1,4 +1,5 @@
-//! `cuzarr completions` and `cuzarr man`: scripts for shells and man pages, made of the same declarations as the help.
+//! `cuzarr completions` and `cuzarr man`: shell scripts and man pages, generated from the same declarations as the
+//! help.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::output::Output;
 
-/// What the exit status means, as rows of a table.
+/// The meanings of exit statuses, as rows of a table.
 pub const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "success"),
     ("1", "a failure: damaged data, wrong data, or any error but those of the arguments"),
@@ -46,7 +47,7 @@ impl Completions {
 
 impl Man {
     pub fn run(self, mut command: Command, output: &mut Output) -> Result<Verdict> {
-        // Global options are listed by every command once it is built.
+        // A built command lists its global options in every subcommand.
         command.build();
         let Some(directory) = self.directory else {
             output.print(&page(command).map_err(|error| failed("standard output".into(), error))?);
@@ -72,7 +73,7 @@ impl Man {
     }
 }
 
-/// The man page of a command.
+/// Returns the man page of a command.
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     Page::new(command).render(&mut page)?;

@@ -1,4 +1,4 @@
-//! Opening nodes by path, and `cuzarr info` and `cuzarr tree`.
+//! Opens nodes by path, and implements `cuzarr info` and `cuzarr tree`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Tree {
     }
 }
 
-/// Opens the array or group at a path or URL. Without a device it uses the configured one.
+/// Opens the array or group at a path or URL. Without `device`, the configured device is used.
 pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<Node> {
     let mut options = ArrayOptions::from(&Config::from_environment()?);
     options.device = device.unwrap_or(options.device);
@@ -78,11 +78,11 @@ pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<N
     })
 }
 
-/// Adds as a hint how to resume unfinished work at a path, how a path inside a chain is written, or the name beside a local path that
-/// may have been meant.
+/// Adds a hint to an error: how to resume unfinished work at a path, how to write a path inside a chain, or a similar
+/// name beside a local path.
 fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let Ok(url) = Url::parse(path) else { return error };
-    // A store that cannot tell has no hint.
+    // For a store that cannot answer, there is no hint.
     let has = |name: &&str| store.size_bytes(name).is_ok_and(|size| size.is_some());
     if [CHECKPOINT, OLD_COPY_CHECKPOINT].iter().any(has) {
         let message = format!("{store}: the array here is unfinished");
@@ -109,7 +109,7 @@ fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     }
 }
 
-/// Adds as a hint how a path inside of a file is written.
+/// Adds a hint that shows how to write a path inside a file.
 fn with_inner_form(error: Error, path: &str) -> Error {
     match Url::parse(path).ok().and_then(|url| inner_form(&url)) {
         Some(form) => error.with_hint(form),
@@ -117,8 +117,8 @@ fn with_inner_form(error: Error, path: &str) -> Error {
     }
 }
 
-/// A hint for a path that continues behind the name of an archive or a table, such as `zip::a.zip/inner`: how it must
-/// be written.
+/// Returns a hint that shows how to write a path that continues after the name of an archive or a table, such as
+/// `zip::a.zip/inner`.
 fn inner_form(url: &Url) -> Option<String> {
     let place = Path::new(url.wrapped().unwrap_or(url).path());
     let file = place.ancestors().skip(1).find(|above| above.is_file())?;
@@ -146,10 +146,10 @@ pub fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     registry.open_url(&url)
 }
 
-/// Opens the store of a node that is changed where it is.
+/// Opens the store of a node that is changed in place.
 ///
 /// # Errors
-/// `ReadOnly`, with what to do instead; those of [`source`].
+/// `ReadOnly`, with a hint what to do instead; those of [`source`].
 pub fn writable(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     let store = source(registry, path)?;
     if !store.capabilities().read_only {
@@ -179,7 +179,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes what was written visible, when all of it was. A ZIP file gets its name now; without this call, it leaves nothing.
+    /// Makes everything that was written visible, once it is complete. A ZIP file gets its name now. Without this call,
+    /// it leaves nothing behind.
     ///
     /// # Errors
     /// Those of [`ZipArchive::close`].
@@ -191,7 +192,7 @@ impl Target {
 /// Opens the store at a path or URL for writing.
 ///
 /// # Errors
-/// Those of [`target_directory`]; when the store of a URL is read-only.
+/// Those of [`target_directory`]; an error if the store of a URL is read-only.
 pub fn target(registry: &Registry, path: &str) -> Result<Target> {
     let url = Url::parse(path)?;
     if let Some((place, inside)) = zip_place(&url) {
@@ -213,7 +214,7 @@ pub fn target(registry: &Registry, path: &str) -> Result<Target> {
     Ok(Target { store, archive: None })
 }
 
-/// The local ZIP file that a URL names, which need not exist, and the path inside it.
+/// Returns the local ZIP file that a URL names, and the path inside it. The file may not exist yet.
 fn zip_place(url: &Url) -> Option<(&Path, &str)> {
     let place = Path::new(url.path());
     match (url.scheme(), url.wrapped()) {
@@ -226,7 +227,7 @@ fn zip_place(url: &Url) -> Option<(&Path, &str)> {
     }
 }
 
-/// Refuses dates and durations, which are no numbers.
+/// Refuses dates and durations, because they are not numbers.
 ///
 /// # Errors
 /// `Unsupported`
@@ -240,12 +241,12 @@ pub fn refuse_times(array: &Array) -> Result<()> {
     }
 }
 
-/// Whether a path or URL of a target names a local ZIP file, which gets its name when it is complete.
+/// Whether a target's path or URL names a local ZIP file. Such a file gets its name when it is complete.
 pub fn is_zip_target(path: &str) -> bool {
     Url::parse(path).is_ok_and(|url| zip_place(&url).is_some())
 }
 
-/// Whether a path is that of a ZIP file, or of one that can be made there.
+/// Whether a path is that of a ZIP file, or of a ZIP file that can be created.
 fn is_zip_place(place: &Path) -> bool {
     if place.is_file() { is_zip(place) } else { !place.is_dir() && has_zip_name(place) }
 }
@@ -253,7 +254,7 @@ fn is_zip_place(place: &Path) -> bool {
 /// Opens the store in a directory for writing.
 ///
 /// # Errors
-/// When `path` is a file or a URL of another scheme, or when its name ends like that of a ZIP file.
+/// An error if `path` is a file or a URL of another scheme, or if its name ends like that of a ZIP file.
 pub fn target_directory(path: &str) -> Result<LocalStore> {
     let url = Url::parse(path)?;
     let place = Path::new(url.path());
@@ -264,10 +265,10 @@ pub fn target_directory(path: &str) -> Result<LocalStore> {
     if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
 }
 
-/// A node's name, and the error of reading its metadata.
+/// The name of a node, and the error of reading its metadata.
 pub type Unreadable = (String, Error);
 
-/// Every array below a group, and every node whose metadata cannot be read. Codecs are not checked yet.
+/// Returns every array below a group, and every node whose metadata cannot be read. Codecs are not checked yet.
 pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     let (mut arrays, mut unreadable) = (Vec::new(), Vec::new());
     group.walk(None, &mut |path, metadata| {
@@ -289,7 +290,7 @@ pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     Ok((arrays, unreadable))
 }
 
-/// The name to show for an array in the directory `path`, or below it.
+/// Returns the name to show for an array in the directory `path` or below it.
 pub fn name_below(path: &str, array: &Array) -> String {
     let path = shown(path);
     match array.path() {
@@ -298,7 +299,7 @@ pub fn name_below(path: &str, array: &Array) -> String {
     }
 }
 
-/// A path or URL for messages, without the query of a URL, which may be a signature.
+/// Returns a path or URL for messages. A URL's query is left out, because it may be a signature.
 pub fn shown(path: &str) -> String {
     match Url::parse(path) {
         Ok(url) if url.scheme() != "file" || url.wrapped().is_some() => url.to_string(),
@@ -317,7 +318,7 @@ pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Re
     }
 }
 
-/// The numbers that the elements of an array, or of a view of one, stand for; `raw`: as they are stored.
+/// Decodes the elements of an array or a view. With `raw`, returns them as they are stored.
 ///
 /// # Errors
 /// Those of `elements`, and of [`Expr::decoded`].

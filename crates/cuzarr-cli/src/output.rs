@@ -1,4 +1,4 @@
-//! Output of results, progress and errors.
+//! Prints results, progress and errors.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -9,15 +9,15 @@ use cuzarr::store::Registry;
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
-/// Time between two lines of progress where they are not written over each other.
+/// Interval between two lines of progress if they do not overwrite each other.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// One line of a terminal, written over itself.
+    /// One line of a terminal, which is overwritten.
     Terminal,
-    /// A line now and then, for logs.
+    /// A line at intervals, for logs.
     Lines,
     Nothing,
 }
@@ -28,13 +28,13 @@ pub struct Output {
     registry: Registry,
     shown: Shown,
     last_progress: Option<Instant>,
-    /// Why the answer could not be printed. A reader that has closed the pipe is no failure.
+    /// The error of printing the answer. It is not an error if the reader closes the pipe.
     unprinted: Option<io::Error>,
 }
 
 impl Output {
-    /// `registry` opens the paths and URLs of this command. Where standard error is not a terminal, progress is only shown if
-    /// `progress` is set.
+    /// Makes the output of a command. `registry` opens the command's paths and URLs. If standard error is not a
+    /// terminal, progress is only shown if `progress` is set.
     pub fn new(json: bool, progress: bool, registry: Registry) -> Self {
         let shown = match (std::io::stderr().is_terminal(), progress) {
             (true, _) => Shown::Terminal,
@@ -44,7 +44,7 @@ impl Output {
         Output { json, registry, shown, last_progress: None, unprinted: None }
     }
 
-    /// The registry that opens the paths and URLs of this command.
+    /// Returns the registry that opens the paths and URLs of this command.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -74,11 +74,11 @@ impl Output {
         }
     }
 
-    /// The exit status of a command that would have ended with `status`: 1 when its answer could not be printed.
+    /// Returns the exit status of a command that would have ended with `status`: 1 if its answer could not be printed.
     pub fn finish(&mut self, status: i32) -> i32 {
         let Some(error) = self.unprinted.take() else { return status };
         let error = error.to_string();
-        // Without the number that only programs know.
+        // Drops the error number, which only programs understand.
         let reason = error.split(" (os error").next().unwrap_or(&error);
         let message = format!("cannot write to standard output: {}", reason.to_lowercase());
         tell(&cuzarr::Error::new(cuzarr::ErrorKind::StoreFailed, message));
@@ -91,14 +91,14 @@ impl Output {
         let _ = writeln!(std::io::stderr(), "cuzarr: warning: {}", printable(warning));
     }
 
-    /// Prints an error to standard error, and with `--json` also as the answer.
+    /// Prints an error to standard error. With `--json`, it is also the answer.
     pub fn error(&mut self, error: &cuzarr::Error) {
         self.clear_progress();
         tell(error);
         self.error_document(error);
     }
 
-    /// Prints an error as the answer, with `--json`.
+    /// With `--json`, prints an error as the answer.
     pub fn error_document(&mut self, error: &cuzarr::Error) {
         if self.json {
             let document = json!({"error": {
@@ -108,7 +108,7 @@ impl Output {
         }
     }
 
-    /// Prints a note about the answer to standard error, with what the user can do.
+    /// Prints a note about the answer to standard error, with a hint what the user can do.
     pub fn note(&mut self, note: &str, hint: &str) {
         self.clear_progress();
         let _ = writeln!(std::io::stderr(), "cuzarr: note: {}\n  hint: {}", printable(note), printable(hint));
@@ -120,7 +120,7 @@ impl Output {
         self.show(|| format!("{}: {done} of {total} ({percent} %)", printable(what)));
     }
 
-    /// Shows the progress of work on bytes, its speed, and the time left.
+    /// Shows the progress of work on bytes, its speed, and the remaining time.
     pub fn throughput(&mut self, what: &str, done: u64, total: u64, seconds: f64) {
         self.show(|| {
             let percent = (100.0 * done as f64 / total.max(1) as f64).min(100.0);
@@ -143,7 +143,7 @@ impl Output {
         };
     }
 
-    /// Removes the line of progress from a terminal.
+    /// Removes the line of progress from the terminal.
     pub fn clear_progress(&mut self) {
         if self.last_progress.take().is_some() && self.shown == Shown::Terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -151,25 +151,25 @@ impl Output {
     }
 }
 
-/// Writes an error to standard error. That fails when nobody reads it, and the exit status is still right.
+/// Writes an error to standard error. If nobody reads it, that fails, but the exit status is still right.
 pub fn tell(error: &cuzarr::Error) {
     let _ = writeln!(io::stderr(), "cuzarr: {error}");
 }
 
-/// The width of the terminal that the answer goes to, in columns: that of the variable `COLUMNS`, or what the terminal says; `None` where
-/// the answer goes elsewhere.
+/// Returns the width of the terminal in columns: the variable `COLUMNS`, or what the terminal reports. `None` if the
+/// answer does not go to a terminal and `COLUMNS` is not set.
 pub fn terminal_columns() -> Option<u64> {
     let wish = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
     let width = |(terminal_size::Width(columns), _)| u64::from(columns);
     wish.or_else(|| terminal_size::terminal_size_of(io::stdout()).map(width))
 }
 
-/// Whether the answer may have colours: on a terminal, unless the user wants none (<https://no-color.org>).
+/// Whether the answer may have colours: on a terminal, unless the user turned them off (<https://no-color.org>).
 pub fn has_colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty())
 }
 
-/// A document as indented JSON. Characters that could control a terminal are escaped.
+/// Formats a document as indented JSON. Characters that could control a terminal are escaped.
 fn json_text(document: &Value) -> String {
     let mut shown = String::new();
     for character in format!("{document:#}").chars() {
@@ -184,8 +184,8 @@ fn json_text(document: &Value) -> String {
     shown
 }
 
-/// A table with aligned columns. The first column is text, the others are numbers. Line breaks in cells are escaped, so that a name
-/// cannot make rows.
+/// Formats a table with aligned columns. The first column is text, the others are numbers. Line breaks in cells are
+/// escaped, so that a name cannot add rows.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
@@ -211,7 +211,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
-/// A byte count for people: `1.50 GiB`.
+/// Formats a number of bytes for people: `1.50 GiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (count as f64, 0);
@@ -222,13 +222,13 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.2} {}", UNITS[unit]) }
 }
 
-/// A number for people: up to nine digits, without zeros at the end.
+/// Formats a number for people: up to nine digits, without zeros at the end.
 pub fn number(value: f64) -> String {
     let rounded = format!("{value:.8e}").parse().unwrap_or(value);
     format!("{rounded:?}")
 }
 
-/// An element of this type, as the shortest text that stands for it.
+/// Formats an element as the shortest text that represents it in its type.
 pub fn element(value: f64, dtype: Option<DType>) -> String {
     match dtype {
         Some(DType::FLOAT16 | DType::BFLOAT16 | DType::FLOAT32) => format!("{:?}", value as f32),
@@ -237,12 +237,12 @@ pub fn element(value: f64, dtype: Option<DType>) -> String {
     }
 }
 
-/// The rate of `bytes` in `seconds`, in 10⁹ bytes per second.
+/// Returns the rate of `bytes` in `seconds`, in 10⁹ bytes per second.
 pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
 }
 
-/// The rate of `bytes` in `seconds` for people, in the unit that suits it: `1.25 GB/s`.
+/// Formats the rate of `bytes` in `seconds` for people, in a suitable unit: `1.25 GB/s`.
 pub fn rate(bytes: u64, seconds: f64) -> String {
     const UNITS: [&str; 4] = ["B/s", "kB/s", "MB/s", "GB/s"];
     let (mut value, mut unit) = (if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }, 0);
@@ -253,7 +253,7 @@ pub fn rate(bytes: u64, seconds: f64) -> String {
     if unit == 0 { format!("{value:.0} B/s") } else { format!("{value:.2} {}", UNITS[unit]) }
 }
 
-/// A duration for people: `42 s`, `3 min 5 s`, `2 h 10 min`.
+/// Formats a duration for people: `42 s`, `3 min 5 s`, `2 h 10 min`.
 fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {

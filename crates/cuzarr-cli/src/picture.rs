@@ -1,4 +1,4 @@
-//! Pictures as PNG files and on terminals. Axes, letters and colours are drawn by plotters.
+//! Pictures as PNG files and on terminals. The crate plotters draws axes, letters and colours.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// The colour of a number from 0 to 1.
+    /// Returns the colour of a number from 0 to 1.
     fn of(self, at: f64) -> RGBColor {
         match self {
             Colours::Viridis => ViridisRGB::get_color(at as f32),
@@ -44,7 +44,7 @@ impl Colours {
     }
 }
 
-/// The colour of a label. Those of neighbouring numbers lie far apart on the circle of hues.
+/// Returns the colour of a label. Neighbouring labels get very different hues.
 pub fn label_colour(label: f64) -> RGBColor {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     if label == 0.0 {
@@ -57,11 +57,11 @@ pub fn label_colour(label: f64) -> RGBColor {
 
 /// One of several channels that are drawn over each other.
 pub struct Channel {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// Red, green and blue of its largest number.
+    /// Red, green and blue of the channel's largest number.
     pub colour: [u8; 3],
-    /// Its numbers.
+    /// The channel's numbers.
     pub values: Vec<f64>,
     pub range: Limits,
 }
@@ -73,19 +73,19 @@ pub struct Limits {
     pub high: f64,
 }
 
-/// What stands beside a picture of numbers.
+/// The legend beside a picture of numbers.
 pub enum Legend<'a> {
-    /// The colours of a range, and the unit.
+    /// The colours of a range, and the unit of its numbers.
     Bar { range: Limits, colours: Colours, unit: &'a str },
     /// Names with their colours.
     Names(&'a [(String, [u8; 3])]),
 }
 
-/// Pixels that the longer side of a plane has at least, if its numbers can have several.
+/// Least length of a plane's longer side in pixels, as far as each number can get several pixels.
 const LEAST_PIXELS: usize = 512;
-/// The largest number of an axis.
+/// The largest number on an axis.
 const MOST: f64 = 1e300;
-/// Colours of a bar.
+/// Number of colours in a bar.
 const SHADES: u32 = 256;
 
 /// A picture of red, green and blue pixels.
@@ -95,7 +95,7 @@ pub struct Picture {
     pixels: Vec<u8>,
 }
 
-/// Checks that a picture of what is at `source` can be written, before the work that it will show.
+/// Checks that a picture of the data at `source` can be written. Call it before the work whose result is drawn.
 ///
 /// # Errors
 /// Those of [`Destination::check`].
@@ -104,7 +104,7 @@ pub fn check_place(path: &Path, endings: &[&str], source: &str, overwrite: bool)
 }
 
 impl Picture {
-    /// A white picture that `draw` draws on.
+    /// Makes a white picture and lets `draw` draw on it.
     fn drawn(width: u32, height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<Picture> {
         static LETTERS: Once = Once::new();
         LETTERS.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
@@ -115,7 +115,7 @@ impl Picture {
         Ok(Picture { width: width as usize, height: height as usize, pixels })
     }
 
-    /// A picture of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
+    /// Draws numbers: dark at the lower bound, light at the upper bound, grey for NaN.
     pub fn of(width: usize, height: usize, values: &[f64], range: Limits, colours: Colours) -> Picture {
         let colour = |&value: &f64| match colours {
             _ if value.is_nan() => [128; 3],
@@ -125,12 +125,12 @@ impl Picture {
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
 
-    /// A picture of labels, some of which have a colour of their own.
+    /// Draws labels. `colours` gives some of them their own colour.
     pub fn of_labels(width: usize, height: usize, values: &[f64], colours: &BTreeMap<u64, [u8; 3]>) -> Picture {
         Picture { width, height, pixels: values.iter().flat_map(|&value| colour_of_label(value, colours)).collect() }
     }
 
-    /// A picture of channels over each other, their light added.
+    /// Draws channels over each other, by adding their light.
     pub fn of_channels(width: usize, height: usize, channels: &[Channel]) -> Picture {
         let mut light = vec![0.0f64; width * height * 3];
         for channel in channels {
@@ -142,7 +142,7 @@ impl Picture {
         Picture { width, height, pixels: light.into_iter().map(|light| light.round().min(255.0) as u8).collect() }
     }
 
-    /// A line through numbers, one column for each, for terminals.
+    /// Draws a line through numbers, with one column for each, for terminals.
     pub fn of_points(height: usize, values: &[f64], range: Limits) -> Picture {
         let width = values.len();
         let mut pixels = vec![0; width * height * 3];
@@ -158,7 +158,7 @@ impl Picture {
         Picture { width, height, pixels }
     }
 
-    /// A line through numbers, with axes.
+    /// Draws a line through numbers, with axes.
     pub fn of_line(title: &str, unit: &str, axis: &Axis, values: &[f64], range: Limits) -> Result<Picture> {
         Picture::drawn(900, 480, |area| {
             let mut chart = ChartBuilder::on(area)
@@ -184,7 +184,7 @@ impl Picture {
         })
     }
 
-    /// This picture of numbers with named axes and a legend. Small ones get several pixels for each number.
+    /// Adds named axes and a legend to this picture of numbers. In small pictures, each number gets several pixels.
     pub fn with_axes(&self, title: &str, [down, across]: [&Axis; 2], legend: &Legend<'_>) -> Result<Picture> {
         let scale = (LEAST_PIXELS / self.width.max(self.height).max(1)).max(1);
         let (width, height) = ((self.width * scale) as u32 + 84, ((self.height * scale) as u32).max(100) + 52);
@@ -212,7 +212,7 @@ impl Picture {
         })
     }
 
-    /// A picture of the numbers of elements in bins of one width.
+    /// Draws a histogram whose bins have equal width.
     pub fn of_bins(title: &str, unit: &str, width: f64, bins: &[(f64, u64)]) -> Result<Picture> {
         let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0).max(1);
         let range = shown(bins.first().map_or(0.0, |bin| bin.0), bins.last().map_or(0.0, |bin| bin.0 + width));
@@ -234,7 +234,7 @@ impl Picture {
         })
     }
 
-    /// A picture of a call's stages over time.
+    /// Draws a call's stages over time.
     pub fn of_stages(gantt: &Gantt) -> Result<Picture> {
         Picture::drawn(gantt.width as u32, gantt.height as u32, |area| {
             for mark in &gantt.marks {
@@ -277,7 +277,7 @@ impl Picture {
         destination::write(path, &bytes)
     }
 
-    /// The picture for terminals with colours: two rows of pixels per line.
+    /// Returns the picture as text for terminals with colours: two rows of pixels per line.
     pub fn in_colour(&self) -> String {
         let pixel = |column: usize, row: usize| {
             let at = (row.min(self.height - 1) * self.width + column) * 3;
@@ -294,7 +294,7 @@ impl Picture {
         text
     }
 
-    /// The picture for other outputs: one character per pixel.
+    /// Returns the picture as text for other outputs: one character per pixel.
     pub fn in_characters(&self) -> String {
         const RAMP: &[u8] = b" .:-=+*#%@";
         let line = |row: &[u8]| {
@@ -342,25 +342,25 @@ impl Legend<'_> {
 }
 
 impl Limits {
-    /// A number's place between the limits, from 0 to 1.
+    /// Returns a number's place between the limits, from 0 to 1.
     fn scaled(self, value: f64) -> f64 {
         let Limits { low, high } = self;
         if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
     }
 }
 
-/// The colour of a label: its own one where it has one.
+/// Returns the colour of a label: its own colour if `colours` has one.
 pub fn colour_of_label(label: f64, colours: &BTreeMap<u64, [u8; 3]>) -> [u8; 3] {
     let own = (label >= 0.0 && label.fract() == 0.0).then(|| colours.get(&(label as u64))).flatten();
     own.copied().unwrap_or_else(|| label_colour(label).rgb().into())
 }
 
-/// The rows from one to another, both included.
+/// Returns the rows from one to another, both included.
 fn between(from: usize, to: usize) -> Range<usize> {
     from.min(to)..from.max(to) + 1
 }
 
-/// A range for an axis: finite, and so wide that numbers along it differ.
+/// Returns a range for an axis: finite, and wide enough for its numbers to differ.
 fn shown(low: f64, high: f64) -> Range<f64> {
     let (low, high) = if low <= high { (low.max(-MOST), high.min(MOST)) } else { (0.0, 1.0) };
     let size = low.abs().max(high.abs());
@@ -371,7 +371,7 @@ fn shown(low: f64, high: f64) -> Range<f64> {
     }
 }
 
-/// A bar whose length is `eighths` eighths of a character.
+/// Returns a bar whose length is `eighths` eighths of a character.
 pub fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     "█".repeat(eighths / 8) + PARTS[eighths % 8]

@@ -58,24 +58,24 @@ pub struct Preview {
     dry_run: bool,
 }
 
-/// Rows of a line on a terminal.
+/// Number of rows for a line on a terminal.
 const LINE_ROWS: usize = 20;
-/// Most labels that a legend names.
+/// Largest number of labels in a legend.
 const MOST_LABELS: usize = 16;
-/// Colours of channels without one. Neighbours differ for people who see red and green alike.
+/// Colours for channels without one. People who cannot tell red from green can still distinguish neighbouring ones.
 const CHANNEL_COLOURS: [[u8; 3]; 6] =
     [[0, 255, 0], [255, 0, 255], [0, 255, 255], [255, 255, 0], [255, 0, 0], [0, 0, 255]];
 
-/// What is drawn: an array, and the image that it is a level of.
+/// The array to draw, and the image that it is a level of.
 struct View {
     array: Array,
-    /// The image, and the number of its level.
+    /// The image, and the number of its level that is drawn.
     image: Option<(Multiscales, usize)>,
-    /// The attribute `image-label`, of labels.
+    /// The attribute `image-label`, if the image is one of labels.
     labels: Option<Map<String, Value>>,
 }
 
-/// A channel of an image, before its numbers are read.
+/// A channel of an image whose numbers have not been read yet.
 struct Plan {
     index: u64,
     name: String,
@@ -139,7 +139,7 @@ impl Preview {
         Ok(Verdict::Passed)
     }
 
-    /// A line through the elements of one dimension.
+    /// Draws a line through the elements of one dimension.
     fn line(
         &self,
         array: &Array,
@@ -158,7 +158,7 @@ impl Preview {
         Ok(Drawn::new(picture, selection, range, decoding, array))
     }
 
-    /// A plane of numbers, or of labels.
+    /// Draws a plane of numbers or of labels.
     fn numbers(
         &self,
         view: &View,
@@ -189,7 +189,7 @@ impl Preview {
         Ok(Drawn::new(picture, selection, range, decoding, &view.array))
     }
 
-    /// The channels of an image over each other, each in its colour.
+    /// Draws the channels of an image over each other, each in its colour.
     fn composite(
         &self,
         view: &View,
@@ -228,7 +228,8 @@ impl Preview {
         Ok(Drawn { picture, selection: selection.to_string(), range, members })
     }
 
-    /// The numbers drawn darkest and lightest: those of the call, else those of a channel's window, else the least and the largest.
+    /// Returns the numbers drawn darkest and lightest: those that the user gave, else a channel's window, else the
+    /// smallest and the largest number.
     fn range(&self, values: &[f64], window: Option<Limits>) -> Result<Limits> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = || window.map_or_else(|| finite().fold(f64::INFINITY, f64::min), |window| window.low);
@@ -245,13 +246,13 @@ impl Preview {
         format!("{} {selection}", nodes::shown(&self.path))
     }
 
-    /// Columns of the picture at most.
+    /// Returns the largest number of columns in the picture.
     fn columns(&self) -> u64 {
         let usual = if self.png.is_some() { 1024 } else { output::terminal_columns().unwrap_or(100).clamp(1, 100) };
         self.width.unwrap_or(usual)
     }
 
-    /// Opens the array, or the level of an image that is drawn.
+    /// Opens the array, or the level of an image, that is drawn.
     fn open(&self, registry: &Registry) -> Result<View> {
         let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         let group = match nodes::open(registry, &self.path, self.device)? {
@@ -292,7 +293,8 @@ impl Preview {
         Ok(View { array: level(number)?, image: Some((image, number)), labels })
     }
 
-    /// The channels of an image that are drawn over each other. There are none where the call says what to draw, and how.
+    /// Returns the channels of an image that are drawn over each other. There are none if options say what to draw, or
+    /// how.
     fn channels(&self, view: &View) -> Vec<Plan> {
         let Some((image, _)) = &view.image else { return Vec::new() };
         if self.slice.is_some() || self.cmap.is_some() || view.are_labels() {
@@ -350,7 +352,7 @@ impl Preview {
         Ok(Verdict::Passed)
     }
 
-    /// The plane or row that the user asked for, before it is thinned.
+    /// Returns the plane or row that the user asked for, before it is thinned.
     fn plane(&self, view: &View) -> Result<Selection> {
         let shape = view.array.shape();
         let args: Vec<SliceArg> = match &self.slice {
@@ -377,7 +379,7 @@ fn not_a_picture(selection: &Selection) -> Error {
 }
 
 impl View {
-    /// The dimension of this name and kind before the last two, where an image names its axes.
+    /// Returns the dimension with this name and kind, before the last two, if an image names its axes.
     fn axis(&self, kind: &str, name: &str) -> Option<usize> {
         let (image, _) = self.image.as_ref()?;
         let planes = self.array.shape().len().saturating_sub(2);
@@ -386,14 +388,14 @@ impl View {
         axes.filter(|(_, axis)| axis.name == name && is_kind(axis)).map(|(number, _)| number).next()
     }
 
-    /// Whether elements name objects or classes, rather than amounts.
+    /// Whether elements identify objects or classes, instead of amounts.
     fn are_labels(&self) -> bool {
         let dtype = self.array.metadata().data_type().device_dtype();
         let is_whole = dtype.is_some_and(|dtype| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt));
         is_whole && (self.labels.is_some() || self.array.metadata().attributes().contains_key("flag_values"))
     }
 
-    /// The colours that an image of labels gives to some of them.
+    /// Returns the colours that an image of labels gives to some labels.
     fn label_colours(&self) -> BTreeMap<u64, [u8; 3]> {
         let colours = self.labels.as_ref().and_then(|labels| labels.get("colors")?.as_array());
         let colour = |one: &Value| {
@@ -403,7 +405,7 @@ impl View {
         colours.into_iter().flatten().filter_map(colour).collect()
     }
 
-    /// The first labels among some numbers, with their meanings where the array says them, and their colours.
+    /// Returns the first labels among some numbers, with their meanings, if the array gives them, and their colours.
     fn label_names(&self, values: &[f64], own: &BTreeMap<u64, [u8; 3]>) -> Vec<(String, [u8; 3])> {
         let attributes = self.array.metadata().attributes();
         let flags: Vec<f64> = attributes
@@ -423,7 +425,7 @@ impl View {
     }
 }
 
-/// A picture, with what the command says of it.
+/// A picture, and the information that the command prints with it.
 struct Drawn {
     picture: Picture,
     selection: String,
@@ -444,7 +446,7 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// A range of elements for people.
+/// Formats a range of elements for people.
 fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
     let Limits { low, high } = range;
     if low > high {
@@ -455,14 +457,14 @@ fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
     format!("{} to {}{units}", output::element(low, dtype), output::element(high, dtype))
 }
 
-/// A colour as OME-Zarr writes it: `00FF00`.
+/// Parses a colour in OME-Zarr's form: `00FF00`.
 fn hex_colour(text: &str) -> Option<[u8; 3]> {
     let digits = text.trim_start_matches('#');
     let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     Some([part(0)?, part(2)?, part(4)?])
 }
 
-/// The plane of one channel, or with `None` of all of them.
+/// Returns the plane of one channel; with `None`, of the first channel, keeping the dimension.
 fn at_channel(plane: &Selection, axis: Option<usize>, channel: Option<u64>) -> Result<Selection> {
     let mut axes = plane.axes().unwrap_or_default().to_vec();
     if let Some(own) = axis.and_then(|axis| axes.get_mut(axis)) {
@@ -482,10 +484,10 @@ fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     Selection::new(axes.collect())
 }
 
-/// Most bands of rows.
+/// Largest number of bands that a plane is divided into.
 const BANDS: u64 = 32;
 
-/// Divides a plane into bands of rows so that no chunk lies in two bands.
+/// Divides a plane into bands of rows. No chunk lies in two bands.
 fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     let axes = plane.axes().unwrap_or_default();
     let Some(rows) = axes.iter().position(|axis| !axis.dropped) else { return Ok(vec![plane.clone()]) };

@@ -1,4 +1,4 @@
-//! `cuzarr pyramid`: makes an OME-Zarr image with several scales from an array, or from another image.
+//! `cuzarr pyramid`: makes a multiscale OME-Zarr image from an array or from another image.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -57,14 +57,14 @@ pub struct Pyramid {
 }
 
 impl Pyramid {
-    /// The place of the image.
+    /// Returns the place of the image.
     pub fn target(&self) -> Option<&str> {
         Some(&self.place.target)
     }
 
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let changes = with_grids(self.codecs.changes()?, self.chunks, self.shards);
-        // An image has several dimensions, so one text has a letter for each.
+        // An image has several dimensions, so a single text has one letter for each.
         let axes = self.axes.map(|axes| match &axes[..] {
             [letters] => letters.chars().map(String::from).collect(),
             _ => axes,

@@ -14,17 +14,17 @@ use crate::destination::{self, Destination, Replaces};
 use crate::output::Output;
 use crate::{Python, Verdict};
 
-/// What a table is made of.
+/// Everything that a table is made from.
 pub struct TableRequest<'a> {
     /// Paths and URLs of HDF5 files.
     pub files: &'a [OsString],
-    /// The dimension along which the variables of the files follow each other.
+    /// The dimension along which the variables of the files are joined.
     pub join: Option<&'a str>,
-    /// Variables and groups that are not looked at.
+    /// Variables and groups that are left out without looking at them.
     pub drop: &'a [String],
-    /// Whether a variable that cannot be read through a table is an error.
+    /// Whether it is an error if a variable cannot be read through a table.
     pub strict: bool,
-    /// Options for URLs.
+    /// Storage options for the URLs.
     pub storage_options: &'a [(String, String)],
 }
 
@@ -32,19 +32,19 @@ pub struct TableRequest<'a> {
 pub struct MadeTable {
     /// The table as JSON.
     pub text: String,
-    /// The variables that it does not have.
+    /// The variables that are not in the table.
     pub left_out: Vec<LeftOut>,
     /// The URLs of the files.
     pub urls: Vec<String>,
 }
 
-/// A variable that a table does not have.
+/// A variable that is not in a table.
 pub struct LeftOut {
-    /// The file.
+    /// The file that contains the variable.
     pub file: String,
     /// The path of the variable in the file.
     pub path: String,
-    /// Why the table does not have it, in one line.
+    /// Why the variable is left out, in one line.
     pub reason: String,
 }
 
@@ -113,7 +113,7 @@ impl Make {
             storage_options: options,
         };
         let made = (python.make_references)(&request)?;
-        // The files may name others.
+        // The files may name further files.
         let sources: Vec<&str> = made.urls.iter().map(String::as_str).collect();
         Destination { sources: &sources, ..place }.check()?;
         destination::write(&table, made.text.as_bytes())?;
@@ -122,7 +122,7 @@ impl Make {
     }
 }
 
-/// The table of a file: beside it, or in the current folder for a file at a URL.
+/// Returns the default path of the table: beside the file, or in the current folder for a file at a URL.
 fn default_table(file: Option<&OsString>) -> PathBuf {
     let Some(file) = file else { return PathBuf::new() };
     match file.to_str().and_then(|text| text.split_once("://")) {
@@ -134,7 +134,7 @@ fn default_table(file: Option<&OsString>) -> PathBuf {
     }
 }
 
-/// The path of a file on this machine.
+/// Returns the local path of a file; `None` for URLs of other schemes.
 fn local_path(file: &OsString) -> Option<PathBuf> {
     match file.to_str().and_then(|text| text.split_once("://")) {
         Some(("file", path)) => Some(PathBuf::from(path)),

@@ -1,5 +1,6 @@
-//! The roofline of an array: how fast each part of the machine could be alone. The parts are copies from the page cache to
-//! pinned memory, the bus, and the decoders. They are measured in the same run as the reads that are compared with them.
+//! The roofline of an array: how fast each part of the machine would be alone. The parts are copies from the page cache
+//! to pinned memory, the bus, and the decoders. They are measured in the same run as the reads that are compared with
+//! them.
 
 use std::any::Any;
 use std::ops::Range;
@@ -19,19 +20,19 @@ use serde_json::json;
 
 use crate::output;
 
-/// Stored bytes per round of fetching: a large round, and one that stays in the processor's cache, for machines whose memory
-/// is the limit.
+/// Stored bytes in each round of fetching: a large round, and one that stays in the processor's cache, for machines
+/// that are limited by memory.
 const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
-/// Bytes of one copy, the same as in reads.
+/// Size of one copy in bytes, the same as in reads.
 const COPY_BYTES: usize = 16 << 20;
-/// Frames begin at multiples of this in the device's memory.
+/// Alignment of frames in the device's memory.
 const FRAME_ALIGNMENT_BYTES: usize = 256;
-/// Most scratch memory of decoders, beside frames and chunks.
+/// Limit for the decoders' scratch memory, besides frames and chunks, in bytes.
 const SCRATCH_BYTES: usize = 8 << 30;
-/// Measurements of each part after one warm-up. The best counts.
+/// Number of measurements of each part after one warm-up. The best one counts.
 const TURNS: usize = 4;
 
-/// The speed that each part of the machine allows, in GB/s of array.
+/// The speed that each part of the machine allows, in GB/s of decoded array.
 pub struct Roofline {
     fetch: f64,
     bus: Option<f64>,
@@ -57,14 +58,14 @@ impl Roofline {
         Ok(Roofline { fetch, bus, decode: decode(array, &keys, array_bytes)? })
     }
 
-    /// The seconds that each part takes at best for `array_bytes` of array.
+    /// Returns the seconds that each part takes at best for `array_bytes` of decoded array.
     pub fn seconds(&self, array_bytes: u64) -> Vec<(Stage, f64)> {
         let parts = [(Stage::Fetch, Some(self.fetch)), (Stage::Upload, self.bus), (Stage::Decode, self.decode)];
         let known = parts.into_iter().filter_map(|(stage, rate)| Some((stage, rate?)));
         known.map(|(stage, rate)| (stage, array_bytes as f64 / rate / 1e9)).collect()
     }
 
-    /// The speed of the slowest part.
+    /// Returns the speed of the slowest part.
     pub fn bound(&self) -> f64 {
         [Some(self.fetch), self.bus, self.decode].into_iter().flatten().fold(f64::INFINITY, f64::min)
     }
@@ -76,7 +77,7 @@ impl Roofline {
         })
     }
 
-    /// One line for people.
+    /// Returns one line for people. `rate` is the speed of the read that is compared.
     pub fn line(&self, rate: f64) -> String {
         let part = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1}"));
         let parts = [part("fetch", Some(self.fetch)), part("bus", self.bus), part("decode", self.decode)];
@@ -93,7 +94,7 @@ fn best(turns: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<f64> {
     })
 }
 
-/// A sink that lends slabs and reports items that ended.
+/// A sink that lends slabs and reports when items end.
 struct Sink {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     ended: Mutex<Sender<Result<()>>>,
@@ -125,12 +126,12 @@ impl ReadSink for Sink {
     }
 
     fn done(&self, _index: usize, outcome: Result<ReadOutcome>) {
-        // Without a receiver, no thread waits any more.
+        // Without a receiver, no thread is waiting any more.
         let _ = self.ended.lock().unwrap_or_else(PoisonError::into_inner).send(outcome.map(drop));
     }
 }
 
-/// Measures fetching: GB/s of stored bytes from the store into pinned memory, with as many threads as reads have.
+/// Measures fetching: GB/s of stored bytes from the store into pinned memory, with as many threads as reads use.
 fn fetch(array: &Array, keys: &[String], sizes: &[u64]) -> Result<f64> {
     let rates = ROUND_BYTES.map(|round_bytes| fetch_by(array, keys, sizes, round_bytes));
     rates.into_iter().try_fold(0.0, |best, rate| Ok(f64::max(best, rate?)))
@@ -184,9 +185,9 @@ fn bus(device: Device) -> Result<f64> {
     Ok(output::gigabytes_per_second((COPIES * COPY_BYTES) as u64, seconds))
 }
 
-/// Measures the decoders alone, in GB/s of array. The stored bytes lie in device memory already and are decoded to memory that
-/// is allocated already, one chunk after the other. `None` where the device has too little memory, and for elements of variable
-/// length.
+/// Measures the decoders alone, in GB/s of decoded array. The stored bytes already lie in device memory, and are
+/// decoded into memory that is already allocated, one chunk after the other. `None` if the device has too little
+/// memory, and for elements of variable length.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
     let (device, chain) = (array.device(), chain(array)?);
     let mut chunk = chain.as_ref();
@@ -231,7 +232,8 @@ fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64
     Ok(Some(output::gigabytes_per_second(array_bytes, seconds)))
 }
 
-/// Adds the ranges of an object's frames: the whole object, or the inner chunks of a shard. The object begins at byte `at`.
+/// Adds the ranges of an object's frames: the whole object, or the inner chunks of a shard. The object begins at byte
+/// `at`.
 fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<usize>>) -> Result<()> {
     let Some(sharding) = chain.sharding() else {
         ranges.push(at..at + object.len());
@@ -245,7 +247,7 @@ fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<us
     let index = sharding.decode_index(index)?;
     index.validate(object.len() as u64)?;
     for (offset, size) in (0..index.len()).filter_map(|linear| index.get(linear)) {
-        // Validated: the chunk lies inside the object.
+        // The index was validated, so the chunk lies inside the object.
         let (from, to) = (offset as usize, (offset + size) as usize);
         add_frames(sharding.inner(), &object[from..to], at + from, ranges)?;
     }

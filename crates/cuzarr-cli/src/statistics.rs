@@ -18,7 +18,7 @@ use crate::picture::{self, Picture};
 use crate::times::{NAT, Times};
 use crate::{Verdict, nodes};
 
-/// Rows of a histogram on a terminal.
+/// Number of rows in a histogram on a terminal.
 const ROWS: usize = 16;
 const BAR: usize = 48;
 
@@ -110,7 +110,7 @@ impl Stats {
     }
 }
 
-/// The element type, if its elements are real numbers.
+/// Returns the element type, if the elements are real numbers.
 fn number(array: &Array) -> Option<DType> {
     let dtype = array.metadata().data_type().device_dtype()?;
     (!matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)).then_some(dtype)
@@ -123,9 +123,9 @@ struct Known {
     decoding: Option<String>,
     units: Option<String>,
     statistics: Statistics,
-    /// The unit of dates and durations.
+    /// The unit of dates and durations; `None` for other elements.
     times: Option<Times>,
-    /// The least and the greatest of integers, dates and durations.
+    /// The smallest and the largest integer, date or duration.
     whole_range: Option<(i128, i128)>,
 }
 
@@ -165,7 +165,7 @@ impl Known {
         Ok(Known { name, dtype: expr.dtype(), decoding: decoded, units, statistics, times: None, whole_range })
     }
 
-    /// The least and the greatest element.
+    /// Returns the smallest and the largest element.
     fn range(&self) -> Option<[Extreme; 2]> {
         match (self.whole_range, self.statistics.range) {
             (Some((least, greatest)), _) => Some([least, greatest].map(|whole| match self.times {
@@ -180,7 +180,7 @@ impl Known {
         }
     }
 
-    /// A number between elements, such as their mean.
+    /// Formats a number that may lie between elements, such as their mean.
     fn between(&self, number: f64) -> String {
         self.times.map_or_else(|| output::number(number), |times| times.text(number.round() as i128))
     }
@@ -232,7 +232,7 @@ impl Known {
     }
 }
 
-/// The least or the greatest element.
+/// The smallest or the largest element.
 enum Extreme {
     Element(Element),
     /// A date or a duration.
@@ -255,7 +255,7 @@ impl Extreme {
     }
 }
 
-/// Statistics of dates or durations, and the least and the greatest. NaT is missing.
+/// Computes statistics of dates or durations, and the smallest and the largest one. NaT counts as missing.
 fn of_times(stored: &Expr, options: &ComputeOptions<'_>) -> Result<(Statistics, Option<(i128, i128)>)> {
     let is_nat = Expr::apply(Op::Equal, &[stored.clone().into(), NAT.into()])?;
     let floats = stored.astype(DType::FLOAT64)?;
@@ -269,7 +269,7 @@ fn of_times(stored: &Expr, options: &ComputeOptions<'_>) -> Result<(Statistics, 
         let found = of.reduce(&Reduction::new(which, None), options)?.to_device(Device::Cpu)?;
         Ok::<_, Error>(found.host_slice::<i64>()?.first().map_or(0, |&whole| i128::from(whole)))
     };
-    // NaT is the least integer, so it does not hide the greatest date.
+    // NaT is the smallest integer, so it does not hide the largest date.
     let range = (extreme(&without_nat, ReduceOp::Min)?, extreme(stored, ReduceOp::Max)?);
     Ok((statistics, Some(range)))
 }

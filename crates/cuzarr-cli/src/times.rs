@@ -4,7 +4,7 @@
 
 use cuzarr::meta::{DataType, TimeUnit};
 
-/// NumPy's NaT: a date or duration that is missing.
+/// NumPy's NaT: a missing date or duration.
 pub const NAT: i64 = i64::MIN;
 
 /// The unit of the elements of `datetime64` and `timedelta64`.
@@ -12,12 +12,12 @@ pub const NAT: i64 = i64::MIN;
 pub struct Times {
     is_date: bool,
     unit: TimeUnit,
-    /// Units that one step has.
+    /// Number of units in one step.
     factor: u32,
 }
 
 impl Times {
-    /// The unit of a type's elements; `None` for other types.
+    /// Returns the unit of a type's elements; `None` for types without a time unit.
     pub fn of(data_type: &DataType) -> Option<Times> {
         match *data_type {
             DataType::DateTime64 { unit, scale_factor } => Some(Times { is_date: true, unit, factor: scale_factor }),
@@ -26,13 +26,13 @@ impl Times {
         }
     }
 
-    /// The unit of one step: `ns`, `10us`.
+    /// Returns the unit of one step: `ns`, `10us`.
     pub fn unit(self) -> String {
         let factor = if self.factor == 1 { String::new() } else { self.factor.to_string() };
         format!("{factor}{}", self.unit.name())
     }
 
-    /// A number of steps as a date, such as `2024-02-29T12:30`, or as a duration, such as `90 s`.
+    /// Formats a number of steps as a date, such as `2024-02-29T12:30`, or as a duration, such as `90 s`.
     pub fn text(self, steps: i128) -> String {
         if steps == i128::from(NAT) {
             return "NaT".to_string();
@@ -63,13 +63,13 @@ fn year(year: i128) -> String {
     if year < 0 { format!("-{:04}", -year) } else { format!("{year:04}") }
 }
 
-/// The date of a number of days since 1970-01-01.
+/// Formats the date that lies `days` after 1970-01-01.
 fn date(days: i128) -> String {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Years begin in March here.
+    // In this algorithm, years begin in March.
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
@@ -77,7 +77,7 @@ fn date(days: i128) -> String {
     format!("{}-{month:02}-{day:02}", year(year_of_era + era * 400 + first_months))
 }
 
-/// A date with so many parts of the time of day: hours, minutes, seconds.
+/// Formats a date with the first `parts` parts of the time of day: hours, minutes, seconds.
 fn moment(seconds: i128, parts: usize) -> String {
     let second = seconds.rem_euclid(86_400);
     let time = [second / 3600, second / 60 % 60, second % 60].map(|part| format!("{part:02}"));

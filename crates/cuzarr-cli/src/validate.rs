@@ -1,5 +1,5 @@
-//! `cuzarr validate`: decodes every chunk, checks every checksum and lists the bad chunks, keys that belong to nothing, arrays in
-//! which some damage cannot be detected, and consolidated metadata that differs from the nodes.
+//! `cuzarr validate`: decodes every chunk and checks every checksum. It lists bad chunks, keys that belong to nothing,
+//! arrays in which some damage cannot be detected, and consolidated metadata that differs from the nodes.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,14 +36,14 @@ struct Finding {
     chunks: u64,
     /// Keys relative to the node, or `metadata`.
     bad: Vec<(String, cuzarr::Error)>,
-    /// Whether a codec of its chunks checks a checksum. `None` where its metadata cannot be read.
+    /// Whether a codec of its chunks verifies a checksum. `None` if its metadata cannot be read.
     checksums: Option<bool>,
 }
 
-/// Names of codecs whose formats carry a checksum of all bytes.
+/// Names of codecs whose formats contain a checksum of all bytes.
 const CHECKED: [&str; 8] = ["crc32c", "crc32", "adler32", "fletcher32", "gzip", "zlib", "bz2", "lzma"];
 
-/// Most stray keys that are printed as text.
+/// Largest number of stray keys that are printed as text.
 const MOST_STRAYS: usize = 20;
 
 impl Validate {
@@ -82,7 +82,7 @@ impl Validate {
         let mut found = Strays::find(&*store, &arrays, unread)?;
         found.unfinished.extend(unfinished);
         found.unfinished.sort();
-        // A result that can be resumed has a checkpoint, too.
+        // A result that can be resumed also has a checkpoint.
         found.unfinished.dedup();
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,
@@ -99,17 +99,17 @@ impl Validate {
 
 /// A group whose consolidated metadata differs from the nodes below it.
 struct Stale {
-    /// Its path.
+    /// The group's path.
     group: String,
     /// One sentence for each node that differs.
     differences: Vec<String>,
 }
 
-/// A group, and all groups below it.
+/// Returns a group and all groups below it.
 fn groups_at(root: &Group) -> Result<Vec<Group>> {
     let mut paths = Vec::new();
     root.reading_documents()?.walk(None, &mut |path, metadata| {
-        // Nodes that cannot be read are found elsewhere.
+        // Unreadable nodes are reported elsewhere.
         if matches!(metadata, Ok(NodeMetadata::Group(_))) {
             paths.push(join_key(root.path(), path));
         }
@@ -123,7 +123,7 @@ fn groups_at(root: &Group) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The groups whose consolidated metadata differs from the nodes.
+/// Returns the groups whose consolidated metadata differs from the nodes.
 fn stale_copies(groups: &[Group]) -> Result<Vec<Stale>> {
     let stale = |group: &Group| {
         let differences = group.differences()?;
@@ -145,16 +145,16 @@ impl Stale {
     }
 }
 
-/// Keys that no reader asks for, and unfinished work.
+/// Keys that no reader requests, and unfinished work.
 struct Strays {
-    /// Neither documents nor chunks. Chunks outside their array's shape count.
+    /// Keys that are neither documents nor chunks. Chunks outside their array's shape are included.
     strays: Vec<String>,
     /// Paths of arrays and hierarchies that a call began to write and did not finish.
     unfinished: Vec<String>,
 }
 
 impl Strays {
-    /// `unread`: the paths of nodes whose metadata cannot be read.
+    /// Finds stray keys and unfinished work. `unread` are the paths of nodes whose metadata cannot be read.
     fn find(store: &dyn Store, arrays: &[Array], unread: Vec<String>) -> Result<Strays> {
         let mut chunks = HashSet::new();
         for array in arrays {
@@ -170,7 +170,7 @@ impl Strays {
                 _ => found.strays.push(key),
             }
         }
-        // Chunks of unfinished work, or of a node that cannot be read, belong to it.
+        // Chunks below unfinished work, or below a node that cannot be read, belong to that node.
         let mut owners = unread;
         owners.extend(found.unfinished.iter().map(|path| path[1..].to_string()));
         let belongs = |key: &String| {

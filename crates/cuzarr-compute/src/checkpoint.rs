@@ -1,15 +1,17 @@
-//! Checkpoints: an object beside an array's chunks notes the progress of unfinished work, so that killed work can continue.
+//! Checkpoints: an object beside an array's chunks records the progress of unfinished work, so that interrupted work
+//! can continue.
 //!
 //! ```json
 //! {"version": 3, "work": "…", "target": "…", "settings": {"chunk_grid": …, "codecs": …},
 //!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}], "checksum": "…"}
 //! ```
 //!
-//! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object stays
-//! small and contains no addresses. `settings` are the members of the target's document that say how it is stored, long ones by their
-//! SHA-256: so a call with other ones is told which. `checksum` is the SHA-256 of the document without it: a damaged number of finished regions would
-//! leave chunks out. A pass goes through all elements in regions. Regions are written in order, and each stored
-//! object is written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
+//! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object
+//! stays small and contains no addresses. `settings` are the members of the target's document that say how it is
+//! stored; long ones are replaced by their SHA-256. With them, a message can name the settings that differ. `checksum`
+//! is the SHA-256 of the document without it. It protects the number of finished regions: a damaged number would leave
+//! chunks out. A pass goes through all elements in regions. Regions are written in order, and each stored object is
+//! written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
 //!
 //! A missing chunk may still have to be written, or may only hold the fill value. So existing objects are only looked for in the
 //! first unfinished region.
@@ -25,18 +27,18 @@ use cuzarr::node::Array;
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Most bytes of a checkpoint.
+/// Largest size of a checkpoint.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 3;
 
-/// Most characters of a setting that is kept as it is.
+/// Longest setting, in characters, that is kept unchanged. Longer ones are hashed.
 const LONGEST_SETTING: usize = 1024;
 
-/// Most characters of a setting in a message.
+/// Longest setting, in characters, that a message shows in full.
 const LONGEST_SHOWN: usize = 120;
 
-/// The noted progress of one kind of work on one array.
+/// The recorded progress of one kind of work on one array.
 #[derive(Clone)]
 pub struct Checkpoint {
     store: Arc<dyn Store>,
@@ -50,30 +52,30 @@ pub struct Checkpoint {
 /// The progress of one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PassNote {
-    /// Chunks of the array that the pass writes.
+    /// Chunk shape of the array that the pass writes.
     pub(crate) chunk_shape: Vec<u64>,
     pub(crate) region_shape: Vec<u64>,
-    /// Regions that are finished.
+    /// Number of finished regions.
     pub(crate) finished: u64,
 }
 
-/// The object at the place of a checkpoint.
+/// What lies at the place of a checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing, or a checkpoint of version 1, which does not tell enough to be used.
+    /// No object, or a checkpoint of version 1, which does not contain enough to be used.
     Nothing,
     /// An object that is damaged, or of a version that cannot be read.
     Unreadable,
-    /// The checkpoint of other work, or of work on another target: with a text that names the settings which differ, where the work
-    /// is the same.
+    /// The checkpoint of other work, or of work on another target. If the work is the same, a text names the settings
+    /// that differ.
     Other(Option<String>),
     /// The checkpoint of this work.
     Same(Vec<PassNote>),
 }
 
 impl Checkpoint {
-    /// Reads how far `work` on an array, in regions of this shape, came before. `work` is a text that no other work has. When the
-    /// checkpoint is for other work, or cannot be read, nothing is finished.
+    /// Reads how many regions of `work` on an array were finished before. `work` is a text that is unique to this work.
+    /// Nothing counts as finished if the checkpoint is for other work or regions of another shape, or cannot be read.
     ///
     /// # Errors
     /// What the target's store reports; `Unsupported` when the store cannot delete values (like a ZIP file), or commits all
@@ -94,7 +96,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Deletes the checkpoint of an array before its chunks are written again, because it would not be true any more.
+    /// Deletes the checkpoint of an array whose chunks are about to be written again: it would no longer be true.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -126,12 +128,12 @@ impl Checkpoint {
         ))
     }
 
-    /// The number of finished regions, for work in one pass.
+    /// Returns the number of finished regions, for work in one pass.
     pub fn finished(&self) -> u64 {
         self.passes.first().map_or(0, |pass| pass.finished)
     }
 
-    /// Notes the number of finished regions, for work in one pass.
+    /// Records the number of finished regions, for work in one pass.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -147,7 +149,7 @@ impl Checkpoint {
         self.store.delete(&self.key)
     }
 
-    /// A checkpoint of work without passes. Nothing is read or written.
+    /// Makes a checkpoint without passes. Nothing is read or written.
     pub(crate) fn new(target: &Array, work: &str) -> Checkpoint {
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -179,7 +181,7 @@ impl Checkpoint {
         })
     }
 
-    /// Notes the number of finished regions of a pass.
+    /// Records the number of finished regions of a pass.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -190,7 +192,7 @@ impl Checkpoint {
         self.write()
     }
 
-    /// The error for an object that this version cannot read.
+    /// Returns the error for an object that this version cannot read.
     pub(crate) fn unreadable(&self) -> Error {
         let message = format!("{}: '{}' is damaged, or of another version", self.store, self.key);
         Error::new(ErrorKind::MetadataInvalid, message).with_hint("begin again with overwrite")
@@ -211,7 +213,7 @@ impl Checkpoint {
     }
 }
 
-/// The members of an array's document that say how it is stored. Long ones are replaced by their SHA-256.
+/// Returns the members of an array's document that say how it is stored. Long ones are replaced by their SHA-256.
 pub(crate) fn settings(metadata: &ArrayMetadata) -> Value {
     let documents = metadata.documents();
     let document = documents.first().and_then(|(_, bytes)| serde_json::from_slice(bytes).ok());
@@ -226,7 +228,7 @@ pub(crate) fn settings(metadata: &ArrayMetadata) -> Value {
     members.into_iter().filter(|(name, _)| name != "attributes").map(|(name, value)| (name, short(value))).collect()
 }
 
-/// A text that names every member that two objects have not alike: `chunks is [1,2], was [3,4]`.
+/// Returns a text that names every member in which two objects differ: `chunks is [1,2], was [3,4]`.
 pub(crate) fn differences(before: &Value, now: &Value) -> String {
     let none = Map::new();
     let [before, now] = [before, now].map(|options| options.as_object().unwrap_or(&none));
@@ -244,7 +246,7 @@ pub(crate) fn differences(before: &Value, now: &Value) -> String {
     texts.join("; ")
 }
 
-/// The passes in a document; `None` when it does not have them.
+/// Returns the passes that a document lists; `None` if it does not list them correctly.
 fn passes(document: &Value) -> Option<Vec<PassNote>> {
     let shape = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
     let pass = |pass: &Value| {

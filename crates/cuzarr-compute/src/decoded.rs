@@ -1,4 +1,4 @@
-//! Elements of arrays as the numbers and dates that they stand for, by the rule of [`Decoding`].
+//! Decoding: converts stored elements to the numbers and dates that they stand for, by the rule of [`Decoding`].
 
 use cuzarr::meta::{ArrayMetadata, Decoding, Mark, TimeScale};
 use cuzarr::{Error, ErrorKind, Result};
@@ -7,12 +7,13 @@ use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 use crate::expression::{Expr, Kind, Op, Operand, Summary, Weak};
 use crate::options::ComputeOptions;
 
-/// Missing elements of dates: NumPy's NaT.
+/// The value of a missing date: NumPy's NaT.
 const NAT: i64 = i64::MIN;
 
 impl Expr {
-    /// The numbers that stored elements stand for, as the attributes of the array say ([`Decoding`] has the rule): missing ones are
-    /// NaN, packed ones are scaled. `dtype` is another type for the result; the numbers are computed first and then converted.
+    /// Returns the numbers that the stored elements stand for, according to the array's attributes (see [`Decoding`]
+    /// for the rule). Missing elements become NaN, packed ones are scaled. With `dtype`, the numbers are converted to
+    /// that type after they are computed.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -29,16 +30,16 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` unless the elements are an array's, or for integers as the type of numbers that may be NaN; those of
-    /// [`decoding`](cuzarr::meta::ArrayMetadata::decoding).
+    /// `InvalidArgument` unless the elements are those of an array in a store, and for a `dtype` that cannot hold NaN
+    /// when numbers may be NaN; those of [`decoding`](cuzarr::meta::ArrayMetadata::decoding).
     pub fn decoded(&self, dtype: Option<DType>) -> Result<Expr> {
         self.decoded_by(&self.stored_metadata()?.decoding()?, dtype)
     }
 
-    /// Like [`Expr::decoded`], by a rule that is given. The elements may be any.
+    /// Like [`Expr::decoded`], but with the given rule. The elements may be those of any expression.
     ///
     /// # Errors
-    /// `InvalidArgument` for integers as the type of numbers that may be NaN; those of [`Expr::apply`].
+    /// `InvalidArgument` for a `dtype` that cannot hold NaN when numbers may be NaN; those of [`Expr::apply`].
     pub fn decoded_by(&self, decoding: &Decoding, dtype: Option<DType>) -> Result<Expr> {
         let numbers = decode(self, decoding)?;
         let Some(dtype) = dtype else { return Ok(numbers) };
@@ -51,19 +52,19 @@ impl Expr {
         numbers.astype(dtype)
     }
 
-    /// The dates that stored elements stand for, in nanoseconds since 1970-01-01 as 8-byte integers; missing ones are `i64::MIN`,
-    /// NumPy's NaT. `None` where the attribute `units` names no scale of time. Computing them first looks whether all fit, unless
-    /// the stored type says so.
+    /// Returns the dates that the stored elements stand for: 8-byte integers that count nanoseconds since 1970-01-01.
+    /// Missing dates are `i64::MIN`, NumPy's NaT. `None` if the attribute `units` does not describe times. Unless all
+    /// values of the stored type fit, the computation begins with a pass that checks whether all dates fit.
     ///
     /// # Errors
-    /// `InvalidArgument` unless the elements are an array's; `Unsupported` for other calendars, units and dates than those of
-    /// [`TimeScale::of`]; those of [`decoding`](cuzarr::meta::ArrayMetadata::decoding). Computing it: `OutOfRange` for dates before
-    /// 1677 or after 2262.
+    /// `InvalidArgument` unless the elements are those of an array in a store; `Unsupported` for calendars, units and
+    /// dates that [`TimeScale::of`] does not support; those of [`decoding`](cuzarr::meta::ArrayMetadata::decoding).
+    /// Computing the result: `OutOfRange` for dates before 1677 or after 2262.
     pub fn decoded_times(&self) -> Result<Option<Expr>> {
         self.decoded_times_by(&self.stored_metadata()?.decoding()?)
     }
 
-    /// Like [`Expr::decoded_times`], by a rule that is given. The elements may be any.
+    /// Like [`Expr::decoded_times`], but with the given rule. The elements may be those of any expression.
     ///
     /// # Errors
     /// Those of [`Decoding::time_scale`] and of [`Expr::apply`].
@@ -74,10 +75,10 @@ impl Expr {
         decoding.time_scale()?.map(|scale| decode_times(self, decoding, scale)).transpose()
     }
 
-    /// The metadata of the array whose elements these are.
+    /// Returns the metadata of the array that this expression reads.
     ///
     /// # Errors
-    /// `InvalidArgument` where they are not those of an array, or of a view of one.
+    /// `InvalidArgument` unless the expression is an array in a store, or a view of one.
     pub fn stored_metadata(&self) -> Result<&ArrayMetadata> {
         let Kind::Array(view) = &self.0.kind else {
             let message = "only the elements of an array in a store can be decoded";
@@ -89,11 +90,11 @@ impl Expr {
     }
 }
 
-/// Applies the rule to stored elements.
+/// Decodes stored elements by the rule.
 fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let dtype = match decoding.dtype.unwrap_or(stored.dtype()) {
-        // Truths are made of what the other attributes leave.
+        // Booleans are converted from the scaled and masked numbers.
         DType::BOOL if decoding.is_masked || decoding.is_scaled() => DType::FLOAT64,
         dtype => dtype,
     };
@@ -114,12 +115,12 @@ fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     numbers.astype(decoding.dtype.unwrap_or(stored.dtype()))
 }
 
-/// The elements with the sign that they are read with.
+/// Converts the elements to the integer type that the attributes say to read them as, if they name one.
 fn read_as(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     decoding.read_as.map_or_else(|| Ok(stored.clone()), |dtype| stored.astype(dtype))
 }
 
-/// Whether each element is one of the marks; `None` where there is no mark that an element can be.
+/// Returns a mask of the elements that equal a missing-value mark; `None` if no mark can occur.
 fn is_missing(own: &Expr, decoding: &Decoding) -> Result<Option<Expr>> {
     let mut all: Option<Expr> = None;
     for mark in &decoding.missing {
@@ -137,7 +138,8 @@ fn is_missing(own: &Expr, decoding: &Decoding) -> Result<Option<Expr>> {
     Ok(all)
 }
 
-/// Nanoseconds since 1970-01-01. As in xarray, integers are counted exactly, and floats in binary64 without what is below a nanosecond.
+/// Converts elements to nanoseconds since 1970-01-01. As in xarray, integers are counted exactly. Floats are computed
+/// in binary64, and fractions of a nanosecond are dropped.
 fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let is_whole = !decoding.is_scaled() && own.dtype().kind() != DTypeKind::Float;
@@ -167,7 +169,8 @@ fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<
     }
 }
 
-/// Dates of numbers in binary64. Where the origin lies outside of the range of dates, numbers are counted from a day inside of it.
+/// Converts numbers in binary64 to dates. If the origin lies outside the range of dates, numbers are counted from a day
+/// inside the range.
 fn dates_of_floats(numbers: &Expr, scale: TimeScale) -> Result<Expr> {
     let unit = i128::from(scale.unit_ns);
     let moved = if i64::try_from(scale.origin_ns).is_ok() { 0 } else { -scale.origin_ns.div_euclid(unit) };
@@ -180,7 +183,7 @@ fn dates_of_floats(numbers: &Expr, scale: TimeScale) -> Result<Expr> {
     Expr::apply(Op::Add, &[spans.astype(DType::INT64)?.into(), Operand::Weak(Weak::Int(origin))])
 }
 
-/// Whether all integers of a type are dates that fit.
+/// Whether every value of an integer type is a date that fits into 8 bytes of nanoseconds.
 fn fits_always(dtype: DType, scale: TimeScale) -> bool {
     let bits = 8 * dtype.size_bytes();
     let (least, most) = match dtype.kind() {
@@ -191,7 +194,7 @@ fn fits_always(dtype: DType, scale: TimeScale) -> bool {
     date(least) > i128::from(NAT) && date(most) <= i128::from(i64::MAX)
 }
 
-/// Dates that are computed only after all were seen to fit.
+/// Returns the dates, but first checks that all of them fit.
 fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale) -> Result<Expr> {
     let numbers = match is_nat {
         Some(is_nat) => Expr::apply(Op::Where, &[is_nat.clone().into(), f64::NAN.into(), numbers.clone().into()])?,
@@ -201,7 +204,7 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A summary that is 0, or an error when one of the dates does not fit into 8 bytes of nanoseconds.
+/// A summary that is 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,
@@ -214,7 +217,7 @@ impl Summary for Fitting {
 
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (unit, origin) = (self.scale.unit_ns as f64, self.scale.origin_ns as f64);
-        // Below this, rounding to binary64 takes no date over the limit.
+        // Below this, rounding to binary64 moves no date past the limit.
         let most = (i64::MAX - (1 << 12)) as f64;
         if let Some((least, greatest)) = of.statistics(options)?.range {
             for number in [least, greatest] {

@@ -1,4 +1,4 @@
-//! Histograms by NumPy's rules for bins, and for the bin of each element.
+//! Histograms that choose bins, and the bin of each element, by NumPy's rules.
 
 use cuzarr_device::internal::cpu::cast;
 use cuzarr_device::internal::cpu::nan::Canonical;
@@ -11,33 +11,33 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Most bins. Their counters need device memory.
+/// Largest number of bins. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
 /// The bins. Each includes its lower edge but not its upper one; the last bin includes both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// This many bins of one width. The range defaults to the smallest and the greatest element.
+    /// `bins` bins of equal width. The range defaults to the smallest and the largest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
-    /// Bins between these edges, which are packed on the host.
+    /// Bins between the given edges, which are packed on the host.
     Given(NdBuffer),
 }
 
-/// A histogram of all elements.
+/// The description of a histogram of all elements.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     edges: Edges,
     density: bool,
 }
 
-/// The description of a histogram.
+/// The two results of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HistogramPart {
     Counts,
     Edges,
 }
 
-/// A part of a histogram in an expression.
+/// One result of a histogram, as a node of an expression.
 #[derive(Debug)]
 struct Asked {
     histogram: Histogram,
@@ -70,22 +70,24 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 impl Histogram {
-    /// A histogram with this many bins of one width. Without a range, it spans the smallest to the greatest element, which takes
-    /// another pass.
+    /// Describes a histogram with `bins` bins of equal width. Without a range, it spans the smallest to the largest
+    /// element, which takes another pass.
     pub fn new(bins: u64, range: Option<(f64, f64)>) -> Histogram {
         Histogram { edges: Edges::Even { bins, range, dtype: None }, density: false }
     }
 
-    /// A histogram with bins between these edges, in order. Elements and edges are compared in the type that they promote to.
+    /// Describes a histogram with bins between the given edges, which must increase. Elements and edges are compared in
+    /// the type that they promote to.
     ///
     /// # Errors
-    /// `MemorySpace` when they are on a device.
+    /// `MemorySpace` when the edges are on a device.
     pub fn between(edges: &NdBuffer) -> Result<Histogram> {
         edges.buffer().host_bytes()?;
         Ok(Histogram { edges: Edges::Given(edges.copy(Order::C)?), density: false })
     }
 
-    /// The type of the edges of even bins. The default is the elements' type for floats, and binary64 for others.
+    /// Sets the type of the edges of bins of equal width. The default is the elements' type for floats, and binary64
+    /// for others.
     pub fn with_dtype(mut self, edges: DType) -> Histogram {
         if let Edges::Even { dtype, .. } = &mut self.edges {
             *dtype = Some(edges);
@@ -93,7 +95,8 @@ impl Histogram {
         self
     }
 
-    /// The density: counts divided by their sum and by the width of their bin, in binary64.
+    /// Chooses whether to return the density instead of counts: counts divided by their sum and by the width of their
+    /// bin, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self
@@ -107,7 +110,7 @@ impl Histogram {
         }
     }
 
-    /// Type and shape of a part of the result.
+    /// Returns the type and the shape of a part of the result.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
@@ -149,7 +152,7 @@ impl Histogram {
     /// Computes a part of the result, in new memory of the device.
     ///
     /// # Errors
-    /// `InvalidArgument` where the elements give no range; else as [`Expr::compute`].
+    /// `InvalidArgument` where the elements give no range; those of [`Expr::compute`].
     fn compute(&self, part: HistogramPart, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.result(part, of.dtype())?;
         let edges = self.edges(of, options)?;
@@ -186,7 +189,7 @@ impl Histogram {
         deliver(&result, options)
     }
 
-    /// The edges, on the host.
+    /// Returns the edges, on the host.
     fn edges(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (bins, range) = match &self.edges {
             Edges::Given(edges) => return Ok(edges.clone()),
@@ -217,7 +220,7 @@ impl Histogram {
 }
 
 impl Expr {
-    /// Expressions for the number of elements in each bin, and for the edges of the bins; see [`Histogram`].
+    /// Makes the expressions for the number of elements in each bin, and for the edges of the bins; see [`Histogram`].
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Histogram};
@@ -238,9 +241,10 @@ impl Expr {
     }
 }
 
-/// The edges that NumPy's `linspace` makes, every step rounded to a type.
+/// Computes the edges that NumPy's `linspace` makes, with every step rounded to `dtype`.
 fn even_edges(first: f64, last: f64, bins: u64, dtype: DType) -> Result<Vec<f64>> {
-    // Binary64 has more than twice the digits of the shorter types, so rounding its results rounds the true ones.
+    // Binary64 has more than twice the digits of the shorter types. So rounding its result equals rounding the exact
+    // one.
     let round = |value: f64| -> Result<f64> {
         let (mut short, mut wide) = (vec![0; dtype.size_bytes()], [0; 8]);
         cast::cast(DType::FLOAT64, dtype, &value.to_ne_bytes(), &mut short)?;
@@ -270,11 +274,11 @@ fn keys_of(edges: &NdBuffer, keys: Keys) -> Result<Vec<u64>> {
     each.collect::<Option<_>>().ok_or_else(|| invalid("an edge of a histogram is NaN"))
 }
 
-/// Counts as NumPy's `density`: divided by the widths of the bins, then by their sum.
+/// Computes NumPy's `density`: counts divided by the widths of the bins, then by the sum of all counts.
 fn density(counts: &[u64], edges: &NdBuffer) -> Result<Vec<f64>> {
     let below = edges.region(&[0], &[counts.len()], &[1])?;
     let above = edges.region(&[1], &[counts.len()], &[1])?;
-    // In the type of the edges, as `diff`.
+    // In the type of the edges, like NumPy's `diff`.
     let widths = Expr::apply(Op::Subtract, &[Expr::buffer(above)?.into(), Expr::buffer(below)?.into()])?;
     let widths = as_floats(&widths.evaluate(Device::Cpu)?)?;
     let all = counts.iter().sum::<u64>() as f64;

@@ -1,16 +1,16 @@
-//! Computing with arrays of any size. Work goes through arrays in regions: the next region is read while one is computed and the
-//! one before is written. So memory stays within the limit for any shape.
+//! Computing with arrays of any size. Work goes through arrays in regions: the next region is read while one is
+//! computed and the previous one is written. So memory stays within the limit, whatever the shape.
 //!
 //! | to | use |
 //! |---|---|
 //! | compute with elements | [`Expr`], or [`parse()`] for its text; [`Op`] lists the operations |
-//! | make few numbers of many | [`Reduction`], [`Quantile`], [`Histogram`], [`Statistics`] |
-//! | copy, or store in other chunks, codecs or the other format | [`Copy`](struct@Copy), [`copy_node`] for groups, [`copy_elements`] into an array that is there |
+//! | compute few numbers from many | [`Reduction`], [`Quantile`], [`Histogram`], [`Statistics`] |
+//! | copy, or store in other chunks, codecs or the other format | [`Copy`](struct@Copy), [`copy_node`], [`copy_elements`] (into an array) |
 //! | make an image of several scales | [`Pyramid`] |
 //! | run your own CUDA C++ on elements in memory | [`ElementwiseKernel`] |
 //! | resume your own interrupted work | [`Checkpoint`] |
 //!
-//! [`ComputeOptions`] choose the device and the memory limit; [`Progress`] reports how far work is.
+//! [`ComputeOptions`] choose the device and the memory limit. [`Progress`] reports how much of the work is done.
 //!
 //! ```
 #![doc = include_str!("../examples/expression.rs")]
@@ -21,17 +21,18 @@
 //! 1. **`expression/`** describes the computation: inputs (elements in memory, arrays in stores), numbers and operations. An
 //!    [`Expr`] promotes types by NumPy 2's rules and broadcasts shapes while it is built, so invalid expressions are refused
 //!    before anything is read. It is a graph: shared parts are computed once.
-//! 2. **`program/`** turns the graph into a series of different steps, in types that processors compute in. 2-byte floats
-//!    become binary32 that is rounded after every step, which gives the same bits as NumPy's own loops. Dimensions that all
-//!    operands walk through evenly are joined, so that most operands are one row.
+//! 2. **`program/`** turns the graph into a series of distinct steps, in types that processors compute in. 2-byte
+//!    floats become binary32 that is rounded after every step, which gives the same bits as NumPy's own loops.
+//!    Neighbouring dimensions that every operand traverses in even steps are joined, so that most operands become one
+//!    row.
 //! 3. A program runs on blocks of inputs in memory. On the CPU (`program/cpu/`) a block of a few thousand elements goes through
 //!    all steps while it is in a core's cache, one typed loop per step, on all cores. On a GPU (`program/cuda.rs`) one kernel
 //!    is generated from the functions of `program/arithmetic.cuh`, compiled when first needed, and kept.
 //! 4. **`stream/`** reads inputs in stores region by region: `regions.rs` cuts the result along the grid of chunks into boxes
 //!    that fit the memory limit. [`Expr::compute`] gathers the regions in memory. [`Expr::store`] writes them into another
 //!    array, along its grid of stored objects.
-//! 5. **`reduce/`** joins states of segments, blocks and regions, always in the same order. Reductions, quantiles and
-//!    histograms in an expression are computed first.
+//! 5. **`reduce/`** joins the states of segments, blocks and regions, always in the same order. Reductions, quantiles
+//!    and histograms inside an expression are computed first.
 //! 6. **`quantile/`** and **`histogram.rs`** count elements (`count/`), in several passes when there is too little memory.
 //!    **`statistics/`** needs one pass through all elements.
 //!

@@ -9,24 +9,24 @@ use cuzarr::CancellationToken;
 use cuzarr::node::ArrayOptions;
 use cuzarr::store::Store;
 
-/// A function that gives another view of a store, such as one that counts.
+/// A function that wraps a store in another one, such as one that counts requests.
 pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 
 /// Options for computing an expression.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ComputeOptions<'a> {
-    /// The device of the work and of results.
+    /// The device that computes and holds the results.
     pub device: Device,
-    /// Most bytes in flight outside of results, per kind of memory.
+    /// Limit for memory in use outside of results, in bytes, for each kind of memory (host and device).
     pub memory_limit_bytes: u64,
-    /// How many threads work on the CPU.
+    /// Number of CPU threads.
     pub threads: usize,
-    /// Stops the work. Without it, the tokens of the arrays do that are read or written.
+    /// Stops the work. Without it, the tokens of the arrays that are read or written can stop it.
     pub cancellation: Option<&'a CancellationToken>,
-    /// The view that stores are read and written through.
+    /// Wraps each store before it is read or written.
     pub wrap: Option<Wrap<'a>>,
-    /// The function that is called for the regions that are read. A reduction in an expression reports its own regions.
+    /// Called for each region that is read. A reduction in an expression reports its own regions.
     pub progress: Option<Tell<'a>>,
 }
 

@@ -1,6 +1,6 @@
 //! A parser of expressions, for `cuzarr eval`. It accepts Python's operators with Python's precedence, NumPy's function names,
-//! numbers, and names that the caller defines. Text cannot name files or run code. Numbers alone are computed as Python computes
-//! them. Comparisons are not chained: `(0 < u) & (u < 3)`.
+//! numbers, and names that the caller defines. Text cannot name files or run code. Expressions of numbers alone are
+//! computed as Python computes them. Comparisons are not chained: write `(0 < u) & (u < 3)`.
 //!
 //! ```text
 //! expression = operand {binary-operator operand}          by precedence, ** from the right
@@ -9,13 +9,14 @@
 //! axes       = integer | "(" integer {"," [integer]} ")"
 //! ```
 //!
-//! Quantiles take the probabilities behind the array: a number, or several in brackets.
+//! Quantile functions take the probabilities after the array: one number, or several in brackets.
 //!
 //! ```text
 //! quantile(t, 0.9)      percentile(t, [10, 90], axis=(1, 2))
 //! ```
 //!
-//! Running sums and products are of NumPy's types: of whole numbers, 64 bits. They name their dimension unless there is one alone.
+//! Running sums and products have NumPy's result types: 64 bits for integers. `axis` may only be left out for arrays
+//! with one dimension.
 
 mod number;
 
@@ -25,10 +26,10 @@ use crate::reduce::{ReduceOp, Reduction};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Scan;
 
-/// Most nested operands: far more than users write, and far less than a thread's stack holds.
+/// Deepest nesting of operands: far more than users write, and far less than a thread's stack can hold.
 const MOST_DEPTH: usize = 64;
 
-/// Most characters, for the same reason.
+/// Longest text in characters, for the same reason.
 const MOST_CHARACTERS: usize = 1 << 16;
 
 /// The precedence of operators; higher binds tighter.
@@ -55,7 +56,7 @@ const OPERATORS: &[(&str, u8, Op)] = &[
 const SIGN_BINDS: u8 = 8;
 const COMPARISON_BINDS: u8 = 1;
 
-/// Parses an expression. `names` defines names; `pi`, `e`, `inf` and `nan` are known.
+/// Parses an expression. `names` looks up the caller's names; `pi`, `e`, `inf` and `nan` are built in.
 ///
 /// ```
 /// use cuzarr_compute::{Expr, parse};
@@ -68,7 +69,7 @@ const COMPARISON_BINDS: u8 = 1;
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` with the place of what has no meaning; else as [`Expr::apply`].
+/// `InvalidArgument` with the position of text that cannot be parsed; those of [`Expr::apply`].
 pub fn parse(text: &str, names: &dyn Fn(&str) -> Option<Expr>) -> Result<Expr> {
     let mut parser = Parser { text, at: 0, depth: 0, names };
     if text.chars().count() > MOST_CHARACTERS {
@@ -113,7 +114,7 @@ impl Parser<'_> {
         if self.take(token) { Ok(()) } else { Err(self.wrong(&format!("expected '{token}'"))) }
     }
 
-    /// An expression of operators that bind more tightly than `outer`.
+    /// Parses an expression of operators that bind more tightly than `outer`.
     fn expression(&mut self, outer: u8) -> Result<Operand> {
         self.depth += 1;
         if self.depth > MOST_DEPTH {
@@ -133,7 +134,7 @@ impl Parser<'_> {
             is_compared = binds == COMPARISON_BINDS;
             let begin = self.at;
             self.at += sign.len();
-            // ** joins from the right.
+            // `**` groups from the right.
             let right = self.expression(if op == Op::Power { binds - 1 } else { binds })?;
             left = self.applied(op, vec![left, right], begin)?;
         }
@@ -186,7 +187,8 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// An operator's result. Numbers alone are computed as in Python, and still take the type of the array that they meet.
+    /// Applies an operator. Numbers alone are computed as in Python, and the result still adapts to the type of the
+    /// array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
             [Operand::Weak(one)] => number::of_one(op, one),
@@ -302,7 +304,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A number, or several in brackets; and whether it is one alone.
+    /// Parses a number, or several in brackets. Returns them, and whether it was a single number without brackets.
     fn probabilities(&mut self) -> Result<(Vec<f64>, bool)> {
         if !self.take("[") {
             return Ok((vec![self.probability()?], true));
@@ -330,7 +332,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The number of a dimension, or several in parentheses.
+    /// Parses the number of a dimension, or several in parentheses.
     fn axes(&mut self) -> Result<Vec<i64>> {
         if !self.take("(") {
             return Ok(vec![self.integer()?]);
@@ -346,7 +348,7 @@ impl Parser<'_> {
         Ok(axes)
     }
 
-    /// Dimensions counted from the first, in order.
+    /// Converts axes to dimension numbers counted from the first, in ascending order.
     fn counted(&self, axes: Option<Vec<i64>>, ndim: usize) -> Result<Option<Vec<usize>>> {
         let Some(axes) = axes else { return Ok(None) };
         let mut counted: Vec<usize> = axes.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<_>>()?;
@@ -377,8 +379,8 @@ impl Parser<'_> {
     }
 }
 
-/// A function that computes quantiles: the number by which the caller's probabilities are divided (`None` if it takes
-/// no probabilities), and whether NaN is left out.
+/// A function that computes quantiles: the divisor of the caller's probabilities (`None` if it takes no probabilities),
+/// and whether NaN is left out.
 type QuantileFunction = (Option<f64>, bool);
 
 const QUANTILES: [(&str, QuantileFunction); 6] = [
@@ -390,7 +392,7 @@ const QUANTILES: [(&str, QuantileFunction); 6] = [
     ("nanpercentile", (Some(100.0), true)),
 ];
 
-/// Running sums and products, with the reductions whose types they have.
+/// Running sums and products, each with the reduction that determines its result type.
 const RUNNING: [(&str, (ReduceOp, Scan)); 2] =
     [("cumsum", (ReduceOp::Sum, Scan::Sum)), ("cumprod", (ReduceOp::Prod, Scan::Product))];
 
@@ -402,7 +404,7 @@ fn quantile_named(name: &str) -> Option<QuantileFunction> {
     QUANTILES.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
 }
 
-/// A reduction by NumPy's name, and whether it leaves NaN out.
+/// Returns the reduction with a NumPy name, and whether it leaves out NaN.
 fn reduction_named(name: &str) -> Option<(ReduceOp, bool)> {
     match name.strip_prefix("nan").and_then(ReduceOp::named) {
         Some(op) => Some((op, true)),

@@ -6,22 +6,22 @@ use std::time::Instant;
 /// The progress of work that goes through arrays region by region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Regions that are finished, of all passes. Those that a call found finished count.
+    /// Finished regions of all passes, including those that an earlier call finished.
     pub regions_done: u64,
-    /// Regions in all.
+    /// Total number of regions.
     pub regions: u64,
-    /// Bytes of elements that this call has read or, in copies, written.
+    /// Bytes of elements that this call has read. In copies, bytes that it has written.
     pub bytes_done: u64,
-    /// Bytes of elements that this call has to read or write in all.
+    /// Total bytes of elements that this call has to read. In copies, bytes that it has to write.
     pub bytes: u64,
     /// Seconds since the call began.
     pub seconds: f64,
 }
 
-/// A function that hears of every region that was finished.
+/// A callback for each finished region.
 pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
 
-/// Counts regions and their bytes, from any thread, and tells of them.
+/// Counts regions and their bytes from any thread, and reports them to the callback.
 pub(crate) struct Meter<'a> {
     tell: Tell<'a>,
     begun: Instant,
@@ -44,7 +44,7 @@ impl<'a> Meter<'a> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes bytes and regions that are done.
+    /// Adds finished regions and bytes, and reports the progress.
     pub(crate) fn note(&self, regions: u64, bytes: u64) {
         let progress = Progress {
             regions_done: regions + self.regions_done.fetch_add(regions, Ordering::Relaxed),

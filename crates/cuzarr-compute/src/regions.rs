@@ -1,20 +1,21 @@
-//! Cutting an array into regions that fit the memory limit, along the grid of stored objects.
+//! Divides an array into regions that fit the memory limit, along the grid of stored objects.
 
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Bytes that can be planned with, for limits up to 512 MiB. Memory for higher limits comes from CUDA's pools.
+/// Largest limit in bytes that is planned with in full. Limits up to 512 MiB count as this much; memory for higher
+/// limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
-/// Bytes to subtract from higher limits: two of the pools' pieces of 32 MiB.
+/// Bytes to subtract from higher limits: two pieces of 32 MiB of the pools.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// Memory of copying an object, in multiples of its elements: once for reading, and while the one before is written, once packed
-/// and twice as scratch memory.
+/// Memory for copying one object, in multiples of its elements: the elements that are read, those of the previous
+/// object while it is written, one packed copy, and two for scratch memory.
 pub(crate) const OBJECT_SHARE: u64 = 6;
-/// Divisor of the memory limit for a region of a copy.
+/// Divisor of the memory limit that gives the size of a copy's region.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// A shape as memory has it.
+/// Converts a shape to the machine's integers (`usize`).
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.
@@ -25,18 +26,18 @@ pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
     })
 }
 
-/// The part of a memory limit that work out of core plans with. The rest is for gaps between blocks of many sizes on a device.
-/// It is the same on every device, since results depend on it.
+/// The part of a memory limit that out-of-core work plans with. The rest is for gaps between blocks of different sizes
+/// on a device. It is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }
 
-/// The memory limit with which this many bytes can be planned.
+/// The memory limit under which `planned_bytes` can be planned with.
 pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
 
-/// The smallest box that regions lie in.
+/// Returns the smallest box that contains all regions.
 pub(crate) fn hull_of(regions: &[Region]) -> Region {
     let Some((first, others)) = regions.split_first() else {
         return Region { number: 0, start: Vec::new(), extent: Vec::new() };
@@ -52,10 +53,10 @@ pub(crate) fn hull_of(regions: &[Region]) -> Region {
     hull
 }
 
-/// Regions in C order that cover `shape`: boxes of whole `unit`s (chunks, or stored objects), each as large as `cost` (bytes
-/// that work on such an extent takes at once) allows under `limit_bytes`. They grow along the last dimension first, so that
-/// each is as nearly one piece of the array as it can be; but not beyond `enough_bytes`, so that there is something to do at
-/// the same time.
+/// Divides `shape` into regions in C order: boxes of whole `unit`s (chunks, or stored objects). Each region is as large
+/// as `limit_bytes` allows; `cost` gives the bytes that work on a region takes at once. Regions grow along the last
+/// dimension first, so that each is nearly one contiguous piece of the array. They do not grow beyond `enough_bytes`,
+/// so that several can be worked on at the same time.
 ///
 /// # Errors
 /// `BudgetExceeded` when one unit takes more than the limit.
@@ -86,7 +87,7 @@ pub(crate) fn regions(
             grown[axis] = units.saturating_mul(unit[axis]).min(shape[axis]);
             grown
         };
-        // The most units of this dimension that fit.
+        // The largest number of units along this dimension that fits.
         let (mut low, mut high) = (1, shape[axis].div_ceil(unit[axis]));
         while low < high {
             let middle = low + (high - low).div_ceil(2);

@@ -1,14 +1,15 @@
 //! The mark of a hierarchy that is being written.
 //!
-//! A group and its members are visible as soon as they are there, so a killed copy looks like a hierarchy with fewer members. Until
-//! everything is written, the root group has an attribute that says so. Every library shows it, and it needs no further object.
+//! A group and its members are visible as soon as they exist, so an interrupted copy looks like a hierarchy with fewer
+//! members. Until everything is written, the root group has an attribute that marks it as unfinished. Every library
+//! shows the attribute, and no further object is needed.
 //!
 //! ```json
 //! {"cuzarr_unfinished": {"work": "copy", "source": "…", "options": {"zarr_format": 3, "chunks": [null, 64]}}}
 //! ```
 //!
-//! `source` is the SHA-256 of the source's place, so the mark contains no address. `options` are those of the call that began, so
-//! that a call which goes on with others is refused, and named the first of them.
+//! `source` is the SHA-256 of the source's place, so the mark contains no address. `options` are those of the call that
+//! began. A call that continues with other options is refused, and the message names what differs.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use cuzarr::node::Group;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The mark of one work on one hierarchy.
+/// The mark of one kind of work on one hierarchy.
 #[derive(Clone)]
 pub(crate) struct Mark {
     work: &'static str,
@@ -29,13 +30,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark of `work`, `copy` or `pyramid`, from the node at `source`, with these options.
+    /// Makes the mark of `work` (`copy` or `pyramid`) from the node at `source`, with the given options.
     pub(crate) fn new(work: &'static str, source: (&Arc<dyn Store>, &str), options: Map<String, Value>) -> Mark {
         let source = hash(&json!([source.0.to_string(), source.1]).to_string());
         Mark { work, value: json!({"work": work, "source": source, "options": options}) }
     }
 
-    /// The metadata of a new group, with the mark. What a store commits as a whole needs none.
+    /// Adds the mark to the metadata of a new group. Stores that commit all writes at once need no mark.
     ///
     /// # Errors
     /// `MetadataInvalid`
@@ -46,7 +47,7 @@ impl Mark {
         metadata.set_unfinished(Some(&self.value))
     }
 
-    /// Marks a group that is there already.
+    /// Marks a group that already exists.
     ///
     /// # Errors
     /// What the store reports.
@@ -57,7 +58,7 @@ impl Mark {
         set_unfinished(group, Some(&self.value))
     }
 
-    /// Refuses to go on where a group has the mark of other work, and names what differs.
+    /// Refuses to continue if a group has the mark of other work; the message names what differs.
     ///
     /// # Errors
     /// `ContainsGroup`

@@ -1,12 +1,15 @@
-//! A cache of encoded bytes on a local disk: what requests brought, with the entity tags that the server gave them.
+//! A cache of encoded bytes on a local disk. It keeps the answers to requests, with the entity tags that the server
+//! sent.
 //!
-//! Before an entry is used, the server is asked whether its value still has that tag (`If-None-Match`). So the cache never hands
-//! out an old value, nor a value that the user may not read any more. It saves bytes, not requests.
+//! Before an entry is used, the server is asked whether the value still has that tag (`If-None-Match`). So the cache
+//! never returns an old value, or a value that the user is no longer allowed to read. It saves transferred bytes, not
+//! requests.
 //!
-//! An entry is one file: a few lines that say what it is, then the bytes. It is written under another name and renamed, so that
-//! other processes see whole entries only. After a crash of the machine a file may have lost bytes, so every entry has a checksum of
-//! its lines and one of its bytes. A damaged entry is like none.
-//! When the files together exceed the limit, those that were used longest ago are removed. Several processes may do that at once.
+//! An entry is one file: a few lines that describe it, then the bytes. It is written under another name and renamed, so
+//! that other processes only see complete entries. After a crash of the machine a file may have lost bytes. So every
+//! entry has one checksum for its lines and one for its bytes, and a damaged entry is treated as missing. When the
+//! files together exceed the limit, the least recently used ones are removed. Several processes may do that at the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,22 +24,23 @@ use cuzarr::store::{ByteRange, Key, Lease};
 use cuzarr::{Error, ErrorKind, Result};
 use http::HeaderValue;
 
-/// Bytes of a cache, unless the option `cache_max_bytes` says another number.
+/// Size limit of a cache in bytes, unless the option `cache_max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 10 << 30;
 
 /// The first line of an entry.
 const FORMAT: &str = "cuzarr cache 2";
-/// The largest part of the limit that one entry may take.
+/// Divisor of the limit that gives the size of the largest entry that is kept.
 const LARGEST_SHARE: u64 = 8;
-/// The cache is looked through each time a process has written this part of the limit.
+/// Divisor of the limit that gives how many bytes a process writes between two sweeps of the cache.
 const SWEEP_SHARE: u64 = 16;
-/// Unfinished files of this age belong to processes that were killed.
+/// Age from which an unfinished file is considered abandoned by an interrupted process.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// The longest line of an entry: addresses, tags.
+/// Longest line of an entry in bytes. Lines contain addresses and tags.
 const LONGEST_LINE: u64 = 1 << 14;
 const UNFINISHED: &str = "part";
 
-/// The folder of the cache when no option names one: `$CUZARR_CACHE_DIR/chunks`, else `cuzarr/chunks` in the user's cache folder.
+/// Returns the cache's folder if no option names one: `$CUZARR_CACHE_DIR/chunks`, else `cuzarr/chunks` in the user's
+/// cache folder.
 pub fn default_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = variable("CUZARR_CACHE_DIR") {
@@ -46,18 +50,18 @@ pub fn default_folder() -> Option<PathBuf> {
     Some(user.join("cuzarr").join("chunks"))
 }
 
-/// What is in a cache.
+/// The contents of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// The number of entries.
+    /// Number of entries.
     pub entries: u64,
-    /// The bytes of their files.
+    /// Size of their files in bytes.
     pub size_bytes: u64,
-    /// Entries and bytes by bucket or host.
+    /// Number of entries and their bytes for each bucket or host.
     pub places: BTreeMap<String, (u64, u64)>,
 }
 
-/// Tells what is in the cache in a folder. A folder that does not exist holds nothing.
+/// Returns the contents of the cache in a folder. A folder that does not exist is an empty cache.
 ///
 /// # Errors
 /// `StoreFailed` when the folder cannot be read.
@@ -77,7 +81,7 @@ pub fn cache_info(folder: &Path) -> Result<CacheInfo> {
     Ok(info)
 }
 
-/// Removes every entry of the cache in a folder, and returns the number of bytes that this freed. Other files stay.
+/// Removes every entry of the cache in a folder, and returns the number of bytes that this freed. Other files are kept.
 ///
 /// # Errors
 /// `StoreFailed` when the folder cannot be read, or a file cannot be removed.
@@ -97,7 +101,8 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("cache '{}': {error}", path.display())).telling(error)
 }
 
-/// Reads an entry of these lines and bytes, to which the right checksum of the lines is added. `folder` is for its file.
+/// Writes an entry with these lines and bytes to `folder`, adds the right checksum of the lines, and reads the entry
+/// back.
 pub fn read_entry(folder: &Path, lines: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let cache = Cache::new(folder.into(), "s3://b", 1 << 20).ok()?;
     let name = cache.name("k", ByteRange::Full);
@@ -120,19 +125,19 @@ pub(crate) struct Cache {
     sweeping: AtomicBool,
 }
 
-/// What names an entry: the bucket or host, the key, and the range as it was asked for.
+/// The name of an entry: the bucket or host, the key, and the requested range.
 #[derive(Clone)]
 pub(crate) struct Name {
     text: String,
     file: PathBuf,
 }
 
-/// An entry that was found. Its bytes were not read yet.
+/// An entry that was found. Its bytes have not been read yet.
 pub(crate) struct Entry {
-    /// Place, key and range, divided by spaces.
+    /// Place, range and key, separated by spaces.
     place: String,
     pub(crate) etag: String,
-    /// The version by another name than the entity tag, where the server has one.
+    /// The value's version in another form than the entity tag, if the server has one.
     pub(crate) version: Option<String>,
     pub(crate) size_bytes: u64,
     checksum: u32,
@@ -153,9 +158,9 @@ impl Cache {
             Error::new(ErrorKind::InvalidArgument, format!("cannot use '{}' as a cache: {error}", folder.display()))
         };
         make_private(&folder).map_err(refused)?;
-        // The first entry begins a sweep.
+        // The first entry that is written starts a sweep.
         let written = AtomicU64::new(most_bytes);
-        // Places are words in entries.
+        // A place is a single word in an entry.
         let place = place.replace(char::is_whitespace, "%20");
         Ok(Cache { folder, place, most_bytes, written, sweeping: AtomicBool::new(false) })
     }
@@ -176,18 +181,18 @@ impl Cache {
         Name { text, file }
     }
 
-    /// The entry of a name; `None` when there is none, or it cannot be read.
+    /// Returns the entry with this name; `None` if it does not exist or cannot be read.
     pub(crate) fn find(&self, name: &Name) -> Option<Entry> {
         let entry = Entry::open(&name.file).ok()?;
         (entry.place == name.text).then_some(entry)
     }
 
-    /// Fills memory with an entry's bytes; false when they are damaged. Then the entry is removed.
+    /// Fills memory with an entry's bytes. Returns false if they are damaged; then the entry is removed.
     pub(crate) fn fill(&self, name: &Name, mut entry: Entry, bytes: &mut [u8]) -> bool {
         let is_whole = entry.bytes.read_exact(bytes).is_ok() && entry.bytes.read(&mut [0]).is_ok_and(|more| more == 0);
         let is_sound = is_whole && crc32c::crc32c(bytes) == entry.checksum;
         if is_sound {
-            // The time of the last use. It does not matter when it cannot be set.
+            // The file's time is the time of its last use. A failure to set it does not matter.
             let _ = entry.bytes.get_ref().set_modified(SystemTime::now());
         } else {
             let _ = fs::remove_file(&name.file);
@@ -195,7 +200,8 @@ impl Cache {
         is_sound
     }
 
-    /// Keeps bytes, and removes old entries above the limit. A cache that cannot be written is no error: nothing is kept then.
+    /// Stores bytes, and removes old entries above the limit. If the cache cannot be written, nothing is kept, without
+    /// an error.
     pub(crate) fn keep(&self, name: &Name, tags: &Tags, bytes: &[u8]) {
         let size_bytes = bytes.len() as u64;
         if size_bytes > self.most_bytes / LARGEST_SHARE || tags.etag.contains(['\n', '\r']) {
@@ -217,7 +223,7 @@ impl Cache {
 /// The lines of an entry, up to their checksum.
 struct Lines {
     bytes: BufReader<File>,
-    /// All lines that were read.
+    /// All lines that were read so far.
     head: Vec<u8>,
 }
 
@@ -239,7 +245,7 @@ fn damaged() -> io::Error {
 }
 
 impl Entry {
-    /// Opens an entry, and reads its lines.
+    /// Opens an entry and reads its lines.
     fn open(path: &Path) -> io::Result<Entry> {
         // Opening a pipe would wait for its other end.
         let metadata = fs::metadata(path)?;
@@ -253,7 +259,7 @@ impl Entry {
         let (place, etag, version) = (lines.next()?, lines.next()?, lines.next()?);
         let (size_bytes, checksum): (u64, u32) = (lines.number()?, lines.number()?);
         let expected = crc32c::crc32c(&lines.head);
-        // The tag goes into a request.
+        // The tag is sent in a request.
         let is_sound = lines.number::<u32>()? == expected && HeaderValue::from_str(&etag).is_ok();
         if !is_sound || (lines.head.len() as u64).checked_add(size_bytes) != Some(metadata.len()) {
             return Err(damaged());
@@ -283,7 +289,7 @@ fn write(name: &Name, tags: &Tags, bytes: &[u8]) -> io::Result<()> {
     attempt().inspect_err(|_| drop(fs::remove_file(&unfinished)))
 }
 
-/// Makes a folder that only this user can read: what is in it may need credentials elsewhere.
+/// Makes a folder that only this user can read: reading its contents elsewhere may need credentials.
 fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -302,7 +308,7 @@ fn is_unfinished(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == UNFINISHED)
 }
 
-/// The files of a cache: those in folders of two hexadecimal digits.
+/// Lists the files of a cache: those in folders named with two hexadecimal digits.
 fn files(folder: &Path) -> io::Result<Vec<Found>> {
     let is_ours = |name: &str| name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut found = Vec::new();
@@ -328,7 +334,7 @@ fn files(folder: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Removes the files that were used longest ago until the others have at most `target_bytes`.
+/// Removes the least recently used files until the others have at most `target_bytes`.
 fn sweep(folder: &Path, target_bytes: u64) -> io::Result<()> {
     let mut files = files(folder)?;
     files.sort_by_key(|file| file.used);
@@ -344,7 +350,7 @@ fn sweep(folder: &Path, target_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The bytes of a lease, filled from an entry on a thread that may wait for the disk.
+/// Runs `work` on the bytes of a lease, in a thread that may wait for the disk.
 ///
 /// # Errors
 /// `StoreFailed` when the thread ended early.

@@ -16,27 +16,27 @@ use crate::limit::{Limit, MOST_BYTES, MOST_REQUESTS, Permit};
 use crate::runtime::Runtime;
 use crate::web::WeakTag;
 
-/// Makes the client of a store. A child process makes its own.
+/// A function that makes the client of a store. A child process makes its own client.
 pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
 
-/// A place on a server, with all that a store must know about the server.
+/// A place on a server, with everything that a store must know about the server.
 pub(crate) struct Place {
     pub(crate) cloud: Cloud,
-    /// The address that messages name: without a query, without credentials.
+    /// The address for messages, without query and credentials.
     pub(crate) name: String,
-    /// The address of the root of all that the server keeps in this place, also when others name it otherwise.
+    /// The address of this place's root on the server. It is the same for all names of the place.
     pub(crate) identity: String,
-    /// Most requests in flight to the server.
+    /// Largest number of requests in flight to the server.
     pub(crate) most_requests: usize,
-    /// Most bytes that requests in flight ask for.
+    /// Limit for the bytes that requests in flight ask for.
     pub(crate) most_bytes: u64,
-    /// Whether the server compares versions when it writes.
+    /// Whether the server supports writes on condition of a version.
     pub(crate) compares_versions: bool,
-    /// A value behind a server without ranges is read as a whole where a part is wanted.
+    /// Whether to read whole values if a server without range requests is asked for a part.
     pub(crate) whole_values: bool,
-    /// A key that the server refuses to read counts as one that does not exist.
+    /// Whether a key that the server refuses to read counts as missing.
     pub(crate) missing_when_denied: bool,
-    /// The cache for bytes that the server sent.
+    /// The cache for bytes from the server.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) make: Box<Make>,
     current: Mutex<Option<Arc<Client>>>,
@@ -59,10 +59,10 @@ impl Place {
         }
     }
 
-    /// The client of this process.
+    /// Returns the client of this process.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Those of making the client.
     pub(crate) fn client(&self) -> Result<Arc<Client>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = current.as_ref().filter(|client| client.runtime.is_of_this_process()) {
@@ -80,13 +80,13 @@ impl Place {
             ignores_ranges: AtomicBool::new(false),
             runtime,
         });
-        // The connections of a parent cannot be closed from here.
+        // The parent's connections cannot be closed from a child process.
         std::mem::forget(current.replace(Arc::clone(&client)));
         Ok(client)
     }
 }
 
-/// A client, with the limits of its host.
+/// A client, and the limits of its host.
 pub(crate) struct Client {
     pub(crate) cloud: Cloud,
     pub(crate) objects: Arc<dyn ObjectStore>,
@@ -94,28 +94,28 @@ pub(crate) struct Client {
     pub(crate) whole_values: bool,
     missing_when_denied: bool,
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Whether the server has answered a request for a range with a whole value.
+    /// Whether the server has answered a range request with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
     pub(crate) limit: Arc<Limit>,
-    /// Sizes and versions of values that are read from their end, for servers that do not take such ranges.
+    /// Sizes and versions of values that are read from their end, for servers that do not support such ranges.
     known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 
-/// Most values whose size and version a client remembers.
+/// Largest number of values whose size and version a client remembers.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl Client {
-    /// Waits until the host may have one more request, for this many bytes.
+    /// Waits until the host may have one more request, for `size_bytes` bytes.
     pub(crate) async fn admit(&self, size_bytes: u64) -> Result<Permit<'_>> {
         self.limit.admit(size_bytes).await
     }
 
-    /// The size and version that a value had when the server was asked last.
+    /// Returns the size and version that a value had at the last request.
     pub(crate) fn known(&self, path: &Path) -> Option<ObjectMeta> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    /// Remembers the size and version of a value, or forgets them.
+    /// Remembers the size and version of a value; `None` forgets them.
     pub(crate) fn remember(&self, path: &Path, meta: Option<&ObjectMeta>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match meta {
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Asks for a value. A weak entity tag stands in the place of the version.
+    /// Requests a value. A weak entity tag is returned as the version.
     pub(crate) async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
         let mut answer = self.objects.get_opts(path, options).await?;
         if let Some(WeakTag(tag)) = answer.extensions.remove() {
@@ -133,7 +133,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// The size and version of a value; `None` when the key does not exist.
+    /// Returns the size and version of a value; `None` if the key does not exist.
     pub(crate) async fn head(&self, path: &Path) -> Result<Option<ObjectMeta>> {
         let permit = self.admit(0).await?;
         let options = GetOptions { head: true, ..GetOptions::default() };
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Whether the error of a read says that the key does not exist.
+    /// Whether the error of a read means that the key does not exist.
     pub(crate) fn is_missing(&self, error: &object_store::Error) -> bool {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
         is_missing(error) || (is_denied && self.missing_when_denied)
@@ -154,9 +154,10 @@ impl Client {
         Stat { size_bytes: meta.size, version: self.version_of(meta) }
     }
 
-    /// The version of a value. Google's conditions compare generations, not entity tags. Web servers without strong tags give hints.
+    /// Returns the version of a value. Google's conditions compare generations instead of entity tags. For web servers
+    /// without strong tags, the version consists of hints.
     pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
-        // A server that says no time is taken to say 1970.
+        // A time of 1970 or before means that the server sent no time.
         let modified_seconds = u64::try_from(meta.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0);
         match self.version_of_tags(meta.e_tag.as_deref(), meta.version.as_deref()) {
             Some(version) => Some(modified_seconds.into_iter().fold(version, Version::with_modified_seconds)),
@@ -167,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Whether two answers may be of one version of a value.
+    /// Whether two answers may belong to the same version of a value.
     pub(crate) fn is_same(&self, one: &ObjectMeta, other: &ObjectMeta) -> bool {
         match (&one.e_tag, &other.e_tag) {
             (None, None) => {
@@ -177,7 +178,7 @@ impl Client {
         }
     }
 
-    /// The version of a value with this entity tag, and this generation.
+    /// Returns the version of a value with this entity tag and generation.
     pub(crate) fn version_of_tags(&self, etag: Option<&str>, generation: Option<&str>) -> Option<Version> {
         if self.cloud != Cloud::Gcs {
             return etag.and_then(Version::of_etag);
@@ -186,7 +187,7 @@ impl Client {
         Some(etag.map_or(version.clone(), |etag| version.with_entity_tag(etag)))
     }
 
-    /// The version as a condition of a write.
+    /// Converts the version to a condition for a write.
     pub(crate) fn condition(&self, version: &Version) -> UpdateVersion {
         let tag = version.etag().map(String::from);
         if self.cloud == Cloud::Gcs {
@@ -201,7 +202,7 @@ impl Client {
     }
 }
 
-/// Whether an error says that a key does not exist, and not its bucket.
+/// Whether an error means that a key does not exist, rather than its bucket.
 pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     let object_store::Error::NotFound { source, .. } = error else { return false };
     let answer = source.to_string();
@@ -210,7 +211,7 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
         .any(|text| answer.contains(text))
 }
 
-/// The path of a key.
+/// Converts a key to a path.
 ///
 /// # Errors
 /// `KeyInvalid`

@@ -12,7 +12,7 @@ pub(crate) enum Cloud {
 impl Cloud {
     pub(crate) const ALL: [Cloud; 4] = [Cloud::S3, Cloud::Gcs, Cloud::Azure, Cloud::Http];
 
-    /// The cloud that an option is for, by the first part of its name.
+    /// Returns the cloud that an option applies to, given the first part of the option's name.
     pub(crate) fn of_scope(name: &str) -> Option<Cloud> {
         match name {
             "s3" => Some(Cloud::S3),

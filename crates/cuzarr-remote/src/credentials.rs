@@ -1,4 +1,4 @@
-//! Credentials that the user's program renews.
+//! Credentials that the user's program provides and renews.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +13,20 @@ use object_store::azure::{AzureAccessKey, AzureCredential, split_sas};
 use object_store::gcp::GcpCredential;
 use tokio::sync::Mutex;
 
-/// The time before their end at which credentials are renewed.
+/// How long before they expire credentials are renewed.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// Credentials for a while.
+/// Credentials that may expire.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The parts, by name. S3: `access_key_id`, `secret_access_key` and `token`. Google: `token`. Azure: one of `token`,
-    /// `access_key` and `sas_token`.
+    /// The parts of the credentials by name. S3: `access_key_id`, `secret_access_key` and `token`. Google: `token`.
+    /// Azure: one of `token`, `access_key` and `sas_token`.
     pub values: BTreeMap<String, String>,
-    /// The end of their validity; `None` when they stay valid.
+    /// The time when they expire; `None` if they do not expire.
     pub expires_at: Option<SystemTime>,
 }
 
-/// The names of the parts alone.
+/// Shows the names of the parts, but not their values.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys()).finish()
@@ -35,10 +35,10 @@ impl fmt::Debug for Credentials {
 
 /// A source of credentials in the user's program.
 pub trait CredentialSource: Send + Sync {
-    /// New credentials. It is called on a thread that may wait, and never twice at the same time for one store.
+    /// Returns new credentials. It is called on a thread that may wait, and never twice at the same time for one store.
     ///
     /// # Errors
-    /// Any. The request that needs the credentials fails with it.
+    /// Any error. The request that needs the credentials fails with it.
     fn credentials(&self) -> Result<Credentials>;
 }
 
@@ -58,7 +58,7 @@ impl Credentials {
     }
 }
 
-/// Credentials as the client of one cloud wants them.
+/// Credentials in the form that the client of one cloud expects.
 pub(crate) trait Form: fmt::Debug + Send + Sync + Sized + 'static {
     fn of(credentials: Credentials) -> Result<Self>;
 }
@@ -93,7 +93,7 @@ impl Form for AzureCredential {
     }
 }
 
-/// A provider for the clients, which keeps credentials while they are valid.
+/// A credential provider for the clients. It keeps credentials while they are valid.
 pub(crate) struct Provider<C> {
     source: Arc<dyn CredentialSource>,
     current: Mutex<Option<(Arc<C>, Option<SystemTime>)>>,

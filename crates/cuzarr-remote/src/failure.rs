@@ -1,14 +1,14 @@
-//! Errors of clients in our words: what failed, where and why, and nothing secret.
+//! Converts errors of clients to our own: what failed, where and why, without secrets.
 
 use std::fmt;
 
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Characters of a server's answer that an error repeats.
+/// Longest part of a server's answer that an error repeats, in characters.
 const LONGEST_ANSWER: usize = 300;
 
-/// An answer to a request for a range that the clients would report as some failure.
+/// An answer to a range request that clients would report as some other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeRefusal {
     /// The server sends the whole value instead.
@@ -29,16 +29,16 @@ impl fmt::Display for RangeRefusal {
 impl std::error::Error for RangeRefusal {}
 
 impl RangeRefusal {
-    /// The refusal behind an error of a client, if there is one.
+    /// Returns the refusal that caused a client's error, if there is one.
     pub(crate) fn of(error: &object_store::Error) -> Option<RangeRefusal> {
         let own = causes(error).find_map(|cause| cause.downcast_ref()).copied();
-        // Clients without a server, such as `InMemory`, refuse it by a type that is private to `object_store`.
+        // Clients without a server, such as `InMemory`, refuse ranges with a type that is private to `object_store`.
         let is_of_client = || causes(error).any(|cause| cause.to_string().starts_with("Wanted range starting at "));
         own.or_else(|| is_of_client().then_some(RangeRefusal::Unsatisfiable))
     }
 }
 
-/// The error of a request that a client gave up.
+/// Converts the error of a request that a client gave up.
 pub(crate) fn explain(error: &object_store::Error) -> Error {
     if let Some(own) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
         return own.clone();
@@ -91,17 +91,17 @@ fn transport_kind(error: &object_store::Error) -> Option<HttpErrorKind> {
     causes(error).find_map(|cause| cause.downcast_ref::<HttpError>()).map(HttpError::kind)
 }
 
-/// The text of the error below the client's own.
+/// Returns the text of the cause directly below the client's own error.
 fn innermost(error: &object_store::Error) -> String {
     causes(error).nth(1).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The last cause. The causes before it may name the address with its query.
+/// Returns the text of the last cause. Earlier causes may contain the address with its query.
 fn root_cause(error: &object_store::Error) -> String {
     shortened(&causes(error).last().map_or_else(String::new, ToString::to_string))
 }
 
-/// The part of a client's message that tells of retries and of the deadline: `(3 retries, deadline 180s)`.
+/// Returns the retries and the deadline that a client's message mentions: `(3 retries, deadline 180s)`.
 fn attempts(message: &str) -> String {
     let between = |from: &str, to: &str| message.split_once(from)?.1.split_once(to).map(|(found, _)| found.trim());
     match (between("after ", " retries"), between("retry_timeout: ", " ")) {
@@ -110,8 +110,8 @@ fn attempts(message: &str) -> String {
     }
 }
 
-/// What the server answered, from a client's message: its status, and the code and message of an XML document. The address
-/// before them is left out, because its query may hold a signature.
+/// Extracts the server's answer from a client's message: the status, and the code and message of an XML document. The
+/// address before them is left out, because its query may contain a signature.
 fn answer(message: &str) -> String {
     let Some((_, reason)) = message.split_once(" - ") else { return format!(": {}", without_address(message)) };
     let element = |name: &str| {
@@ -126,7 +126,7 @@ fn answer(message: &str) -> String {
     format!("{}: {}", attempts(message), shortened(&reason))
 }
 
-/// A message whose words that look like addresses are left out.
+/// Removes words that look like addresses from a message.
 fn without_address(message: &str) -> String {
     let words = message.split_whitespace().map(|word| if word.contains("://") { "…" } else { word });
     shortened(&words.collect::<Vec<_>>().join(" "))

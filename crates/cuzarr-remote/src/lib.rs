@@ -14,20 +14,20 @@
 //! | `reference::URL` | a table of references, such as kerchunk's: parts of other files | those of the files |
 //! | `icechunk::URL` | a snapshot of an Icechunk repository, for reading | those of the repository |
 //!
-//! [`registry`] opens these and the schemes of [`cuzarr::store::Registry::new`], also inside each other:
-//! `zip::https://host/archive.zip`. [`StorageOptions`] say what the environment does not.
+//! [`registry`] opens these schemes and those of [`cuzarr::store::Registry::new`], also nested:
+//! `zip::https://host/archive.zip`. [`StorageOptions`] add to, or replace, settings of the environment.
 //!
 //! # One runtime
-//! Requests run on the threads of one runtime for the process. It starts with the first request, and a forked child starts its
-//! own.
+//! Requests run on the threads of one runtime per process. It starts with the first request. A forked child starts its
+//! own runtime.
 //!
 //! # Bodies
-//! A body is copied once, from the connection into the memory that the caller lends. Values above 8 MiB come over several
-//! connections. Every request of a read is for one version of a value, by its entity tag.
+//! A body is copied once, from the connection into the caller's memory. Values above 8 MiB are requested over several
+//! connections. All requests of a read are for the same version of a value, by its entity tag.
 //!
 //! # Cache
-//! With the option `cache`, bytes that came are kept in a folder. The server is still asked whether a value has changed, and only
-//! sends it again when it has.
+//! With the option `cache`, received bytes are kept in a folder. The server is still asked whether a value has changed,
+//! and only sends it again if it has.
 
 mod cache;
 mod client;
@@ -51,7 +51,7 @@ use cuzarr::Result;
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 
 pub use cache::{CacheInfo, cache_info, clear_cache, default_folder as default_cache_folder};
-/// The crate of [`RemoteStore::new`]'s argument.
+/// Re-exported for the argument of [`RemoteStore::new`].
 pub use object_store;
 
 pub use credentials::{CredentialSource, Credentials};
@@ -60,7 +60,7 @@ pub use options::StorageOptions;
 pub use schemes::{registry, registry_with};
 pub use store::RemoteStore;
 
-/// What only this workspace's tests and fuzz targets call. It may change in any release.
+/// Items that only the tests and fuzz targets of this workspace use. They may change in any release.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::cache::read_entry;

@@ -1,14 +1,14 @@
-//! How many requests a host has at once, and how many bytes they ask for.
+//! Limits the requests that a host has at once, and the bytes that they ask for.
 //!
-//! The number of requests begins at [`FIRST_REQUESTS`] and adapts. It is looked at once every request of a window was answered, a
-//! window being as many requests as may be in flight:
+//! The number of requests begins at [`FIRST_REQUESTS`] and adapts. It is checked once per window. A window has as many
+//! answers as there may be requests in flight.
 //!
-//! - When many of them were refused (status 429 or 503), the host gets fewer.
-//! - When none had to wait for another reason than this limit, and answers began about as soon as ever, the host gets more.
+//! - If the host refused many requests of the window (status 429 or 503), it gets fewer.
+//! - If no request waited for anything but this limit, and answers began about as fast as ever, the host gets more.
 //!
-//! A few refusals are not a sign of overload: large clouds always send some. While a host refuses few requests, a refused request
-//! lends its place to another one for the time that it pauses, and goes before all others after that. A host that refuses many is
-//! left alone meanwhile: refused requests keep their places.
+//! A few refusals are not a sign of overload: large clouds always send some. While a host refuses few requests, a
+//! refused request lends its place to another request during its pause, and takes precedence over all others
+//! afterwards. If a host refuses many requests, they keep their places, so that the host can recover.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,34 +17,35 @@ use std::time::Duration;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Most requests in flight to a host, unless `max_requests` says another number.
+/// Largest number of requests in flight to a host, unless `max_requests` is given.
 pub(crate) const MOST_REQUESTS: usize = 256;
-/// Most bytes that requests in flight to a host ask for, unless `max_bytes` says another number.
+/// Limit for the bytes that requests in flight to a host ask for, unless `max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
-/// Requests in flight to a host at the beginning.
+/// Number of requests in flight to a host at the beginning.
 pub(crate) const FIRST_REQUESTS: usize = 64;
-/// Requests in flight that a host keeps however often it refuses.
+/// Least number of requests in flight, however often a host refuses.
 const FEWEST_REQUESTS: usize = 4;
-/// Shares of refused requests: above the first a host gets fewer requests, and below the second it may get more.
+/// Shares of refused requests. Above the first, a host gets fewer requests; below the second, it may get more.
 const MANY_REFUSED: f64 = 0.2;
 const FEW_REFUSED: f64 = 0.1;
-/// Answers that begin later than this many times the best mean time show that the host or the network is busy.
+/// If answers begin later than this many times the best mean time, the host or the network is busy.
 const BUSY: f64 = 2.0;
-/// The best mean time is forgotten slowly, by this factor a window, because the way to a host can become longer.
+/// Factor by which the best mean time grows with every window, because the route to a host can become longer.
 const FORGETTING: f64 = 1.05;
-/// The unit in which bytes are counted: a semaphore has 32 bits.
+/// The unit in which bytes are counted, because a semaphore counts with 32 bits.
 const UNIT_BYTES: u64 = 1 << 12;
-/// The share of the last answer in the time of a round trip, as in TCP (RFC 6298, section 2).
+/// Weight of the last answer in the mean round-trip time, as in TCP (RFC 6298, section 2).
 const LAST_SHARE: f64 = 0.125;
-/// The pause after a refusal while no answer has told how long a round trip takes, and the longest one.
+/// The pause after a refusal before any round-trip time is known. [`LONGEST_PAUSE`] is the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The limit of one host.
 pub(crate) struct Limit {
-    /// Places for requests in flight. Whoever takes one forgets its permit, and returns it by [`Limit::give_back`].
+    /// Places for requests in flight. Code that takes a place forgets the permit, and returns the place by
+    /// [`Limit::give_back`].
     requests: Semaphore,
-    /// Places that were returned while refused requests waited for them.
+    /// Places that were returned while refused requests waited for a place.
     again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
@@ -54,27 +55,27 @@ pub(crate) struct Limit {
 
 struct Window {
     limit: usize,
-    /// Places that are taken out of use as soon as they are given back.
+    /// Number of places that are removed as soon as they are given back.
     surplus: usize,
-    /// Refused requests that wait for a place.
+    /// Number of refused requests that wait for a place.
     waiting_again: usize,
     answers: usize,
     refusals: usize,
-    /// Whether the host refused many requests of the window before.
+    /// Whether the host refused many requests of the previous window.
     refused_many: bool,
     seconds: f64,
     best_seconds: f64,
-    /// The mean time to an answer, of the last answers mostly.
+    /// The mean time to an answer, weighted towards the last answers.
     round_trip_seconds: Option<f64>,
 }
 
-/// The right to make a request.
+/// Permission to make a request.
 pub(crate) struct Permit<'a> {
     slot: Arc<Slot>,
     _bytes: Option<SemaphorePermit<'a>>,
 }
 
-/// The place of a request among those in flight.
+/// A request's place among those in flight.
 pub(crate) struct Slot {
     limit: Arc<Limit>,
     is_held: AtomicBool,
@@ -86,7 +87,7 @@ tokio::task_local! {
 }
 
 impl Limit {
-    /// At most `most_requests` requests, for `most_bytes` bytes.
+    /// Makes a limit of at most `most_requests` requests that ask for at most `most_bytes` bytes.
     pub(crate) fn new(most_requests: usize, most_bytes: u64) -> Limit {
         let limit = FIRST_REQUESTS.min(most_requests).max(1);
         let most_units = u32::try_from(most_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
@@ -110,10 +111,10 @@ impl Limit {
         }
     }
 
-    /// Waits until the host may have one more request, for this many bytes.
+    /// Waits until the host may have one more request, for `size_bytes` bytes.
     pub(crate) async fn admit(self: &Arc<Self>, size_bytes: u64) -> Result<Permit<'_>> {
         let units = u32::try_from(size_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.most_units);
-        // In this order, so that a request that waits for bytes keeps no other one waiting.
+        // Bytes come first, so that a request that waits for bytes does not occupy a place.
         let bytes = match units {
             0 => None,
             units => Some(self.bytes.acquire_many(units).await.map_err(closed)?),
@@ -123,7 +124,7 @@ impl Limit {
         Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
     }
 
-    /// Returns a place, to a refused request that waits for one before all others.
+    /// Returns a place. A refused request that waits for one gets it first.
     fn give_back(&self) {
         let mut window = self.window();
         if window.surplus > 0 {
@@ -152,19 +153,19 @@ impl Limit {
         Ok(())
     }
 
-    /// Whether so many requests are refused that the host needs rest.
+    /// Whether the host refuses so many requests that it needs to recover.
     fn refuses_many(&self) -> bool {
         let window = self.window();
         window.refused_many || window.refusals as f64 > MANY_REFUSED * window.limit as f64
     }
 
-    /// The time of a round trip, of which the pause after a refusal is a multiple.
+    /// Returns the round-trip time. The pause after a refusal is a multiple of it.
     fn round_trip(&self) -> Duration {
         let seconds = self.window().round_trip_seconds;
         seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(FIRST_PAUSE)
     }
 
-    /// Notes an answer that began after `first_byte`.
+    /// Records an answer that began `first_byte` after the request.
     pub(crate) fn answered(&self, first_byte: Duration, is_refusal: bool) {
         let mut window = self.window();
         window.answers += 1;
@@ -209,7 +210,7 @@ impl Limit {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The requests that the host may have now.
+    /// Returns the number of requests that the host may have at the moment.
     #[cfg(test)]
     pub(crate) fn now(&self) -> usize {
         self.window().limit
@@ -220,13 +221,13 @@ fn closed(_: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Cancelled, "the store was closed")
 }
 
-/// Gives up waiting when it is dropped.
+/// Stops waiting when it is dropped.
 struct WaitingAgain<'a>(&'a Limit);
 
 impl Drop for WaitingAgain<'_> {
     fn drop(&mut self) {
         let mut window = self.0.window();
-        // The place may have come already.
+        // The place may have arrived already.
         match self.0.again.try_acquire() {
             Ok(place) => {
                 place.forget();
@@ -239,7 +240,7 @@ impl Drop for WaitingAgain<'_> {
 }
 
 impl Permit<'_> {
-    /// The place of the request, for the transport.
+    /// Returns the place of the request, for the transport.
     pub(crate) fn slot(&self) -> Arc<Slot> {
         Arc::clone(&self.slot)
     }
@@ -252,18 +253,18 @@ impl Drop for Permit<'_> {
 }
 
 impl Slot {
-    /// The place of the calling task's request.
+    /// Returns the place of the calling task's request.
     pub(crate) fn current() -> Option<Arc<Slot>> {
         SLOT.try_with(Arc::clone).ok()
     }
 
-    /// Does work whose requests have this place, one after the other.
+    /// Runs `work`, whose requests use this place one after the other.
     pub(crate) async fn run<F: Future>(self: Arc<Self>, work: F) -> F::Output {
         SLOT.scope(self, work).await
     }
 
-    /// Notes that the request was refused, and returns the pause that it makes: a round trip, and twice as long after each further
-    /// refusal. Another request may go meanwhile.
+    /// Records that the request was refused, and returns the pause before it is repeated. The first pause is one round
+    /// trip, and each further refusal doubles it. Another request may be made meanwhile.
     pub(crate) fn refused(&self) -> Duration {
         let doublings = self.refusals.fetch_add(1, Ordering::Relaxed);
         if !self.limit.refuses_many() {
@@ -273,7 +274,7 @@ impl Slot {
         self.limit.round_trip().saturating_mul(longer).min(LONGEST_PAUSE)
     }
 
-    /// Takes the place again, after a pause.
+    /// Takes the place again after a pause.
     pub(crate) async fn resume(&self) -> Result<()> {
         if !self.is_held.load(Ordering::Relaxed) {
             self.limit.take_again().await?;

@@ -1,4 +1,4 @@
-//! Opening the store of a URL.
+//! Opens the store of a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::RemoteStore;
 use crate::transport::Connector;
 use crate::web::{RedirectCheck, Web};
 
-/// The schemes of this crate, and the cloud of each.
+/// The schemes of this crate, and the cloud for each.
 const CLOUDS: [(&str, Cloud); 9] = [
     ("s3", Cloud::S3),
     ("s3a", Cloud::S3),
@@ -36,7 +36,7 @@ const CLOUDS: [(&str, Cloud); 9] = [
     ("https", Cloud::Http),
 ];
 
-/// The schemes of this crate.
+/// The URL schemes of this crate.
 pub const SCHEMES: [&str; 9] = {
     let mut schemes = [""; 9];
     let mut at = 0;
@@ -47,7 +47,7 @@ pub const SCHEMES: [&str; 9] = {
     schemes
 };
 
-/// A registry that opens clouds and web servers with these options, and other schemes like `registry`.
+/// Returns a registry that opens clouds and web servers with these options, and all other schemes like `registry`.
 pub(crate) fn with_clouds(registry: &Registry, options: &Arc<StorageOptions>) -> Registry {
     CLOUDS.iter().fold(registry.clone(), |registry, &(scheme, cloud)| {
         let options = Arc::clone(options);
@@ -69,7 +69,7 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
         let message = format!("'{}://…@…': credentials do not belong into a URL", url.scheme());
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use storage options or the environment"));
     }
-    // It may be a signature, which no message and no pickle may have.
+    // The query may be a signature, which must not appear in messages or pickles.
     if cloud != Cloud::Http && url.path().contains('?') {
         let message = format!("'{}://…?…': the address of a bucket has no query", url.scheme());
         return Err(Error::new(ErrorKind::InvalidArgument, message)
@@ -120,7 +120,7 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
 }
 
-/// How requests are made, on every cloud.
+/// Settings for requests that all clouds share.
 struct Requests {
     retries: RetryConfig,
     timeout: Duration,
@@ -134,7 +134,7 @@ impl Requests {
     }
 }
 
-/// What a client's builder refuses: an option, or a combination of them.
+/// Converts the error of a client's builder, which refuses an option or a combination of options.
 fn refused(error: object_store::Error) -> Error {
     let reason = explain(&error);
     Error::new(ErrorKind::InvalidArgument, format!("storage options: {}", reason.message()))
@@ -147,7 +147,7 @@ fn built<S: ObjectStore>(store: object_store::Result<S>) -> Result<Arc<dyn Objec
     Ok(Arc::new(store.map_err(refused)?))
 }
 
-/// Whether an endpoint is spoken to without TLS. The user who names it so has chosen that.
+/// Whether an endpoint is used without TLS, because the user named it so.
 fn is_plain(endpoint: Option<&str>) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
@@ -202,7 +202,7 @@ fn s3(bucket: &str, mut settings: Settings, requests: Requests) -> Result<Place>
 }
 
 fn gcs(bucket: &str, mut settings: Settings, requests: Requests) -> Result<Place> {
-    // gcsfs takes all of these by one name.
+    // gcsfs accepts all of these under one name.
     if let Some(token) = settings.take("token") {
         match token.as_str() {
             "anon" => settings.set("skip_signature", "true"),
@@ -262,7 +262,7 @@ fn azure(scheme: &str, authority: &str, mut settings: Settings, requests: Reques
     for (key, value) in settings.keys::<AzureConfigKey>()? {
         builder = builder.with_config(key, value);
     }
-    // `abfss://container@account.dfs.core.windows.net` names the account, too.
+    // `abfss://container@account.dfs.core.windows.net` also contains the account.
     builder = match authority.split_once('@') {
         Some(_) => builder.with_url(format!("{scheme}://{authority}")),
         None => builder.with_container_name(authority),
@@ -296,7 +296,7 @@ fn http(url: &Url, mut settings: Settings, requests: Requests, most_bytes: u64) 
     let address = format!("{}{query}", place.trim_end_matches('/'));
     let invalid = |error| Error::new(ErrorKind::InvalidArgument, format!("'{}': {error}", url.scheme()));
     let mut shown = url::Url::parse(&address).map_err(invalid)?;
-    // The query may hold a signature.
+    // The query may contain a signature.
     shown.set_query(None);
     shown.set_fragment(None);
     let whole_values = settings.take_flag("whole_values");

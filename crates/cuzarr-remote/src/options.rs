@@ -1,4 +1,4 @@
-//! Options of stores, by the names that users of object_store, obstore and fsspec know.
+//! Options of stores, under the names that users of object_store, obstore and fsspec know.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -20,12 +20,12 @@ use crate::cloud::Cloud;
 use crate::credentials::CredentialSource;
 use crate::web::RedirectCheck;
 
-/// The time for a request, to the end of its answer, and for its connection.
+/// Default time limits: for a whole request with its answer, and for making a connection.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The client's pause before a request is made again the first time. Later pauses are random, between this and [`LONGER`] times the
-/// one before. After a refusal, the transport adds a pause that depends on the host.
+/// The client's pause before the first retry. Later pauses are random, up to [`LONGER`] times the previous one. After a
+/// refusal, the transport adds a pause that depends on the host.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGER: f64 = 3.0;
 
@@ -37,8 +37,8 @@ const LONGER: f64 = 3.0;
 /// assert!(!format!("{options:?}").contains("localhost"), "values are not shown");
 /// ```
 ///
-/// A name may begin with a cloud: `s3.anon` is for S3 alone. The clouds are `s3`, `gs`, `az` and `http`. A name without one counts
-/// more.
+/// A name may begin with a cloud: `s3.anon` only applies to S3. The clouds are `s3`, `gs`, `az` and `http`. A name
+/// without a cloud takes precedence.
 #[derive(Clone, Default)]
 pub struct StorageOptions {
     values: BTreeMap<String, String>,
@@ -46,20 +46,21 @@ pub struct StorageOptions {
     redirects: Option<Arc<RedirectCheck>>,
 }
 
-/// The prefix of variables that are options.
+/// The prefix of environment variables that set options.
 const VARIABLE_PREFIX: &str = "CUZARR_STORAGE__";
 
 impl StorageOptions {
-    /// No options: credentials come from the environment.
+    /// Makes empty options: credentials come from the environment.
     pub fn new() -> StorageOptions {
         StorageOptions::default()
     }
 
-    /// The options that environment variables name: `CUZARR_STORAGE__TIMEOUT=5` is `timeout`, and `CUZARR_STORAGE__S3__ANON=true`
-    /// is `s3.anon`. Variables of the clouds themselves, such as `AWS_PROFILE`, are read when a store is opened.
+    /// Reads options from environment variables: `CUZARR_STORAGE__TIMEOUT=5` sets `timeout`, and
+    /// `CUZARR_STORAGE__S3__ANON=true` sets `s3.anon`. Variables of the clouds themselves, such as `AWS_PROFILE`, are
+    /// read when a store is opened.
     pub fn from_environment() -> StorageOptions {
         StorageOptions::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // Others are not for us.
+            // Other variables may not be UTF-8.
             Some((name.into_string().ok()?, value.into_string().ok()?))
         }))
     }
@@ -72,18 +73,18 @@ impl StorageOptions {
         StorageOptions::from_iter(variables.filter_map(option))
     }
 
-    /// Sets an option; a later value replaces an earlier one. Names inside other options are joined by dots:
+    /// Sets an option. A later value replaces an earlier one. Names of nested options are joined by dots:
     /// `client_kwargs.endpoint_url`.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.values.insert(name.into(), value.into());
     }
 
-    /// Asks `source` for credentials, whenever those at hand are about to expire.
+    /// Sets a source of credentials. It is called whenever the current credentials are about to expire.
     pub fn set_credentials(&mut self, source: Arc<dyn CredentialSource>) {
         self.credentials = Some(source);
     }
 
-    /// Lets `check` see the address of each redirection of a web server before it is asked.
+    /// Sets a check for redirections of web servers. It sees each address before the address is requested.
     pub(crate) fn set_redirects(&mut self, check: Arc<RedirectCheck>) {
         self.redirects = Some(check);
     }
@@ -96,27 +97,27 @@ impl StorageOptions {
         self.credentials.as_ref()
     }
 
-    /// Names and values.
+    /// Returns all names and values.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// These options without some of them.
+    /// Returns these options without those that `is_left_out` selects.
     pub(crate) fn without(&self, is_left_out: impl Fn(&str) -> bool) -> StorageOptions {
         let mut rest = self.clone();
         rest.values.retain(|name, _| !is_left_out(name));
         rest
     }
 
-    /// Checks that some scheme knows each option.
+    /// Checks that at least one scheme knows each option.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that none knows, with the nearest name.
+    /// `InvalidArgument` for an unknown option, with the nearest name.
     pub(crate) fn check_names(&self) -> Result<()> {
         self.values.keys().try_for_each(|name| check_name(name))
     }
 
-    /// Whether an option's value is secret: it is never shown, and it never travels with a store.
+    /// Whether an option's value is secret. A secret is never shown, and is never pickled with a store.
     pub fn is_secret(name: &str) -> bool {
         const SECRETS: [&str; 9] =
             ["key", "secret", "token", "password", "sas", "authorization", "connection_string", "headers", "query"];
@@ -132,20 +133,21 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StorageOptions {
     }
 }
 
-/// The names alone.
+/// Shows only the names.
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys().map(|name| shown(name))).finish()
     }
 }
 
-/// An option's name for messages. The name of a header is left out: a user who mistakes one for its value would read a secret there.
+/// Returns an option's name for messages. The name of a header is left out, because a user may have passed a secret
+/// there by mistake.
 fn shown(name: &str) -> &str {
     name.find("headers.").map_or(name, |at| &name[..at + "headers".len()])
 }
 
-/// Names that fsspec's file systems take, and the names of the same options here. An empty name: the option tunes fsspec, and
-/// does nothing here.
+/// Names from fsspec's file systems, and our names for the same options. An empty name means that the option only tunes
+/// fsspec, and has no effect here.
 const S3_NAMES: &[(&str, &str)] = &[
     ("key", "access_key_id"),
     ("secret", "secret_access_key"),
@@ -218,16 +220,16 @@ const COMMON_NAMES: &[(&str, &str)] = &[
     ("cache_type", ""),
 ];
 
-/// Options of tables of references and of Icechunk repositories.
+/// Options for tables of references and for Icechunk repositories.
 const TABLE_NAMES: [&str; 5] = ["allow", "remote_protocol", "target_protocol", "lazy", "fo"];
 
-/// Whether an option is for a table of references or an Icechunk repository itself.
+/// Whether an option applies to a table of references or to an Icechunk repository itself.
 pub(crate) fn is_of_a_table(name: &str) -> bool {
     let prefixes = ["remote_options.", "target_options.", "container."];
     TABLE_NAMES.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The names of the options of one cloud alone.
+/// Returns the names of options that only one cloud has.
 fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
     match cloud {
         Cloud::S3 => S3_NAMES,
@@ -237,18 +239,18 @@ fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The cloud that an option is for, and its name there.
+/// Splits an option's name into the cloud that it is for, and its name there. `None` for names without a cloud.
 fn scoped(name: &str) -> Option<(Cloud, &str)> {
     let (scope, rest) = name.split_once('.')?;
     Some((Cloud::of_scope(scope)?, rest))
 }
 
-/// The name of the header that an option of a web server sets.
+/// Returns the name of the header that an option for a web server sets.
 fn header_of(name: &str) -> Option<&str> {
     name.strip_prefix("client_kwargs.").unwrap_or(name).strip_prefix("headers.")
 }
 
-/// Whether a cloud has this option.
+/// Whether a cloud knows this option.
 fn is_known(cloud: Cloud, name: &str) -> bool {
     let is_of_its_client = || match cloud {
         Cloud::S3 => name.parse::<AmazonS3ConfigKey>().is_ok(),
@@ -259,7 +261,7 @@ fn is_known(cloud: Cloud, name: &str) -> bool {
     names(cloud).iter().chain(COMMON_NAMES).any(|(known, _)| *known == name) || is_of_its_client()
 }
 
-/// Checks that some scheme knows an option.
+/// Checks that at least one scheme knows an option.
 fn check_name(name: &str) -> Result<()> {
     let inner = ["remote_options.", "target_options."].iter().find_map(|prefix| name.strip_prefix(prefix));
     match (inner, scoped(name)) {
@@ -271,7 +273,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// The error of an option that these clouds do not have.
+/// Returns the error for an option that none of these clouds knows.
 fn unknown(clouds: &[Cloud], name: &str) -> Error {
     let error = Error::new(ErrorKind::InvalidArgument, format!("unknown storage option '{}'", shown(name)));
     if matches!(name, "branch" | "tag" | "snapshot" | "snapshot_id") {
@@ -291,7 +293,7 @@ fn unknown(clouds: &[Cloud], name: &str) -> Error {
     error.with_hint(format!("{near}known options: {}{more}", known.join(", ")))
 }
 
-/// The options of a store on one cloud, by the names of object_store.
+/// The options of a store on one cloud, under the names of object_store.
 pub(crate) struct Settings {
     cloud: Cloud,
     values: BTreeMap<String, String>,
@@ -299,10 +301,10 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Translates names.
+    /// Selects the options of a cloud and translates their names.
     ///
     /// # Errors
-    /// `InvalidArgument` when a header has no meaning, or an option of another cloud is not known there.
+    /// `InvalidArgument` for an invalid header, and for a cloud's option that the cloud itself does not know.
     pub(crate) fn new(cloud: Cloud, options: &StorageOptions) -> Result<Settings> {
         let mut settings = Settings { cloud, values: BTreeMap::new(), headers: HeaderMap::new() };
         let (of_clouds, plain): (Vec<_>, Vec<_>) = options.pairs().partition(|(name, _)| scoped(name).is_some());
@@ -330,7 +332,7 @@ impl Settings {
     }
 
     fn add_header(&mut self, name: &str, value: &str) -> Result<()> {
-        // A name that is no name may be a whole header, with its secret.
+        // An invalid name may be a whole header that contains a secret.
         let invalid = |what: String, hint| {
             Error::new(ErrorKind::InvalidArgument, format!("storage option 'headers': {what}")).with_hint(hint)
         };
@@ -363,15 +365,15 @@ impl Settings {
         self.values.get(name).is_some_and(|value| is_true(value))
     }
 
-    /// Takes an option that is on or off.
+    /// Takes out an option that is on or off.
     pub(crate) fn take_flag(&mut self, name: &str) -> bool {
         self.take(name).is_some_and(|value| is_true(&value))
     }
 
-    /// Takes a number.
+    /// Takes out an option whose value is a number.
     ///
     /// # Errors
-    /// `InvalidArgument` when the value is another thing.
+    /// `InvalidArgument` when the value is not a number.
     pub(crate) fn take_number(&mut self, name: &str) -> Result<Option<usize>> {
         let number = |value: String| {
             let invalid = |_| {
@@ -383,10 +385,10 @@ impl Settings {
         self.take(name).map(number).transpose()
     }
 
-    /// Takes a number of bytes, such as `64 MiB`.
+    /// Takes out an option whose value is a number of bytes, such as `64 MiB`.
     ///
     /// # Errors
-    /// `InvalidArgument` when the value is another thing.
+    /// `InvalidArgument` when the value is not a number of bytes.
     pub(crate) fn take_bytes(&mut self, name: &str) -> Result<Option<u64>> {
         let bytes = |value: String| {
             cuzarr::internal::parse_bytes(&value).map_err(|error| {
@@ -396,10 +398,10 @@ impl Settings {
         self.take(name).map(bytes).transpose()
     }
 
-    /// Takes the folder of the cache; `None` when there shall be none.
+    /// Takes out the option for the cache's folder; `None` means no cache.
     ///
     /// # Errors
-    /// `InvalidArgument` when the folder is not said, and there is no usual one.
+    /// `InvalidArgument` when the folder is not given and there is no default folder.
     pub(crate) fn take_cache_folder(&mut self) -> Result<Option<PathBuf>> {
         match self.take("cache").as_deref() {
             None | Some("" | "false" | "0" | "off" | "no") => Ok(None),
@@ -411,10 +413,10 @@ impl Settings {
         }
     }
 
-    /// Takes the options of retries.
+    /// Takes out the options for retries.
     ///
     /// # Errors
-    /// `InvalidArgument` when a value has no meaning.
+    /// `InvalidArgument` for an invalid value.
     pub(crate) fn take_retries(&mut self) -> Result<RetryConfig> {
         let mut retries = RetryConfig::default();
         retries.backoff.init_backoff = FIRST_PAUSE;
@@ -428,10 +430,10 @@ impl Settings {
         Ok(retries)
     }
 
-    /// Takes a time in seconds.
+    /// Takes out an option whose value is a time in seconds.
     ///
     /// # Errors
-    /// `InvalidArgument` when the value is another thing.
+    /// `InvalidArgument` when the value is not a time.
     pub(crate) fn take_seconds(&mut self, name: &str) -> Result<Option<Duration>> {
         let Some(text) = self.take(name) else { return Ok(None) };
         let seconds = text.strip_suffix('s').and_then(|text| text.parse::<f64>().ok()).filter(|&number| number >= 0.0);
@@ -442,10 +444,10 @@ impl Settings {
         })
     }
 
-    /// The time for a request. It stays among the options, because object_store's clients take it as well.
+    /// Returns the time limit for a request. The option is kept, because object_store's clients use it too.
     ///
     /// # Errors
-    /// `InvalidArgument` when the value is no time in seconds.
+    /// `InvalidArgument` when the value is not a time in seconds.
     pub(crate) fn timeout(&mut self) -> Result<Duration> {
         let text = self.values.get("timeout").cloned();
         let timeout = self.take_seconds("timeout")?.unwrap_or(TIMEOUT);
@@ -453,7 +455,7 @@ impl Settings {
         Ok(timeout)
     }
 
-    /// Refuses options that nothing took.
+    /// Refuses options that nobody has taken out.
     ///
     /// # Errors
     /// `InvalidArgument`; the error lists the known options.
@@ -461,10 +463,10 @@ impl Settings {
         self.values.keys().next().map_or(Ok(()), |name| Err(unknown(&[self.cloud], name)))
     }
 
-    /// The remaining options, as keys of a builder.
+    /// Returns the remaining options as keys for a client's builder.
     ///
     /// # Errors
-    /// `InvalidArgument` when a name is not known; the error lists those that are.
+    /// `InvalidArgument` for an unknown name; the error lists the known names.
     pub(crate) fn keys<K: FromStr>(&self) -> Result<Vec<(K, String)>> {
         self.values.iter().map(|(name, value)| Ok((self.key(name)?, value.clone()))).collect()
     }
@@ -478,7 +480,7 @@ pub(crate) fn is_true(text: &str) -> bool {
     ["1", "true", "on", "yes", "y"].contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// Times without a unit are seconds, as in Python.
+/// Adds the unit `s` to times without a unit. They are seconds, as in Python.
 fn with_unit(name: &str, value: &str) -> String {
     let is_time = name.ends_with("timeout") || name.ends_with("interval");
     if is_time && value.parse::<f64>().is_ok() { format!("{value}s") } else { value.to_string() }

@@ -1,16 +1,16 @@
-//! Keys of a profile in `~/.aws`, which object_store does not read.
+//! Reads keys from a profile in `~/.aws`. The crate object_store does not read profiles.
 //!
-//! Only profiles with plain keys are read. The others (roles, single sign-on, processes) need AWS's own library, which would
-//! bring some forty more crates; the error for them names the command that exports their keys.
+//! Only profiles with plain keys are supported. Others (roles, single sign-on, processes) need AWS's own library, which
+//! would add some forty crates. The error for them names the command that exports their keys.
 
 use std::path::{Path, PathBuf};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// What a profile says.
+/// The settings of a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Names of object_store and values.
+    /// Values with their names in object_store.
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
@@ -22,11 +22,11 @@ const NAMES: [(&str, &str); 5] = [
     ("endpoint_url", "endpoint"),
 ];
 
-/// Entries of a profile that say that its keys come from elsewhere.
+/// Entries which show that a profile's keys come from elsewhere.
 const ELSEWHERE: [&str; 6] =
     ["role_arn", "sso_session", "sso_start_url", "credential_process", "credential_source", "web_identity_token_file"];
 
-/// Reads the profile `named` or the default one. `None` when neither is there.
+/// Reads the profile `named` or the default profile. `None` if neither exists.
 ///
 /// # Errors
 /// `InvalidArgument` when the named profile is missing, or when its keys come from elsewhere.
@@ -45,7 +45,7 @@ pub(crate) fn read(named: Option<&str>, variable: impl Fn(&str) -> Option<String
         let message = format!("there is no profile '{name}' in ~/.aws/credentials or ~/.aws/config");
         return if named.is_some() { Err(Error::new(ErrorKind::InvalidArgument, message)) } else { Ok(None) };
     }
-    // The file of credentials comes first, and wins.
+    // The credentials file comes first, so its entries win.
     let value =
         |wanted: &str| entries.iter().find(|(_, name, _)| *name == wanted).map(|(_, _, value)| value.to_string());
     let values: Vec<_> = NAMES.iter().filter_map(|(name, own)| Some((*own, value(name)?))).collect();
@@ -60,7 +60,7 @@ pub(crate) fn read(named: Option<&str>, variable: impl Fn(&str) -> Option<String
     }
 }
 
-/// The entries of a section: `[name]`, or `[profile name]` in the configuration.
+/// Returns the entries of a section: `[name]`, or `[profile name]` in the configuration file.
 fn section<'a>(path: &'a Path, text: &'a str, wanted: &str) -> Vec<(&'a Path, &'a str, &'a str)> {
     let mut is_inside = false;
     let mut entries = Vec::new();

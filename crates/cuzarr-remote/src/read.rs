@@ -1,13 +1,14 @@
-//! Reading a batch: a request for each item, many at once, and every body copied once, from the connection into lent memory.
+//! Reads batches: one request for each item, many at once. Every body is copied once, from the connection into lent
+//! memory.
 //!
-//! An item's first request tells the size and the version of its value, so that memory is asked for what is there. A large
-//! item is then divided: its other parts come over other connections at the same time, and each of them must be of the version
-//! that the first request met.
+//! An item's first request gives the size and the version of its value, so that memory of the right size is requested.
+//! A large item is then divided. Its other parts come over other connections at the same time, and each part must have
+//! the version of the first one.
 //!
-//! A whole value is divided into parts of at most [`VALUE_PART_BYTES`], because a single value comes sooner over several connections.
-//! A span of a larger file is mostly a row of neighbouring chunks, put together to save requests, and one of many in flight. So its
-//! parts are larger, at most [`SPAN_PART_BYTES`]. This also holds for a span that is one large chunk: its file counts one request for
-//! each 16 MiB, however large its chunks are.
+//! A whole value is divided into parts of at most [`VALUE_PART_BYTES`], because several connections deliver a single
+//! value sooner. A span of a larger file mostly consists of neighbouring chunks, joined to save requests, and is one of
+//! many in flight. So its parts are larger: at most [`SPAN_PART_BYTES`]. This also holds for a span that is one large
+//! chunk: its file takes one request for each 16 MiB, however large its chunks are.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,13 +31,13 @@ use crate::failure::{RangeRefusal, explain};
 use crate::limit::Permit;
 use crate::transport::Call;
 
-/// Largest part of a whole value that one request brings. A connection to an object store brings some 80 MB/s.
+/// Largest part of a whole value that one request reads. One connection to an object store delivers about 80 MB/s.
 const VALUE_PART_BYTES: u64 = 8 << 20;
 
-/// Largest part of a span that one request brings: 16 MiB of neighbouring chunks in a file are one request.
+/// Largest part of a span that one request reads: 16 MiB of neighbouring chunks in a file take one request.
 pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
 
-/// The largest part of this range that one request brings.
+/// Returns the largest part of this range that one request reads.
 fn part_bytes(range: ByteRange) -> u64 {
     match range {
         ByteRange::Span { .. } => SPAN_PART_BYTES,
@@ -44,16 +45,17 @@ fn part_bytes(range: ByteRange) -> u64 {
     }
 }
 
-/// Offsets beyond this are refused by servers that parse them as signed numbers.
+/// Largest offset that is requested. Servers that parse offsets as signed numbers refuse larger ones.
 const MOST_OFFSET: u64 = i64::MAX as u64 - SPAN_PART_BYTES;
 
-/// Time between two questions to the caller whether it still waits.
+/// Interval at which the caller is asked whether it still waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Tries for a value without an entity tag, whose body broke off. Values with one are continued by the client.
+/// Number of tries for a value without an entity tag whose body broke off. The client itself continues values with a
+/// tag.
 const UNTAGGED_TRIES: u32 = 4;
 
-/// Reads a batch on the runtime's threads; returns at once.
+/// Starts reading a batch on the runtime's threads, and returns at once.
 pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>) {
     let runtime = Arc::clone(&client.runtime);
     let store: Arc<str> = store.into();
@@ -71,7 +73,7 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
             tokio::select! {
                 () = left.none.notified() => {}
                 _ = poll.tick() => if sink.check().is_err() {
-                    // Items that are dropped end themselves.
+                    // Items that are dropped report their own end.
                     items.iter().for_each(AbortHandle::abort);
                 },
             }
@@ -79,7 +81,7 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
     });
 }
 
-/// The items of a batch that have not ended.
+/// Counts the items of a batch that have not ended.
 struct Left {
     items: AtomicUsize,
     none: Notify,
@@ -93,7 +95,7 @@ struct Item {
     index: usize,
 }
 
-/// Ends an item exactly once, also when its task is dropped.
+/// Ends an item exactly once, even if its task is dropped.
 struct Ending {
     item: Item,
     ended: bool,
@@ -122,7 +124,7 @@ impl Drop for Ending {
 }
 
 async fn run(client: Arc<Client>, mut ending: Ending) {
-    // The memory of a dropped read is given back before the item ends: the future is dropped before `ending`.
+    // A dropped read returns its memory before the item ends, because the future is dropped before `ending`.
     let outcome = fetch(&client, &ending.item).await;
     ending.end(outcome);
 }
@@ -130,11 +132,11 @@ async fn run(client: Arc<Client>, mut ending: Ending) {
 /// The answer to the first request of an item.
 enum First {
     Missing,
-    /// A body, and the bytes of the value that it holds.
+    /// A body, with the range of the value that it contains.
     Body(Box<GetResult>),
-    /// No bytes are wanted.
+    /// The request is for no bytes.
     Nothing(ObjectMeta),
-    /// The value has the entity tag that was asked about.
+    /// The value still has the entity tag of the request.
     Unchanged,
 }
 
@@ -144,11 +146,11 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     let (cached, name) = find(client, request).await;
     let permit = client.admit(expected_bytes(request.range)).await?;
     item.sink.check()?;
-    // Apart, because items that wait are many, and this has some kilobytes.
+    // Boxed, because many items wait, and this future takes some kilobytes.
     permit.slot().run(Box::pin(fetch_admitted(client, item, &path, permit, cached, name))).await
 }
 
-/// Reads an item that may make its first request.
+/// Reads an item whose first request is admitted.
 async fn fetch_admitted(
     client: &Client,
     item: &Item,
@@ -158,7 +160,7 @@ async fn fetch_admitted(
     name: Option<Name>,
 ) -> Result<ReadOutcome> {
     let request = &item.batch[item.index];
-    // Memory is asked for once, also when the cache's bytes turn out to be damaged.
+    // Memory is requested once, even if the cache's bytes turn out to be damaged.
     let mut lent = None;
     let (meta, body) = loop {
         let etag = cached.as_ref().map(|entry| entry.etag.clone());
@@ -173,7 +175,7 @@ async fn fetch_admitted(
                 };
                 match fill_from_cache(client, item, name.clone(), entry).await? {
                     Cached::Filled(lease) => return Ok(ReadOutcome::Filled(lease)),
-                    // The entry is gone, and the server is asked for the bytes.
+                    // The damaged entry is removed, and the server is asked for the bytes.
                     Cached::Damaged(lease) => lent = lease,
                 }
             }
@@ -194,7 +196,7 @@ async fn fetch_admitted(
     let is_ranged = is_part || !client.ignores_ranges.load(Ordering::Relaxed);
     let source = Source { client, path, meta: &meta, part_bytes: most_bytes, is_ranged };
     let Some(etag) = meta.e_tag.clone() else {
-        // Two requests could meet two versions, so that one brings everything.
+        // Two requests could get two versions, so a single request reads everything.
         source.fill_untagged(offset..offset + size_bytes, &mut *lease, *body).await?;
         return Ok(ReadOutcome::Filled(lease));
     };
@@ -214,7 +216,7 @@ async fn fetch_admitted(
             .collect();
         let begun = async {
             let filled = copy(*body, offset, &mut Memory::Bytes(own)).await?;
-            // Other requests of this item may wait for the permit.
+            // Other requests of this item may need the permit.
             drop(permit);
             source.fill(offset + filled as u64, Memory::Bytes(&mut own[filled..])).await
         };
@@ -229,7 +231,7 @@ async fn fetch_admitted(
     Ok(ReadOutcome::Filled(lease))
 }
 
-/// The bytes that the first request for a range brings, as far as that is known.
+/// Returns the bytes that the first request for a range reads, or 0 if that is not known.
 fn expected_bytes(range: ByteRange) -> u64 {
     match range {
         ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes.min(part_bytes(range)),
@@ -237,7 +239,7 @@ fn expected_bytes(range: ByteRange) -> u64 {
     }
 }
 
-/// Asks for memory, after the version was told.
+/// Reports the version to the caller, and requests memory.
 fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box<dyn Lease>> {
     if let Some(version) = version {
         item.sink.opened(item.index, version)?;
@@ -251,7 +253,7 @@ fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box
     Ok(lease)
 }
 
-/// The entry of the cache for a request, and its name; no name where there is no cache.
+/// Returns the cache's entry for a request, and the entry's name; no name if there is no cache.
 async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<Name>) {
     let Some(cache) = client.cache.clone() else { return (None, None) };
     let name = cache.name(&request.key, request.range);
@@ -260,10 +262,10 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
     (found.ok().flatten(), Some(name))
 }
 
-/// What became of an entry of the cache.
+/// The result of reading an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
-    /// The bytes are damaged. The memory was lent already, unless the size was wrong.
+    /// The bytes are damaged. The memory was already lent, unless the size was wrong.
     Damaged(Option<Box<dyn Lease>>),
 }
 
@@ -300,7 +302,8 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
             is_plain.then_some(GetRange::Suffix(size_bytes))
         }
     };
-    // A server may ignore ranges of some values alone, such as documents that it makes. Others are lost without ranges.
+    // A server may ignore ranges only for some values, such as generated documents. So parts are still requested as
+    // ranges, unless whole values may be read instead.
     if client.ignores_ranges.load(Ordering::Relaxed) && (range == ByteRange::Full || client.whole_values) {
         return whole(client, path, range).await;
     }
@@ -321,12 +324,12 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
             client.note_ignored_ranges();
             whole(client, path, range).await
         }
-        // The value is shorter than the range, or its end is not known yet.
+        // Either the value is shorter than the range, or its end is not known yet.
         Some(RangeRefusal::Unsatisfiable) | None => by_size(client, path, range, unless.as_deref()).await,
     }
 }
 
-/// Asks for the size of the value before its bytes, unless it is known.
+/// Requests the size of the value before its bytes, unless the size is known.
 async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<&str>) -> Result<First> {
     let is_from_end = matches!(range, ByteRange::Suffix { .. });
     if let Some(meta) = client.known(path).filter(|_| is_from_end)
@@ -346,7 +349,7 @@ async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<
     part_of(client, path, range, meta, unless).await?.ok_or_else(changed)
 }
 
-/// Asks for a range of a value of which the size and the version are known; `None` when it has another version now.
+/// Requests a range of a value whose size and version are known; `None` if the version has changed.
 async fn part_of(
     client: &Client,
     path: &Path,
@@ -374,7 +377,7 @@ async fn part_of(
     }
 }
 
-/// Asks a server that ignores ranges for the whole value.
+/// Requests the whole value from a server that ignores ranges.
 async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> {
     if range != ByteRange::Full && !client.whole_values {
         return Err(Error::new(ErrorKind::StoreFailed, RangeRefusal::Ignored.to_string())
@@ -390,7 +393,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
 /// Memory that bodies are copied to.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
-    /// A lease from this byte on, which may lie in several places.
+    /// A lease, from this byte on. Its memory may lie in several places.
     Lease(&'a mut dyn Lease, usize),
 }
 
@@ -412,7 +415,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The memory behind its first bytes.
+    /// Returns the memory after its first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),
@@ -421,19 +424,19 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The value that an item reads.
+/// The value that an item reads, and how it is requested.
 struct Source<'a> {
     client: &'a Client,
     path: &'a Path,
     meta: &'a ObjectMeta,
-    /// Most bytes of one request.
+    /// Largest number of bytes that one request reads.
     part_bytes: u64,
     /// Whether the server is asked for ranges.
     is_ranged: bool,
 }
 
 impl Source<'_> {
-    /// Fills memory with the bytes of the value from `offset` on.
+    /// Fills memory with the bytes of the value, beginning at `offset`.
     async fn fill(&self, offset: u64, mut memory: Memory<'_>) -> Result<()> {
         let (mut start, end) = (offset, offset + memory.size_bytes() as u64);
         while start < end {
@@ -446,14 +449,14 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Fills memory by one request; returns how many bytes it filled.
+    /// Fills memory with the answer to one request, and returns the number of bytes.
     async fn fill_part(&self, range: Range<u64>, memory: &mut Memory<'_>) -> Result<usize> {
         let start = range.start;
         let body = self.request(range).await?;
         copy(body, start, memory).await
     }
 
-    /// Fills memory with a range of a value without a strong entity tag, from one answer.
+    /// Fills memory from a single answer, for a value without a strong entity tag.
     async fn fill_untagged(&self, range: Range<u64>, lease: &mut dyn Lease, body: GetResult) -> Result<()> {
         let is_whole = body.range.start <= range.start && body.range.end >= range.end;
         let mut body = if is_whole { body } else { self.request(range.clone()).await? };
@@ -487,10 +490,10 @@ fn broke_off(got: usize, expected: usize) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("the body ended after {got} of {expected} bytes"))
 }
 
-/// Copies a body into memory that begins at byte `offset` of the value, as far as both go; returns how many bytes it filled.
+/// Copies a body into memory that begins at byte `offset` of the value. Returns the number of bytes that were filled.
 ///
 /// # Errors
-/// When the body ends before its answer said, or goes on after that.
+/// `StoreFailed` when the body is shorter or longer than its answer announced.
 async fn copy(body: GetResult, offset: u64, memory: &mut Memory<'_>) -> Result<usize> {
     let said = body.range.clone();
     let wanted_end = offset + memory.size_bytes() as u64;
@@ -503,7 +506,7 @@ async fn copy(body: GetResult, offset: u64, memory: &mut Memory<'_>) -> Result<u
         if piece_end > said.end {
             return Err(Error::new(ErrorKind::StoreFailed, "the body is longer than its answer said"));
         }
-        // A server without ranges sends bytes before and behind those that are wanted.
+        // A server without ranges also sends bytes before and after the requested range.
         let (from, to) = (at.max(offset), piece_end.min(wanted_end));
         if from < to {
             memory.write((from - offset) as usize, &piece[(from - at) as usize..(to - at) as usize])?;

@@ -1,7 +1,7 @@
-//! The runtime of the process: the threads that requests run on.
+//! The runtime of the process: the threads on which requests run.
 //!
-//! A thread of a runtime does not survive a fork, and neither do the connections that it serves. So everything that belongs to
-//! a runtime carries the number of its process, and a child starts its own runtime at its first request.
+//! Threads of a runtime do not survive a fork, and neither do their connections. So everything that belongs to a
+//! runtime records the number of its process. A child process starts its own runtime at its first request.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,11 +13,11 @@ use cuzarr::device::PerProcess;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::task::AbortHandle;
 
-/// Most threads of the runtime. They copy bytes from connections; one thread copies some 5 GB/s.
+/// Largest number of threads in the runtime. They copy bytes from connections; one thread copies about 5 GB/s.
 const MOST_THREADS: usize = 16;
 
 thread_local! {
-    /// Whether this is a thread of the runtime.
+    /// Whether the current thread belongs to the runtime.
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -25,15 +25,15 @@ thread_local! {
 pub(crate) struct Runtime {
     process: u32,
     threads: tokio::runtime::Runtime,
-    /// The requests that each host may have in flight, shared by all stores on it.
+    /// The limit of requests in flight for each host, shared by all stores on that host.
     hosts: Mutex<HashMap<(String, usize, u64), Weak<Limit>>>,
 }
 
 impl Runtime {
-    /// The runtime of this process, started by the first call.
+    /// Returns the runtime of this process. The first call starts it.
     ///
     /// # Errors
-    /// `StoreFailed` when the system gives no threads.
+    /// `StoreFailed` when the system cannot start threads.
     pub(crate) fn get() -> Result<Arc<Runtime>> {
         static RUNTIME: PerProcess<Mutex<Option<Arc<Runtime>>>> = PerProcess::new();
         let mut current = RUNTIME.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Runtime {
         self.process == std::process::id()
     }
 
-    /// The requests that a host may have in flight.
+    /// Returns the limit of requests in flight for a host.
     pub(crate) fn limit(&self, host: &str, most_requests: usize, most_bytes: u64) -> Arc<Limit> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (host.to_string(), most_requests, most_bytes);
@@ -76,20 +76,21 @@ impl Runtime {
         limit
     }
 
-    /// Starts work that nobody waits for here. The handle can drop it.
+    /// Starts work in the background. The returned handle can abort it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.threads.spawn(work).abort_handle()
     }
 
-    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. A thread of this one hands
-    /// its other tasks over first: a failed read asks for the size of its value on the thread that met the failure.
+    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. If it
+    /// belongs to this one, it first hands over its other tasks: a failed read requests the size of its value on the
+    /// thread that met the failure.
     ///
     /// # Errors
     /// Those of the work.
     pub(crate) fn wait<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         let (sender, receiver) = std::sync::mpsc::channel();
         self.threads.spawn(async move {
-            // The receiver waits below.
+            // The receiver waits below, so sending cannot fail.
             let _ = sender.send(work.await);
         });
         let lost = || Err(Error::new(ErrorKind::StoreFailed, "a request was dropped without an outcome"));

@@ -1,4 +1,4 @@
-//! The registry of all schemes: clouds and web servers, and what names files in any of them.
+//! The registry of all schemes: clouds, web servers, and schemes that name files in them.
 
 use std::sync::Arc;
 
@@ -8,18 +8,19 @@ use crate::open::{SCHEMES, with_clouds};
 use crate::options::StorageOptions;
 use crate::reference::{icechunk_scheme, reference_scheme};
 
-/// A registry with the schemes of [`Registry::new`] and [`SCHEMES`](crate::SCHEMES), `reference` and `icechunk`. Options and credentials come from the
-/// environment.
+/// Returns a registry with the schemes of [`Registry::new`] and [`SCHEMES`](crate::SCHEMES), `reference` and
+/// `icechunk`. Options and credentials come from the environment.
 pub fn registry() -> Registry {
     registry_with(StorageOptions::from_environment())
 }
 
-/// Like [`registry`], with options for every remote store that it opens. An option that no scheme knows is refused by every scheme.
+/// Like [`registry`], with options for every remote store that it opens. Every scheme refuses an option that no scheme
+/// knows.
 pub fn registry_with(options: StorageOptions) -> Registry {
     let options = Arc::new(options);
     let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));
     let all = Arc::clone(&options);
-    // Clouds compare options with their own names alone.
+    // Clouds check the options themselves, against their own names.
     let check = move |url: &Url| if SCHEMES.contains(&url.scheme()) { Ok(()) } else { all.check_names() };
     with_clouds(&Registry::new().with_check(check), &options)
         .with("reference", move |registry, url| reference_scheme(registry, url, &of_tables))

@@ -1,4 +1,4 @@
-//! The store of a bucket, a container or a web server.
+//! The store for a bucket, a container or a web server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::failure::explain;
 use crate::read;
 use crate::transport::Call;
 
-/// Values larger than this are written in parts.
+/// Size in bytes above which a value is written in parts.
 const MULTIPART_BYTES: usize = 64 << 20;
 
-/// Bytes of a part of a large value. S3 takes 10,000 parts, so this allows values of 160 GB.
+/// Size of a part of a large value in bytes. S3 accepts 10,000 parts, so values may have 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Parts of a large value that are written at once.
+/// Number of parts of a large value that are written at the same time.
 const PARTS_AT_ONCE: usize = 8;
 
-/// Longest time that a lock counts.
+/// Longest time that a lock is valid.
 const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 
 /// A store in the cloud or behind HTTP.
@@ -37,16 +37,16 @@ const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 pub struct RemoteStore {
     place: Arc<Place>,
     identity: Identity,
-    /// Whether the server compares versions when it writes.
+    /// Whether the server supports writes on condition of a version.
     compares_versions: bool,
 }
 
 impl RemoteStore {
-    /// A store of the values in any object store of the crate `object_store`, for a client that the program made itself.
+    /// Makes a store from any object store of the crate `object_store`, for a client that the program made itself.
     /// [`registry`](crate::registry) opens a URL.
     ///
-    /// Two stores of this kind count as different ones, also when they reach the same values. So use clones of one store, whose
-    /// writers wait for each other. A forked process must make its own client and store.
+    /// Two stores of this kind count as different, even if they contain the same values. So use clones of one store,
+    /// whose writers wait for each other. A forked process must make its own client and store.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -71,15 +71,15 @@ impl RemoteStore {
         RemoteStore { place: Arc::new(place), identity, compares_versions }
     }
 
-    /// This store, for a server that compares entity tags when it writes (`PutMode::Update`). Changes of metadata by several
-    /// machines then lose nothing.
+    /// Returns this store with conditional writes, for a server that compares entity tags (`PutMode::Update`). Then no
+    /// change is lost if several machines change metadata.
     #[must_use]
     pub fn with_conditional_writes(mut self) -> RemoteStore {
         self.compares_versions = true;
         self
     }
 
-    /// Runs requests and waits for them.
+    /// Makes requests and waits for them.
     fn wait<T, F>(&self, work: impl FnOnce(Arc<Client>) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -173,7 +173,7 @@ impl Store for RemoteStore {
                 names.sort_unstable();
                 names
             };
-            // Consoles mark a folder by an empty object whose name is the prefix itself.
+            // Web consoles mark a folder by an empty object whose name is the prefix itself.
             let keys = found.objects.into_iter().map(|meta| meta.location).filter(|found| *found != path).collect();
             Ok(Listing { keys: names(keys), prefixes: names(found.common_prefixes) })
         })
@@ -212,7 +212,8 @@ impl Store for RemoteStore {
         false
     }
 
-    /// The lock is an object that only one caller can create. One that is older than an hour was left by a program that died.
+    /// Locks a prefix by an object that only one caller can create. An object that is older than an hour was left by a
+    /// program that died.
     fn try_lock(&self, prefix: &Key) -> Result<Lock> {
         if !self.capabilities().conditional_writes {
             return Ok(Lock::Unsupported);
@@ -240,7 +241,7 @@ impl fmt::Display for RemoteStore {
     }
 }
 
-/// The address alone: credentials are never shown.
+/// Shows only the address, never credentials.
 impl fmt::Debug for RemoteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemoteStore('{self}')")
@@ -257,7 +258,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // Where this fails, the lock ends when it is old.
+            // If this fails, the lock expires.
             let _ = self.store.delete_many(std::slice::from_ref(&self.key));
         }
     }
@@ -270,7 +271,7 @@ fn is_old(version: &Version) -> bool {
     written.is_some_and(|written| now.saturating_sub(written) > LONGEST_LOCK)
 }
 
-/// The path of a prefix; the empty path for the root.
+/// Converts a prefix to a path; the empty path is the root.
 fn path_of_prefix(prefix: &Key) -> Result<Path> {
     if prefix.is_empty() { Ok(Path::default()) } else { path_of(prefix) }
 }
@@ -296,24 +297,24 @@ async fn put(client: &Client, path: Path, bytes: Bytes, condition: Condition) ->
     }
 }
 
-/// Writes a large value in parts. Readers see it once the last part is there.
+/// Writes a large value in parts. Readers see the value once the last part is written.
 async fn put_in_parts(client: &Client, path: &Path, bytes: Bytes) -> Result<bool> {
     let upload = client.objects.put_multipart(path).await.map_err(|error| explain(&error))?;
     let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
     for from in (0..bytes.len()).step_by(PART_BYTES) {
         if let Err(error) = parts.wait_for_capacity(PARTS_AT_ONCE).await {
-            // The parts that are there would be paid for.
+            // Parts that were written so far would be billed.
             let _ = parts.abort().await;
             return Err(explain(&error));
         }
         parts.put(bytes.slice(from..bytes.len().min(from + PART_BYTES)));
     }
-    // On failure it gives up the upload.
+    // On failure, this aborts the upload.
     parts.finish().await.map_err(|error| explain(&error))?;
     Ok(true)
 }
 
-/// Waits for deletions. Keys that were not there are deleted, too.
+/// Waits for deletions. Keys that do not exist count as deleted.
 async fn finish_deletes(mut deleted: stream::BoxStream<'static, object_store::Result<Path>>) -> Result<()> {
     while let Some(outcome) = deleted.next().await {
         match outcome {

@@ -1,4 +1,4 @@
-//! The transport below the clients: reqwest, watched for what the clients do not tell.
+//! The transport below the clients: reqwest, with additions for what the clients do not report.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Once};
@@ -18,16 +18,16 @@ use crate::failure::RangeRefusal;
 use crate::limit::{Limit, Slot};
 use crate::web::Web;
 
-/// The longest time that a server may ask for before a retry.
+/// Longest pause before a retry that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// The pause after a refusal of a request that has no place among those of its host, such as a listing.
+/// The pause after a refusal of a request that has no place in its host's limit, such as a listing.
 const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The slowest upload that is waited for, beside the time of any request.
+/// The slowest upload that is waited for. Its time is added to the time limit of any request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// The counters of the requests that a task makes, wherever in the clients it makes them.
+/// Counts the requests that a task makes, wherever in the clients it makes them.
 #[derive(Clone)]
 pub(crate) struct Call {
     limit: Arc<Limit>,
@@ -39,17 +39,17 @@ tokio::task_local! {
 }
 
 impl Call {
-    /// The counters of the calling thread's work with a client.
+    /// Makes the counters for the calling thread's work with a client.
     pub(crate) fn of(client: &Client) -> Call {
         Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
     }
 
-    /// Runs work whose requests count here.
+    /// Runs work whose requests are counted here.
     pub(crate) async fn run<F: Future>(self, work: F) -> F::Output {
         CALL.scope(self, work).await
     }
 
-    /// Counts bytes of a body that came.
+    /// Counts received bytes of a body.
     pub(crate) fn received(size_bytes: usize) {
         let _ = CALL.try_with(|call| call.traffic.as_ref().map(|traffic| traffic.received(size_bytes as u64)));
     }
@@ -72,30 +72,30 @@ impl Call {
     }
 }
 
-/// Whether the server has too many requests now.
+/// Whether the server has too many requests at the moment.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// Whether the clients make a request again after this answer.
+/// Whether the clients repeat a request after this answer.
 fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// Makes clients with TLS by `ring`, and watches their requests.
+/// Makes clients that use TLS by `ring`, and watches their requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    /// The time for a request, to the end of its answer.
+    /// Time limit for a request, including the whole answer.
     pub(crate) timeout: Duration,
-    /// What a web server needs; `None` for clouds.
+    /// Settings for a web server; `None` for clouds.
     pub(crate) web: Option<Web>,
 }
 
-/// Chooses the implementation of TLS, once for the process.
+/// Chooses the TLS implementation, once per process.
 fn choose_tls() {
     static TLS: Once = Once::new();
     TLS.call_once(|| {
-        // Fails when the program has chosen another one, which serves as well.
+        // This fails if the program has chosen another implementation, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
@@ -113,7 +113,7 @@ impl HttpConnector for Connector {
             }
             None => {
                 let reads = ReqwestConnector::default().connect(options)?;
-                // The time for a request with a body depends on its size, which only a request knows.
+                // The time limit for a request with a body depends on its size, which is only known with the request.
                 (reads, ReqwestConnector::default().connect(&options.clone().with_timeout_disabled())?)
             }
         };
@@ -163,7 +163,7 @@ impl HttpService for Watched {
         }
         let response = self.execute(request).await?;
         if is_refusal(response.status()) {
-            // A connection is only used again once the answer was read.
+            // A connection is only reused once the answer was read.
             let (parts, body) = response.into_parts();
             let body = body.bytes().await?;
             let pause = slot.map_or(PLAIN_PAUSE, |slot| slot.refused());
@@ -179,15 +179,15 @@ impl HttpService for Watched {
     }
 }
 
-/// What an answer to a request for a range says in place of it.
+/// Returns the refusal that an answer to a range request expresses, if it does.
 fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match status {
-        // nginx and moto send an empty value whole, whatever the range. Other values of theirs have ranges.
+        // nginx and moto send an empty value as a whole, whatever the range. For other values they support ranges.
         StatusCode::OK if text(CONTENT_LENGTH) == Some("0") => Some(RangeRefusal::Unsatisfiable),
         StatusCode::OK => Some(RangeRefusal::Ignored),
         StatusCode::RANGE_NOT_SATISFIABLE => Some(RangeRefusal::Unsatisfiable),
-        // Azurite sends `bytes 100-99/100` for a range that begins at the end.
+        // Azurite sends `bytes 100-99/100` for a range that begins at the value's end.
         StatusCode::PARTIAL_CONTENT => {
             let (range, size_bytes) = text(CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
             let start: u64 = range.split_once('-')?.0.parse().ok()?;
@@ -197,7 +197,7 @@ fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal
     }
 }
 
-/// The pause that a server asks for: seconds, or a date by the server's own clock (RFC 9110, section 10.2.3).
+/// Returns the pause that a server asks for: seconds, or a date by the server's own clock (RFC 9110, section 10.2.3).
 fn asked_pause(headers: &HeaderMap) -> Duration {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let date = |text: &str| httpdate::parse_http_date(text).ok();
@@ -210,7 +210,8 @@ fn asked_pause(headers: &HeaderMap) -> Duration {
     asked.unwrap_or_default().min(LONGEST_PAUSE)
 }
 
-/// A pause from half to one and a half times as long, so that requests that were refused together do not come back together.
+/// Returns a random pause from half to one and a half times `pause`, so that requests that were refused together are
+/// not repeated together.
 fn at_random(pause: Duration) -> Duration {
     let share = RandomState::new().hash_one(()) >> 32;
     pause / 2 + pause.mul_f64(share as f64 / f64::from(u32::MAX))

@@ -1,17 +1,18 @@
-//! Web servers as object_store's client expects them: redirections, and answers that leave out what the client needs.
+//! Adapts web servers to object_store's client: follows redirections, and completes answers that lack what the client
+//! needs.
 //!
 //! | what a server does | what is done here |
 //! |---|---|
-//! | redirects (301, 302, 303, 307, 308) | the new address is asked; headers of the user go to the named server alone |
-//! | knows no `HEAD`, or refuses it, or answers it without a length | the first byte is asked for, whose answer tells the size |
+//! | redirects (301, 302, 303, 307, 308) | the new address is requested; the user's headers only go to the named server |
+//! | knows no `HEAD`, or refuses it, or answers it without a length | the first byte is requested, whose answer has the size |
 //! | sends a body in chunks, without `Content-Length` (RFC 9112, section 7.1) | the body is collected, up to a limit |
-//! | sends a part in chunks | `Content-Range` tells the length |
-//! | sends a body that only the end of the connection ends | refused: a body that broke off looks the same |
-//! | compresses (`Content-Encoding`) although `identity` was asked for | refused: its bytes and ranges are not those that are stored |
-//! | answers one range by several parts | refused |
-//! | has weak entity tags (`W/"…"`) | they are kept from the client, and only tell that a value was changed |
-//! | sends a date or an entity tag that is none | left out |
-//! | explains a failure by a long text, or by one that is not UTF-8 | the beginning is kept, as UTF-8: a missing value stays a missing value |
+//! | sends a part in chunks | `Content-Range` gives the length |
+//! | sends a body whose end is only the end of the connection | refused: a body that broke off looks the same |
+//! | compresses (`Content-Encoding`) although `identity` was requested | refused: bytes and ranges are not the stored ones |
+//! | answers one range with several parts | refused |
+//! | has weak entity tags (`W/"…"`) | the client does not see them; they only show that a value was changed |
+//! | sends an invalid date or entity tag | left out |
+//! | explains a failure by a long text, or one that is not UTF-8 | the beginning is kept, as UTF-8: a missing value stays missing |
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,16 +30,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 use tokio::sync::Semaphore;
 
-/// Redirections that are followed for one request.
+/// Largest number of redirections that are followed for one request.
 const MOST_REDIRECTIONS: usize = 10;
 
-/// Bodies without a length that are collected at once.
+/// Number of bodies without a length that are collected at the same time.
 const UNSIZED_AT_ONCE: u64 = 8;
 
-/// Bytes of a failure's text that are kept.
+/// Number of bytes of a failure's text that are kept.
 const FAILURE_BYTES: usize = 16 << 10;
 
-/// A weak entity tag, beside an answer without it. The client would take it for a strong one, and put parts of different values together.
+/// A weak entity tag, which is returned beside an answer without a tag. The client would treat it as a strong one, and
+/// join parts of different values.
 #[derive(Clone)]
 pub(crate) struct WeakTag(pub(crate) String);
 
@@ -47,19 +49,19 @@ type Answer = std::result::Result<HttpResponse, HttpError>;
 /// A check of an address before a redirection to it is followed.
 pub(crate) type RedirectCheck = dyn Fn(&str) -> Result<()> + Send + Sync;
 
-/// What requests to a web server need beside what object_store's clients do.
+/// Settings of requests to a web server that object_store's clients do not have.
 #[derive(Clone)]
 pub(crate) struct Web {
-    /// Headers that only the server that the user named gets.
+    /// Headers that are only sent to the server that the user named.
     pub(crate) headers: HeaderMap,
     pub(crate) connect_timeout: Duration,
     pub(crate) proxy: Option<String>,
     pub(crate) allow_invalid_certificates: bool,
-    /// Where redirections may lead; `None` for anywhere, because the user named the server.
+    /// Checks where redirections may lead. `None` allows any address, because the user named the server.
     pub(crate) redirects: Option<Arc<RedirectCheck>>,
-    /// Bodies without a length that are collected now.
+    /// Permits for collecting bodies without a length.
     pub(crate) collecting: Arc<Semaphore>,
-    /// Most bytes of one of them.
+    /// Largest size of such a body in bytes.
     pub(crate) most_unsized_bytes: u64,
 }
 
@@ -70,7 +72,8 @@ impl fmt::Debug for Web {
 }
 
 impl Web {
-    /// A web server whose requests may ask for `most_bytes` together. Fields that options set have their usual values.
+    /// Makes settings for a web server whose requests may ask for `most_bytes` together. Fields that options set have
+    /// their default values.
     pub(crate) fn new(headers: HeaderMap, connect_timeout: Duration, most_bytes: u64) -> Web {
         Web {
             headers,
@@ -88,7 +91,7 @@ impl Web {
             .user_agent(concat!("cuzarr/", env!("CARGO_PKG_VERSION")))
             .timeout(timeout)
             .connect_timeout(self.connect_timeout)
-            // They are followed below: reqwest would send most headers, and the old address, to any other host.
+            // Redirections are followed below: reqwest would send most headers, and the old address, to any other host.
             .redirect(reqwest::redirect::Policy::none())
             .danger_accept_invalid_certs(self.allow_invalid_certificates);
         if let Some(proxy) = &self.proxy {
@@ -97,7 +100,7 @@ impl Web {
         builder.build()
     }
 
-    /// Makes a request and follows redirections. The size of a value is found by another request where `HEAD` does not tell it.
+    /// Makes a request and follows redirections. If `HEAD` does not give the size of a value, another request finds it.
     pub(crate) async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Answer {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let again = (request.method() == Method::HEAD).then(|| request.clone());
@@ -108,7 +111,7 @@ impl Web {
         }
     }
 
-    /// Makes a request and follows redirections. The headers that the user set are for the server that the user named.
+    /// Makes a request and follows redirections. The user's headers are only sent to the server that the user named.
     async fn follow(&self, client: &HttpClient, mut request: HttpRequest) -> Answer {
         let named = origin(request.uri());
         let plain = request.clone();
@@ -134,7 +137,8 @@ impl Web {
         Err(told(Error::new(ErrorKind::StoreFailed, message)))
     }
 
-    /// The answer that `HEAD` should have had, from a request for the first byte. Addresses that are signed for `GET` refuse `HEAD`, too.
+    /// Builds the missing answer to `HEAD` from a request for the first byte. Addresses that are signed for `GET`
+    /// refuse `HEAD` too.
     async fn size_by_first_byte(&self, client: &HttpClient, mut request: HttpRequest, head: HttpResponse) -> Answer {
         *request.method_mut() = Method::GET;
         request.headers_mut().insert(RANGE, HeaderValue::from_static("bytes=0-0"));
@@ -164,7 +168,7 @@ impl Web {
         Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
     }
 
-    /// An answer with all that object_store's client needs of it.
+    /// Completes and checks an answer for object_store's client.
     pub(crate) async fn plain(&self, answer: HttpResponse, is_head: bool) -> Answer {
         let (mut parts, body) = answer.into_parts();
         if !parts.status.is_success() {
@@ -173,7 +177,7 @@ impl Web {
         let text =
             |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("").trim();
         let encoding = text(CONTENT_ENCODING).to_ascii_lowercase();
-        // Some servers of S3's kind keep the encoding of the upload.
+        // Some servers similar to S3 keep the encoding of the upload.
         if !["", "identity", "aws-chunked"].contains(&&*encoding) {
             let message = format!(
                 "the server sends the value with Content-Encoding '{encoding}', expected its bytes as they are stored"
@@ -213,7 +217,7 @@ impl Web {
         Ok(HttpResponse::from_parts(parts, body))
     }
 
-    /// All of a body whose length is not known.
+    /// Collects a whole body whose length is not known.
     async fn collected(&self, body: HttpResponseBody) -> std::result::Result<Bytes, HttpError> {
         let _place = self.collecting.acquire().await.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
@@ -248,7 +252,8 @@ fn is_redirection(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Whether an answer to `HEAD` tells the size of the value, or that there is none. Failures that pass are asked again by the client.
+/// Whether an answer to `HEAD` gives the size of the value, or says that the value does not exist. The client repeats
+/// requests after temporary failures.
 fn tells_size(head: &HttpResponse) -> bool {
     match head.status() {
         status if status.is_success() => length(head.headers()).is_some(),
@@ -262,7 +267,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The range of an answer, and the size of the whole value.
+/// Returns the range of an answer, and the size of the whole value.
 fn content_range(headers: &HeaderMap) -> Option<(std::ops::Range<u64>, u64)> {
     let (range, size_bytes) =
         headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?.split_once('/')?;
@@ -271,7 +276,8 @@ fn content_range(headers: &HeaderMap) -> Option<(std::ops::Range<u64>, u64)> {
     (start <= last).then_some((start..last.checked_add(1)?, size_bytes.parse().ok()?))
 }
 
-/// Takes out headers that the client would stumble over, and writes dates of old forms (RFC 9110, section 5.6.7) in the usual one.
+/// Removes headers that the client cannot read, and converts dates in old forms (RFC 9110, section 5.6.7) to the usual
+/// form.
 fn correct(headers: &mut HeaderMap) {
     if headers.get(ETAG).is_some_and(|tag| tag.to_str().is_err()) {
         headers.remove(ETAG);
@@ -283,7 +289,7 @@ fn correct(headers: &mut HeaderMap) {
     }
 }
 
-/// The beginning of a failure's text, as UTF-8. A text that breaks off is as good.
+/// Returns the beginning of a failure's text, as UTF-8. A text that breaks off is used too.
 async fn beginning(body: HttpResponseBody) -> Vec<u8> {
     let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
     while let (Some(Ok(piece)), true) = (pieces.next().await, bytes.len() < FAILURE_BYTES) {
@@ -293,14 +299,14 @@ async fn beginning(body: HttpResponseBody) -> Vec<u8> {
     String::from_utf8_lossy(&bytes).into_owned().into_bytes()
 }
 
-/// Scheme, host and port of an address.
+/// Returns the scheme, host and port of an address.
 fn origin(address: &Uri) -> (Option<String>, Option<String>, u16) {
     let default = if address.scheme_str() == Some("https") { 443 } else { 80 };
     let text = |part: Option<&str>| part.map(str::to_ascii_lowercase);
     (text(address.scheme_str()), text(address.host()), address.port_u16().unwrap_or(default))
 }
 
-/// The address that a redirection from another address names.
+/// Resolves the target of a redirection. `None` if it is invalid, not http(s), or leads from https to http.
 fn resolve(from: &Uri, target: &str) -> Option<Uri> {
     let target = url::Url::parse(&from.to_string()).ok()?.join(target).ok()?;
     let is_downgrade = from.scheme_str() == Some("https") && target.scheme() != "https";

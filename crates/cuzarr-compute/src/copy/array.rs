@@ -22,11 +22,12 @@ use cuzarr::{Error, ErrorKind, Order, Result};
 /// The path of the array between two passes, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// Cost of writing all elements once more, in reads of them. On an H200 with 16 cores a second pass over 4 GiB took 0.8 to 1.8 s,
-/// and 1.8 s on the cores alone; reading took 0.2 and 0.4 s (`bench/record/nvidia-h200/rechunk.json`, `22-rechunk`).
+/// Cost of writing all elements once more, relative to reading them once. On an H200 with 16 cores, a second pass over
+/// 4 GiB took 0.8 to 1.8 s, and 1.8 s on the cores alone; reading took 0.2 and 0.4 s
+/// (`bench/record/nvidia-h200/rechunk.json`, `22-rechunk`).
 const WRITING_AGAIN: f64 = 4.0;
 
-/// Cost of an object between two passes beside its elements, in bytes that are read in the same time.
+/// Fixed cost of an object between two passes, expressed as the bytes that could be read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
 /// What to do when the target exists already.
@@ -37,7 +38,7 @@ pub enum Existing {
     Refuse,
     /// Delete the existing node.
     Overwrite,
-    /// Continue an interrupted copy of the same source to the same target. A complete copy stays as it is.
+    /// Continue an interrupted copy of the same source to the same target. A complete copy is left unchanged.
     Resume,
 }
 
@@ -49,13 +50,13 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
-    /// The source's elements that are copied; `None` for all.
+    /// The source's elements that are copied; `None` means all.
     select: Option<Selection>,
     /// The options of the resulting array.
     options: ArrayOptions,
 }
 
-/// The work before the first pass.
+/// What is done before the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,
@@ -65,8 +66,8 @@ pub(crate) enum Begin {
 }
 
 impl Copy {
-    /// Plans a copy of `source` to an array with `metadata` at `path`. The device and the memory limit are those of the source's
-    /// options: regions take at most half of the limit, and reading and writing them the other half.
+    /// Plans a copy of `source` to an array with `metadata` at `path`. The device and the memory limit come from the
+    /// source's options. Regions take at most half of the limit; reading and writing them takes the other half.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -107,8 +108,8 @@ impl Copy {
         Copy::planned(source, store, path, metadata, existing, None, None)
     }
 
-    /// Like [`Copy::new`], but each element of the target is made of several elements of the source (`shrink`), or only the selected
-    /// elements are copied (`select`).
+    /// Like [`Copy::new`], but computes each target element from several source elements (`shrink`), or copies only the
+    /// selected elements (`select`).
     pub(crate) fn planned(
         source: &Array,
         store: Arc<dyn Store>,
@@ -158,17 +159,17 @@ impl Copy {
         Ok(copy)
     }
 
-    /// The passes. There are none when the copy is complete already.
+    /// Returns the passes; none if the copy is already complete.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
 
-    /// Bytes of all elements of the target.
+    /// Returns the size of all elements of the target, in bytes.
     pub fn array_bytes(&self) -> u64 {
         self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
     }
 
-    /// The plan as JSON.
+    /// Returns the plan as JSON.
     pub fn to_json(&self) -> Value {
         let pass = |pass: &Pass| {
             json!({
@@ -186,7 +187,7 @@ impl Copy {
         })
     }
 
-    /// Carries the plan out and returns the target. `progress` is called for every written region.
+    /// Carries out the plan and returns the target. `progress` is called for every written region.
     ///
     /// # Errors
     /// Errors of reading and writing, with the region in the trail. Written chunks stay, and the copy can be resumed.
@@ -197,8 +198,8 @@ impl Copy {
     /// Like [`Copy::run`], but `carrier` copies the regions, such as workers of a cluster.
     ///
     /// # Errors
-    /// Those of [`Copy::run`] and of the carrier; `Unsupported` for another carrier than [`Here`] and a store that commits all
-    /// writes at once.
+    /// Those of [`Copy::run`] and of the carrier; `Unsupported` for a carrier other than [`Here`] with a store that
+    /// commits all writes at once.
     pub fn run_by(mut self, carrier: &dyn Carrier, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
         carrier.prepare(&self.options, self.target.store())?; // fails before anything is deleted
@@ -260,14 +261,14 @@ impl Copy {
         let (shape, bytes) = (self.target.shape().to_vec(), element_bytes(&self.source));
         let mut read_unit = self.source.chunk_shape()?;
         if let Some(axes) = self.select.as_ref().and_then(Selection::axes) {
-            // Chunks in elements of the target.
+            // Chunks of the source, measured in elements of the target.
             read_unit = read_unit.iter().zip(axes).map(|(chunk, axis)| chunk.div_ceil(axis.step.max(1))).collect();
         }
         let write_unit = self.target.metadata().chunk_grid().chunk_shape().to_vec();
         self.check_budget(&write_unit)?;
         let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
         let direct_reads = direct.reads(&read_unit);
-        // Between two passes there is an array without metadata.
+        // A second pass needs an array without metadata between the passes.
         if !self.is_committed_by_caller()
             && let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes)
         {
@@ -289,7 +290,7 @@ impl Copy {
         Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
     }
 
-    /// One pass along the target's grid. A region is as large as the elements that are read for it.
+    /// Plans one pass along the target's grid. The size of a region counts the source elements that are read for it.
     fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
         let unit = self.target.metadata().chunk_grid().chunk_shape();
         self.check_budget(unit)?;
@@ -319,7 +320,7 @@ impl Copy {
             .with_hint("raise the memory limit, or write smaller chunks or shards"))
     }
 
-    /// The passes from the checkpoint.
+    /// Restores the passes from the checkpoint.
     fn planned_before(&self, noted: Vec<PassNote>, most_bytes: u64) -> Result<Vec<Pass>> {
         let mut steps = vec![self.source.clone(), self.target.clone()];
         if let [first, _] = &noted[..] {
@@ -347,7 +348,7 @@ impl Copy {
         passes.collect()
     }
 
-    /// The array between two passes. Only this copy opens it, and it is compressed with the fastest codec.
+    /// Returns the array between two passes. Only this copy opens it. It is compressed with the fastest codec.
     fn between(&self, chunk_shape: &[u64]) -> Result<Array> {
         let metadata = self.source.metadata();
         let codecs = match metadata.data_type().size_bytes() {
@@ -383,7 +384,7 @@ impl Copy {
     }
 }
 
-/// A text that describes this copy and no other work.
+/// Returns a text that describes this copy and no other work.
 fn origin(source: &Array, shrink: Option<&Shrink>, select: Option<&Selection>) -> String {
     let documents = source.metadata().documents();
     let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -400,7 +401,7 @@ fn note(pass: &Pass) -> PassNote {
     }
 }
 
-/// Checks what is at the target, and returns what to do first, with the passes of a resumed copy.
+/// Checks what is at the target. Returns what to do first, and the passes of a resumed copy.
 pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
         return Ok((Begin::Delete, Vec::new()));

@@ -10,19 +10,21 @@ use cuzarr::node::ArrayOptions;
 use cuzarr::plan::Region;
 use cuzarr::store::Store;
 
-/// The boxes that are still to be copied, in order. A number tells how many regions of the pass are finished after a box.
+/// The boxes that remain to be copied, in order. The number beside a box, if any, is the number of finished regions of
+/// the pass once that box is copied.
 pub type Rest<'a> = dyn Iterator<Item = Result<(Region, Option<u64>)>> + 'a;
 
-/// Copies the regions of passes. A copy decides what is copied, and notes how far it is; its carrier decides where the work is done.
-/// Every box of a pass is made of whole stored objects, so boxes may be copied at the same time, and again.
+/// Copies the regions of passes. A copy decides what is copied and records its progress; its carrier decides where the
+/// work is done. Every box of a pass consists of whole stored objects. So boxes may be copied at the same time, and
+/// more than once.
 pub trait Carrier {
-    /// Refuses arrays with these options, or a target's store, before anything is written or deleted.
+    /// Refuses options or a target's store that this carrier cannot work with, before anything is written or deleted.
     ///
     /// # Errors
-    /// Those of the device, where this process uses it.
+    /// Those of the device, if this process uses it.
     fn prepare(&self, options: &ArrayOptions, target: &Arc<dyn Store>) -> Result<()>;
 
-    /// Copies boxes of a pass, and calls `done` for each of them, in their order, when it and all before it are copied.
+    /// Copies the boxes of a pass. Calls `done` for each box in order, once it and all boxes before it are copied.
     ///
     /// # Errors
     /// The first failure.
@@ -35,7 +37,7 @@ pub trait Carrier {
     ) -> Result<()>;
 }
 
-/// The carrier that works in this process. It reads the next box while one is written.
+/// The carrier that works in this process. It reads the next box while it writes the current one.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 

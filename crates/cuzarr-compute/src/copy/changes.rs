@@ -1,4 +1,4 @@
-//! Changes of a copy: its metadata with other chunks, other codecs or the other format.
+//! Changes that a copy makes: other chunks, other codecs or the other format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use cuzarr::{Error, ErrorKind, Result};
 
 pub use cuzarr::internal::meta::encoding::compressor_named;
 
-/// Codecs from elements to bytes. Codecs before them are filters, and codecs behind them are compressors.
+/// Codecs that turn elements into bytes. Codecs before them are filters, codecs after them are compressors.
 const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
 
-/// Extents along dimensions by name; `None` for a whole dimension.
+/// Extents along named dimensions; `None` means the whole dimension.
 pub type NamedExtents = BTreeMap<String, Option<u64>>;
 
 /// The changes that a copy makes. A field that is `None` keeps the source's setting.
@@ -25,34 +25,36 @@ pub type NamedExtents = BTreeMap<String, Option<u64>>;
 pub struct Changes {
     /// The Zarr format.
     pub zarr_format: Option<ZarrFormat>,
-    /// Elements of a chunk along each dimension; `None` for a whole dimension.
+    /// Elements of a chunk along each dimension; `None` means the whole dimension.
     pub chunks: Option<Vec<Option<u64>>>,
-    /// Elements of a shard along each dimension; `Some(None)` for no shards.
+    /// Elements of a shard along each dimension; `Some(None)` means no shards.
     pub shards: Option<Option<Vec<Option<u64>>>>,
-    /// Elements of a chunk along dimensions by name, instead of `chunks`; other dimensions keep their extents.
+    /// Elements of a chunk along named dimensions, instead of `chunks`. Other dimensions keep their extents.
     pub named_chunks: NamedExtents,
-    /// Elements of a shard along dimensions by name, instead of `shards`; other dimensions keep their extents.
+    /// Elements of a shard along named dimensions, instead of `shards`. Other dimensions keep their extents.
     pub named_shards: NamedExtents,
-    /// Changes of single arrays of a copied group, by their paths below the group. Codecs and the format that they do not set are as
-    /// for the other arrays, whose chunks and shards stay as they are.
+    /// Changes for single arrays of a copied group, by their paths below the group. Codecs and the format default to
+    /// those for all arrays; chunks and shards default to the source's.
     pub members: BTreeMap<String, Changes>,
-    /// The compressors by their v3 names. An empty list means no compressor.
+    /// The compressors with their v3 names. An empty list means no compressor.
     pub compressors: Option<Vec<Extension>>,
-    /// All codecs of a chunk by their v3 names, from elements to bytes, instead of compressors. Only for copies of format 3.
+    /// All codecs of a chunk with their v3 names, from elements to bytes. They replace `compressors`, and need format
+    /// 3.
     pub codecs: Option<Vec<Extension>>,
-    /// Arrays and groups of a copied group, by their paths below it. Others are left out. If there are none, all are copied.
+    /// Paths of the arrays and groups to copy, below the copied group. Others are left out. An empty list copies all.
     pub only: Vec<String>,
-    /// Elements to copy along dimensions by name, of a single array also by number. Each is a slice; other dimensions are copied whole.
+    /// Elements to copy, as slices by dimension name. A single array also accepts dimension numbers. Other dimensions
+    /// are copied whole.
     pub select: BTreeMap<String, SliceArg>,
-    /// Leave out nodes of a copied group that cannot be read.
+    /// Whether to leave out nodes of a copied group that cannot be read.
     pub skip_unreadable: bool,
 }
 
 impl Changes {
-    /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and `codecs`. In
-    /// lists of extents, `null` means a whole dimension. `chunks` and `shards` may be objects that have dimensions by name, and
-    /// `members` is an object of changes by path. `only` is a list of paths, `select` an object of `[start, stop, step]` by dimension,
-    /// each a number or `null`, and `skip_unreadable` is true or false.
+    /// Reads changes from JSON: `zarr_format`, `chunks`, `shards` (`false`: none), and the lists `compressors` and
+    /// `codecs`. In lists of extents, `null` means a whole dimension. `chunks` and `shards` may be objects with
+    /// dimension names as members. `members` is an object of changes by path. `only` is a list of paths. `select` maps
+    /// each dimension to `[start, stop, step]`, each a number or `null`. `skip_unreadable` is true or false.
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -95,7 +97,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// The changes that decide what a copy contains, as JSON.
+    /// Returns the changes that decide what a copy contains, as JSON.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let extensions = |codecs: &Vec<Extension>| codecs.iter().map(Extension::to_json).collect::<Vec<_>>();
         let extents = |listed: Option<&Vec<Option<u64>>>, named: &NamedExtents| match listed {
@@ -122,17 +124,17 @@ impl Changes {
         options.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
     }
 
-    /// Whether the node at a path inside a group is copied: it is named, or below or above one that is.
+    /// Whether the node at `path` inside a group is copied: `only` names it, or a node below or above it.
     pub(super) fn keeps(&self, path: &str) -> bool {
         let is_below = |path: &str, above: &str| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
         self.only.is_empty()
             || self.only.iter().any(|only| only == path || is_below(path, only) || is_below(only, path))
     }
 
-    /// The elements of an array that are copied; `None` for all.
+    /// Returns the selection of elements to copy; `None` means all.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that no dimension or several dimensions have, and for what is no slice with elements.
+    /// `InvalidArgument` for a name that no dimension or several dimensions have, and for an index or an empty slice.
     pub(super) fn selection(&self, source: &ArrayMetadata) -> Result<Option<Selection>> {
         if self.select.is_empty() {
             return Ok(None);
@@ -156,8 +158,8 @@ impl Changes {
         Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("select ranges such as time=0:120"))
     }
 
-    /// The changes for the array at a path inside a group. Lists of extents only apply to arrays with the same number of dimensions,
-    /// named extents to arrays that have such a dimension.
+    /// Returns the changes for the array at a path inside a group. Lists of extents only apply to arrays with as many
+    /// dimensions, named extents only to arrays that have such a dimension.
     pub(super) fn of_member(&self, path: &str, metadata: &ArrayMetadata) -> Changes {
         let mut changes = Changes { members: BTreeMap::new(), ..self.clone() };
         let names = metadata.xarray_dimensions().unwrap_or_default();
@@ -191,7 +193,7 @@ impl Changes {
         changes
     }
 
-    /// Refuses paths of members that are not among `arrays`, and names of dimensions that none of them has.
+    /// Refuses member paths that are not among `arrays`, and dimension names that no array has.
     ///
     /// # Errors
     /// `InvalidArgument`, with the nearest name.
@@ -215,7 +217,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Refuses lists of extents for a number of dimensions that no array of a group has.
+    /// Refuses lists of extents if no array of the group has as many dimensions.
     ///
     /// # Errors
     /// `InvalidArgument`
@@ -234,10 +236,10 @@ impl Changes {
 
     /// Makes the metadata of a copy. Within a format, unchanged codecs are kept.
     ///
-    /// Between formats, zstd, gzip and Blosc keep their settings, zstd replaces other compressors, and filters are left out. A
-    /// sharded array loses its shards in v2. xarray reads the same from both: dimension names and the value of missing elements
-    /// move to their place in the other format. A v3 array with dimension names and without a missing value gets the fill value
-    /// `null` in v2; [`Copy`](crate::Copy) then stores every chunk.
+    /// Between formats, zstd, gzip and Blosc keep their settings, zstd replaces other compressors, and filters are left
+    /// out. A sharded array loses its shards in v2. xarray reads both alike: dimension names and the value of missing
+    /// elements move to their place in the other format. A v3 array with dimension names but without a missing value
+    /// gets the fill value `null` in v2; [`Copy`](crate::Copy) then stores every chunk.
     ///
     /// ```
     /// use cuzarr_compute::Changes;
@@ -253,8 +255,8 @@ impl Changes {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks and shards that do not fit; for shards, codecs or several compressors in v2; and for codecs
-    /// together with compressors. Errors of data types that the other format lacks.
+    /// `InvalidArgument` for chunks and shards that do not fit; for shards, codecs or several compressors in v2; and
+    /// for codecs together with compressors. Those of data types that the other format lacks.
     pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
         let selected = match self.selection(source)? {
             None => None,
@@ -291,7 +293,7 @@ impl Changes {
         Ok(target)
     }
 
-    /// The metadata of a part of an array.
+    /// Returns the source's metadata with another shape, for a copy of a part of the array.
     fn with_shape(&self, source: &ArrayMetadata, shape: Vec<u64>) -> Result<ArrayMetadata> {
         if source.chunk_grid().rectilinear().is_some() && self.chunks.is_none() && self.named_chunks.is_empty() {
             let error = Error::new(ErrorKind::Unsupported, "a part of an array cannot keep chunks of several extents");
@@ -302,7 +304,7 @@ impl Changes {
         Ok(part)
     }
 
-    /// Elements of a chunk and of a shard.
+    /// Returns the shapes of a chunk and of a shard.
     fn shapes(
         &self,
         source: &ArrayMetadata,
@@ -430,7 +432,7 @@ impl Changes {
     }
 }
 
-/// Parses a v3 JSON list of all codecs of a chunk.
+/// Parses a JSON list of all codecs of a chunk, as in v3 metadata.
 ///
 /// # Errors
 /// `InvalidArgument` for text that is not such a list.
@@ -444,7 +446,7 @@ pub fn codecs_from_json(text: &str) -> Result<Vec<Extension>> {
     parse_codecs(&codecs, "codecs")
 }
 
-/// An array's chunks, shards and, in v3, the codecs of its chunks.
+/// The chunk shape, shard shape and, in v3, the codecs of an array.
 struct Stored {
     chunk: Vec<u64>,
     shard: Option<Vec<u64>>,
@@ -452,7 +454,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Reads them from metadata. With nested shards, the outermost shards and the innermost chunks count.
+    /// Reads these settings from metadata. With nested shards, the outermost shards and the innermost chunks count.
     fn of(metadata: &ArrayMetadata) -> Stored {
         let outer = metadata.chunk_grid().chunk_shape().to_vec();
         let mut stored = Stored { chunk: outer.clone(), shard: None, codecs: Vec::new() };
@@ -483,7 +485,7 @@ fn parse_named(extents: &Map<String, Value>) -> Result<NamedExtents> {
     named.collect()
 }
 
-/// Extents of all dimensions: those with a name in `named` are taken from there.
+/// Returns the extents of all dimensions; dimensions that `named` has take theirs from there.
 ///
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.
@@ -495,7 +497,7 @@ fn with_named(own: &[u64], named: &NamedExtents, source: &ArrayMetadata) -> Resu
     Ok(extents)
 }
 
-/// The dimension of a name.
+/// Returns the dimension named `name`.
 ///
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.
@@ -514,14 +516,14 @@ fn axis_named(name: &str, source: &ArrayMetadata) -> Result<usize> {
     Ok(axis)
 }
 
-/// A slice from `[start, stop, step]`.
+/// Parses a slice `[start, stop, step]`.
 fn parse_slice(value: &Value) -> Option<SliceArg> {
     let [start, stop, step] = &value.as_array()?[..] else { return None };
     let bound = |value: &Value| if value.is_null() { Some(None) } else { value.as_i64().map(Some) };
     Some(SliceArg::Slice { start: bound(start)?, stop: bound(stop)?, step: bound(step)? })
 }
 
-/// A slice as it is written: `0:120`.
+/// Formats a slice like `0:120`.
 fn slice_text(slice: &SliceArg) -> String {
     let text = |bound: Option<i64>| bound.map_or_else(String::new, |bound| bound.to_string());
     match slice {
@@ -543,7 +545,7 @@ fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {
     extents.iter().map(parse).collect()
 }
 
-/// Extents in which `None` becomes the whole dimension, rounded up to multiples of `unit`.
+/// Replaces each `None` by the whole dimension, rounded up to a multiple of `unit`.
 fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: &str) -> Result<Vec<u64>> {
     if extents.len() != shape.len() {
         let message = format!("{what} have {} dimensions, the array has {}", extents.len(), shape.len());
@@ -558,7 +560,7 @@ fn is_checksum(name: &str) -> bool {
     ["crc32c", "crc32", "adler32", "fletcher32"].contains(&name.trim_start_matches("numcodecs."))
 }
 
-/// A v2 compressor by its v3 name.
+/// Converts a v2 compressor to the codec with its v3 name.
 fn to_v3(codec: &Map<String, Value>, data_type: &DataType) -> Extension {
     let get =
         |member: &str, default: Value| codec.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(default);

@@ -13,13 +13,14 @@ use cuzarr::node::Array;
 use cuzarr::plan::Regions;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Copies all elements of an array into another one of the same shape. Numbers are converted to the target's type, like NumPy's
-/// `astype`. It writes neither metadata nor a checkpoint, so the target may lie in any store that accepts its chunks, also in a
-/// ZIP file.
+/// Copies all elements of an array into another one of the same shape. Numbers are converted to the target's type, like
+/// NumPy's `astype`. Neither metadata nor a checkpoint is written. So the target may lie in any store that accepts its
+/// chunks, even in a ZIP file.
 ///
-/// Regions are copied one after the other: each is a batch of reads and a batch of writes. The next region is read while one is
-/// written, and every object is written once. Regions take at most half of the source's memory limit, and reading and writing
-/// them the other half. Where that is too little for one object, objects are copied one at a time, if the limit allows it.
+/// Regions are copied one after the other. Each is read in one batch and written in one batch, and the next region is
+/// read while one is written. Every object is written once. Regions take at most half of the source's memory limit;
+/// reading and writing them takes the other half. If a share is too small for one object, objects are copied one at a
+/// time, as long as the limit allows that.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -83,7 +84,7 @@ pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Resu
     })
 }
 
-/// The type that elements are converted to; `None` when source and target have the same type.
+/// Returns the type that elements are converted to; `None` if source and target have the same type.
 fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     let number = |data_type: &DataType| {
         let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
@@ -99,8 +100,8 @@ fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     }
 }
 
-/// Bytes of one element in memory, for the larger of the two types. For elements of variable length it is the average of the
-/// first object's elements, but not less than a minimum.
+/// Returns the bytes of one element in memory, for the larger of the two types. For elements of variable length this is
+/// the average over the first object, but at least an assumed size.
 fn copied_element_bytes(source: &Array, target: &Array) -> Result<u64> {
     let least = element_bytes(source).max(element_bytes(target));
     if source.metadata().data_type().size_bytes().is_some() {

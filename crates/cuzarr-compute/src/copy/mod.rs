@@ -1,12 +1,13 @@
-//! Copies of arrays and hierarchies to other chunks, codecs, formats and stores, whatever their size.
+//! Copies of arrays and hierarchies of any size to other chunks, codecs, formats and stores.
 //!
-//! The target is written region by region. Regions consist of whole stored objects, so no object is written twice. A region is
-//! as large as the budget allows where that saves reads of the source. When the chunks of source and target are so different
-//! that the source would still be read several times, the copy takes two passes, with an array between them whose chunks suit
-//! both sides (the idea of Pangeo's `rechunker`, <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
+//! The target is written region by region. Regions consist of whole stored objects, so no object is written twice. A
+//! region is as large as the memory limit allows, if that saves reads of the source. If the chunks of source and target
+//! differ so much that the source would still be read several times, the copy takes two passes. The array between the
+//! passes has chunks that suit both sides (the idea of Pangeo's `rechunker`,
+//! <https://rechunker.readthedocs.io/en/latest/algorithm.html>).
 //!
-//! The target's metadata is written when all of its chunks are there. So no reader can see a half-written array. Until then there
-//! are only whole objects, and a `Checkpoint` from which a killed copy continues.
+//! The target's metadata is written once all of its chunks are stored, so no reader can see a half-written array. Until
+//! then there are only whole objects, and a `Checkpoint` from which an interrupted copy can continue.
 
 mod array;
 mod carrier;

@@ -30,12 +30,12 @@ pub struct Copied {
     copies: Vec<(String, Copy)>,
 }
 
-/// Plans a copy of a node, with everything below a group. Changes of chunks and shards apply to arrays with the same number of
-/// dimensions or, where dimensions are named, to arrays that have them; other changes apply to all arrays.
+/// Plans a copy of a node, and of everything below a group. Changes of chunks and shards apply to arrays with as many
+/// dimensions, or to arrays that have the named dimensions. Other changes apply to all arrays.
 ///
 /// # Errors
-/// Those of [`Copy::new`]; the error of the first node that cannot be read, with the names of all of them, unless
-/// [`Changes::skip_unreadable`] leaves them out.
+/// Those of [`Copy::new`]; the error of the first node that cannot be read, with the names of all unreadable nodes,
+/// unless [`Changes::skip_unreadable`] leaves them out.
 pub fn copy_node(
     source: Node,
     store: Arc<dyn Store>,
@@ -70,7 +70,7 @@ pub fn copy_node(
     Ok(copied)
 }
 
-/// The mark of a copy of a group.
+/// Returns the mark that shows an unfinished copy of a group.
 fn mark_of(source: &Node, changes: &Changes) -> Mark {
     let (store, format) = match source {
         Node::Array(array) => (array.store(), array.metadata().zarr_format()),
@@ -134,7 +134,7 @@ impl Copied {
         Ok(())
     }
 
-    /// The nodes below a group that are copied, by their paths relative to it.
+    /// Reads the nodes below a group that are copied, with their paths relative to the group.
     fn read_members(&mut self, group: &Group, changes: &Changes) -> Result<Vec<(String, Node)>> {
         let (mut members, mut known) = (Vec::new(), Vec::new());
         let unreadable = &mut self.unreadable;
@@ -163,13 +163,13 @@ impl Copied {
         Err(first.at(trail).with_hint("leave them out with skip_unreadable, or choose others with only"))
     }
 
-    /// Refuses what is at the target, but for the same copy that is resumed.
+    /// Refuses an existing node at the target, unless it belongs to the copy that is resumed.
     fn check_what_is_there(&self, group: &Group) -> Result<()> {
         let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Node::Group(found)) if self.existing == Existing::Resume => return self.mark.check(&found),
-            // Each array is looked at by its own copy.
+            // Each array's own copy checks the array.
             Ok(Node::Array(_)) if self.existing == Existing::Resume => return Ok(()),
             Ok(Node::Group(found)) => {
                 if let Some(work) = found.metadata().unfinished_work() {
@@ -184,7 +184,7 @@ impl Copied {
         Err(Error::new(kind, message).with_hint("copy to another place, resume the copy, or overwrite it"))
     }
 
-    /// The arrays, each with its plan.
+    /// Returns the plan of each array's copy, with the array's name.
     pub fn copies(&self) -> &[(String, Copy)] {
         &self.copies
     }
@@ -195,12 +195,12 @@ impl Copied {
         &self.differences
     }
 
-    /// The nodes that are left out because they cannot be read: their names and errors.
+    /// Returns the names and errors of the nodes that are left out because they cannot be read.
     pub fn unreadable(&self) -> &[(String, Error)] {
         &self.unreadable
     }
 
-    /// The plan as JSON.
+    /// Returns the plan as JSON.
     pub fn to_json(&self) -> Value {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }
@@ -252,7 +252,7 @@ impl Copied {
             node::consolidate_metadata(Arc::clone(&store), &path, None, options.clone())?;
         }
         let mut target = open_group(&store, &path, &options)?;
-        // A copy of an unfinished hierarchy is one too.
+        // A copy of an unfinished hierarchy is unfinished too.
         let own = group.metadata().unfinished();
         if target.metadata().unfinished() != own {
             set_unfinished(&mut target, own)?;
@@ -266,7 +266,7 @@ fn open_group(store: &Arc<dyn Store>, path: &str, options: &node::ArrayOptions) 
     Group::open(Arc::clone(store), path, None, Consolidation::WhenPresent, options.clone())
 }
 
-/// The node at a path below a group, from its metadata.
+/// Makes the node at a path below a group from its metadata.
 ///
 /// # Errors
 /// `UnsupportedFeature` and others for an array whose elements cannot be read.

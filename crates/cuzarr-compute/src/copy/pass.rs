@@ -1,4 +1,4 @@
-//! The passes of a copy: each goes once through all elements of an array, region by region.
+//! The passes of a copy: each pass goes once through all elements of an array, region by region.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Assumed bytes of an element of variable length.
+/// Assumed size of an element of variable length, in bytes.
 const VARIABLE_BYTES: u64 = 64;
 
 /// A pass: it copies all elements of an array once, region by region.
@@ -23,33 +23,33 @@ pub struct Pass {
     pub(super) target: Array,
     /// The regions that the pass goes through.
     pub regions: Regions,
-    /// The number of finished regions.
+    /// Number of finished regions.
     pub finished: u64,
-    /// The average number of times that the source's bytes are read.
+    /// How many times each byte of the source is read, on average.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
-    /// The source's elements that are copied; `None` for all.
+    /// The source's elements that are copied; `None` means all.
     pub(super) select: Option<Selection>,
-    /// The type that elements are converted to.
+    /// The type that elements are converted to, if it differs.
     pub(super) cast: Option<DType>,
 }
 
 /// How several elements of the source become one element of the target.
 #[derive(Clone, Debug)]
 pub struct Shrink {
-    /// The number of the source's elements along each dimension that become one.
+    /// Number of source elements along each dimension that become one target element.
     pub factors: Vec<u64>,
-    /// The method.
+    /// The method that combines them.
     pub method: Downsampling,
 }
 
 impl Shrink {
-    /// The shape of the result for an array of this shape.
+    /// Returns the shape of the result for a source of shape `source`.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
 
-    /// The source's elements that a region of the target is made of.
+    /// Returns the region of the source that a region of the target is computed from.
     fn needs(&self, region: &Region, source: &[u64]) -> Region {
         let along = |axis: usize| {
             let (factor, reach) = (self.factors[axis], self.method.reach(self.factors[axis]));
@@ -61,7 +61,7 @@ impl Shrink {
         Region { number: region.number, start, extent }
     }
 
-    /// Makes the elements of a region of what it needs.
+    /// Computes a region of the target from the source's elements.
     fn make(&self, region: &Region, needed: &NdBuffer) -> Result<NdBuffer> {
         // The factors are bounded by the elements of a box, and extents by those in memory.
         let factors: Vec<usize> = self.factors.iter().map(|&factor| factor as usize).collect();
@@ -71,7 +71,7 @@ impl Shrink {
         Ok(downsample_part(needed, Boxes { before: &before, shape }, &factors, self.method)?)
     }
 
-    /// Bytes of the source for one element of a target that is written in regions of at least `unit`.
+    /// Bytes of the source per element of the target, if the target is written in regions of at least `unit`.
     pub(super) fn bytes(&self, element_bytes: u64, unit: &[u64]) -> u64 {
         let along = |(&factor, unit): (&u64, &u64)| {
             factor.saturating_add((2 * self.method.reach(factor)).div_ceil((*unit).max(1)))
@@ -80,40 +80,40 @@ impl Shrink {
     }
 }
 
-/// Elements on their way.
+/// Elements between reading and writing.
 enum Elements {
     Fixed(NdBuffer),
     Variable(VariableElements),
 }
 
 impl Pass {
-    /// A pass that changes no element.
+    /// Makes a pass that copies elements unchanged.
     pub(super) fn new(source: &Array, target: &Array, regions: Regions, finished: u64, reads: f64) -> Pass {
         let (source, target) = (source.clone(), target.clone());
         Pass { source, target, regions, finished, reads, shrink: None, select: None, cast: None }
     }
 
-    /// The array that is read.
+    /// Returns the array that is read.
     pub fn source(&self) -> &Array {
         &self.source
     }
 
-    /// The array that is written.
+    /// Returns the array that is written.
     pub fn target(&self) -> &Array {
         &self.target
     }
 
-    /// How elements become one, where they do.
+    /// Returns how several source elements become one; `None` if each element is copied.
     pub fn shrink(&self) -> Option<&Shrink> {
         self.shrink.as_ref()
     }
 
-    /// The elements of the source that are copied; `None` for all.
+    /// Returns the selection of source elements to copy; `None` means all.
     pub fn selection(&self) -> Option<&Selection> {
         self.select.as_ref()
     }
 
-    /// Tells the meter how much there is to do.
+    /// Adds the unfinished work of this pass to the meter.
     pub(super) fn announce(&self, meter: &Meter<'_>) {
         let regions = self.regions.len();
         let share = 1.0 - self.finished as f64 / regions.max(1) as f64;
@@ -121,12 +121,13 @@ impl Pass {
         meter.expect(regions, self.finished, (elems as u64).saturating_mul(element_bytes(&self.target)));
     }
 
-    /// Bytes of the elements of a region.
+    /// Size of a region's elements in bytes.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         region.elems().saturating_mul(element_bytes(&self.target))
     }
 
-    /// Copies regions one after the other. The next one is read while one is written. `done` is called for each region.
+    /// Copies regions one after the other. The next region is read while one is written. `done` is called for each
+    /// region.
     ///
     /// # Errors
     /// The first failure, with the region in the trail.
@@ -163,7 +164,7 @@ impl Pass {
         }
     }
 
-    /// Makes elements of the target from elements of the source.
+    /// Computes elements of the target from elements of the source.
     fn made(&self, region: &Region, mut elements: NdBuffer) -> Result<NdBuffer> {
         if let Some(shrink) = &self.shrink {
             elements = shrink.make(region, &elements)?;
@@ -186,8 +187,8 @@ impl Pass {
         }
     }
 
-    /// The boxes that are still to be copied, each with the number of regions that are finished after it. In the first region
-    /// of an interrupted pass, existing objects are left out.
+    /// Returns the boxes that remain to be copied, each with the number of finished regions after it. In the first
+    /// region of an interrupted pass, existing objects are left out.
     pub(super) fn unfinished(
         &self,
         interrupted: bool,
@@ -208,8 +209,9 @@ impl Pass {
         Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
     }
 
-    /// The objects of a region that are not stored, or the region itself when none of them is. In a rectilinear grid, objects may
-    /// lie in several regions, so one that is stored may not be complete: the whole region is copied again.
+    /// Returns the objects of a region that are not stored, or the whole region if none is stored. In a rectilinear
+    /// grid, an object may lie in several regions, so a stored object may be incomplete. There the whole region is
+    /// copied again.
     fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
         let metadata = self.target.metadata();
         if metadata.chunk_grid().rectilinear().is_some() {
@@ -234,8 +236,8 @@ impl Pass {
     }
 }
 
-/// Copies one region of a [`Pass`] from `source` to `target`, which have the options of the pass's arrays. `shrink` and `select` are
-/// those of the pass. For a [`Carrier`] whose regions are copied by other processes.
+/// Copies one region of a [`Pass`] from `source` to `target`, for a [`Carrier`] whose regions other processes copy. The
+/// arrays must have the options of the pass's arrays; `shrink` and `select` are those of the pass.
 ///
 /// # Errors
 /// Errors of reading and writing, with the region in the trail.
@@ -254,7 +256,7 @@ pub fn copy_region(
     Pass { shrink, select, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
 }
 
-/// The elements of the source that become a region of the selected ones.
+/// Converts a region of the selected elements to the selection of the source that it comes from.
 fn selected(axes: &[AxisSelection], region: &Region) -> Result<Selection> {
     let along = |(axis, (start, extent)): (&AxisSelection, (&u64, &u64))| AxisSelection {
         start: axis.start + start * axis.step,
@@ -264,7 +266,7 @@ fn selected(axes: &[AxisSelection], region: &Region) -> Result<Selection> {
     Selection::new(axes.iter().zip(region.start.iter().zip(&region.extent)).map(along).collect())
 }
 
-/// Refuses a target of another shape.
+/// Refuses a target whose shape differs.
 ///
 /// # Errors
 /// `ShapeMismatch`
@@ -276,7 +278,7 @@ pub(super) fn refuse_other_shape(source: &[u64], target: &[u64]) -> Result<()> {
     Err(Error::new(ErrorKind::ShapeMismatch, message))
 }
 
-/// Bytes of one element in memory.
+/// Returns the size of one element in memory, in bytes.
 pub(super) fn element_bytes(array: &Array) -> u64 {
     array.metadata().data_type().size_bytes().map_or(VARIABLE_BYTES, |size_bytes| size_bytes as u64)
 }

@@ -1,12 +1,13 @@
 // Counts elements by the values of their keys. `count/mod.rs` explains it, and `count/cpu.rs` gives the same numbers.
 //
-// Neighbouring threads read neighbouring elements: the next element of a thread lies a whole grid behind its last one. Every block
-// keeps a small table of counters in shared memory, and adds it to memory at the end. A counter whose slot is taken by another one
-// is added to in memory at once. So neither many elements of one value nor many different values are slow.
+// Neighbouring threads read neighbouring elements: a thread's elements lie one whole grid apart. Every block keeps a
+// small table of counters in shared memory, and adds it to global memory at the end. If the slot of a counter is taken
+// by another counter, the thread adds to global memory at once. So neither many elements of one value nor many
+// different values are slow.
 //
-// If one result has few bins, the bins lie in shared memory with their edges. There are several copies of each counter, so that lanes
-// of a warp seldom wait for each other. Most bins have one width, so a bin is guessed from the element's value. Where the edges
-// contradict the guess, the bin is searched.
+// If there is one result with few bins, the bins and their edges lie in shared memory. Each counter exists several
+// times, so that lanes of a warp seldom wait for each other. Most bins have the same width, so the bin is guessed from
+// the element's value. If the edges contradict the guess, the bin is searched.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100.
 #include "program/arithmetic.cuh"
@@ -14,17 +15,17 @@
 
 #define CUZARR_COUNT_AXES 8u
 #define CUZARR_COUNT_SLOTS 4096u
-/// Elements that a thread loads before it counts the first.
+/// Number of elements that a thread loads before it counts the first.
 #define CUZARR_COUNT_AT_ONCE 4u
 #define CUZARR_NONE (~0ull)
-/// Most bins that are counted in shared memory, and the counters there.
+/// Largest number of bins that are counted in shared memory, and the number of counters there.
 #define CUZARR_FEW_BINS 1024u
 #define CUZARR_BIN_COUNTERS 4096u
-/// Bytes that a thread loads at a time, and the number of loads before it counts the first element.
+/// Bytes that a thread loads at a time, and the number of such loads before it counts the first element.
 #define CUZARR_COUNT_PACK 16u
 #define CUZARR_COUNT_PACKS 2u
 
-/// Where elements lie, and the edges or intervals that they are counted by. `Job` in cuda.rs.
+/// The place of the elements, and the edges or intervals by which they are counted. `CountJob` in cuda.rs.
 struct Job {
     u64 origin;
     u64 first_output;
@@ -59,7 +60,7 @@ CUZARR_DEVICE i64 offset(u64 number, u32 axes, const u64* shape, const i64* stri
     return sum + (i64)number * strides[0];
 }
 
-/// Adds one to a counter, in the block's table where it has the counter.
+/// Adds one to a counter: in the block's table if the counter has a slot there, else in global memory.
 CUZARR_DEVICE void add(const Job& job, u32* tags, u32* counts, u64 counter) {
     u32 slot = (u32)(counter ^ (counter >> 12)) & (CUZARR_COUNT_SLOTS - 1), tag = (u32)counter + 1;
     u32 known = volatile_load(&tags[slot]);
@@ -74,15 +75,15 @@ CUZARR_DEVICE void add(const Job& job, u32* tags, u32* counts, u64 counter) {
     }
 }
 
-/// The counter of a key, among the counters of its element of the result. CUZARR_NONE if the key lies outside of the edges and
-/// intervals.
+/// Returns the index of a key's counter among the counters of one element of the result. CUZARR_NONE if the key lies
+/// outside the edges and intervals.
 CUZARR_DEVICE u64 counter_of(const Job& job, u64 output, u32 interval, u64 key) {
     if (job.edges == 0) {
         u64 first = job.table[output * job.intervals + interval], digit = (key - first) >> job.shift;
         return digit >> job.bits == 0 && first != ~0ull ? ((u64)interval << job.bits) + digit : CUZARR_NONE;
     }
     if (key > job.table[job.edges - 1]) return CUZARR_NONE;
-    // The number of edges, without the last one, that are not above the key.
+    // The number of edges, without the last one, that are at most the key.
     u64 low = 0, high = job.edges - 1;
 #pragma unroll 1
     while (low < high) {
@@ -104,7 +105,7 @@ CUZARR_DEVICE void take(const Job& job, u32* tags, u32* counts, u64 output, u64 
     }
 }
 
-/// The bits of an element, and which element of the result it belongs to.
+/// Returns the bits of an element, and the number of the element of the result that it belongs to.
 template <class T> CUZARR_DEVICE u64 load(const Job& job, u64 number, u64* output) {
     u64 at = number;
     *output = 0;
@@ -151,13 +152,13 @@ template <class T> CUZARR_DEVICE void count(const Job& job, u32* tags, u32* coun
     }
 }
 
-/// The type of numbers in which an element's bin is guessed.
+/// The type in which an element's bin is guessed.
 template <class T> struct Guess { typedef float type; };
 template <> struct Guess<u64> { typedef double type; };
 
 CUZARR_DEVICE float float_as(u32 raw, float) { return float_of(raw); }
 CUZARR_DEVICE double float_as(u64 raw, double) { return double_of(raw); }
-/// For half floats the guess is poor, and the bin is searched.
+/// The guess for half floats is poor, so their bins are mostly searched.
 CUZARR_DEVICE float float_as(u16 raw, float) { return (float)raw; }
 CUZARR_DEVICE float float_as(u8 raw, float) { return (float)raw; }
 
@@ -166,7 +167,7 @@ CUZARR_DEVICE i64 signed_of(u16 raw) { return (i16)raw; }
 CUZARR_DEVICE i64 signed_of(u32 raw) { return (i32)raw; }
 CUZARR_DEVICE i64 signed_of(u64 raw) { return (i64)raw; }
 
-/// Bins of one result, in shared memory.
+/// The bins of a single result, in shared memory.
 template <class T> struct Binning {
     typedef typename Guess<T>::type G;
     keys::Keys keys;
@@ -176,14 +177,14 @@ template <class T> struct Binning {
     T lowest, highest;
     G first, scale;
 
-    /// The bin of an element.
+    /// Returns the bin of an element: `bins` for elements outside, `bins + 1` for NaN.
     CUZARR_DEVICE u32 of(T raw) const {
         T key = 0;
         if (!keys::narrow_key_of(keys, raw, &key)) return bins + 1;
         if (key < lowest || key > highest) return bins;
         G value = keys.kind == keys::FLOAT ? float_as(raw, G(0)) : keys.kind == keys::SIGNED ? (G)signed_of(raw) : (G)raw;
         G place = (value - first) * scale, last = (G)(bins - 1);
-        // `place` is not a number where edges are infinite.
+        // `place` is NaN where edges are infinite.
         u32 bin = place > 0 ? (u32)(place < last ? place : last) : 0;
         if (edges[bin] <= key && key < edges[bin + 1]) return bin;
         u32 low = 0, high = bins;

@@ -8,16 +8,16 @@ use cuzarr_device::internal::Threads;
 use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
 
-/// Neighbouring elements of the result that are walked through together, where that is how they lie in memory.
+/// Number of neighbouring elements of the result that are counted together, if they are neighbours in memory too.
 const TILE_OUTPUTS: usize = 256;
-/// Fewer elements are not worth a thread.
+/// Number of elements per thread: fewer are not worth one.
 const THREAD_ELEMS: usize = 1 << 15;
 
 impl Counter<'_> {
-    /// Adds what some elements of the result are made of to their counters, and how many of it are NaN to `others`.
+    /// Counts the input elements of the results `outputs` in `counters`, and their NaN elements in `others`.
     ///
     /// # Errors
-    /// `MemorySpace` for memory elsewhere.
+    /// `MemorySpace` for memory of another device.
     pub(super) fn add(
         &self,
         outputs: Range<usize>,
@@ -37,7 +37,7 @@ impl Counter<'_> {
             });
             return Ok(());
         }
-        // Tables of their own, added up when they are done: sums of whole numbers have no order.
+        // Each thread has its own tables, which are added up at the end: sums of integers do not depend on the order.
         let each = self.view.reduced.div_ceil(threads).max(1);
         let sums = Mutex::new((counters, others));
         Threads::workers().map(threads, (0..self.view.reduced).step_by(each), |first| {
@@ -90,7 +90,8 @@ impl Counter<'_> {
         }
     }
 
-    /// Calls `take` with (number of an element of the result behind the first, bits of an element that it is made of).
+    /// Calls `take` with the bits of each input element, and with the position in `outputs` of the result that it
+    /// belongs to.
     fn walk(&self, outputs: Range<usize>, reduced: Range<usize>, take: impl FnMut(usize, u64)) {
         match self.keys.bits {
             8 => self.walk_sized::<1>(outputs, reduced, |&[byte]| u64::from(byte), take),
@@ -128,7 +129,7 @@ impl Counter<'_> {
     }
 }
 
-/// The bin between edges that a key lies in.
+/// Returns the bin that a key lies in, between `edges`.
 fn bin(edges: &[u64], key: u64) -> Option<usize> {
     let (last, others) = edges.split_last()?;
     others.partition_point(|&edge| edge <= key).checked_sub(1).filter(|_| key <= *last)

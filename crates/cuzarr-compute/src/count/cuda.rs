@@ -13,19 +13,19 @@ const COUNT_TEXT: &str = include_str!("count.cu");
 const HEADERS: &[Header] = &[header!("program/arithmetic.cuh"), header!("count/keys.cuh")];
 static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
 
-/// Dimensions of the result, and of what is counted, at most.
+/// Largest number of dimensions of the result, and of dimensions that are counted over.
 pub(super) const MOST_AXES: usize = defined(COUNT_TEXT, "CUZARR_COUNT_AXES") as usize;
 const THREADS: u32 = 256;
-/// Elements that a thread should have at least: every block has a table to clear and to add.
+/// Number of elements that a thread should have at least, since every block has a table to clear and to add.
 const THREAD_ELEMS: u64 = 64;
-/// Blocks that run at a time on a multiprocessor, by their shared memory.
+/// Blocks that run at the same time on a multiprocessor, given their shared memory.
 const BLOCKS_EACH: u64 = 6;
-/// Blocks that run at a time where they count few bins: some wait for others, so more are given out than run at a time.
+/// Blocks per multiprocessor if they count few bins. Some wait for others, so there are more than run at the same time.
 const BIN_BLOCKS_EACH: u64 = 16;
-/// Bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
+/// Largest number of bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
 const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
 
-/// `Keys` in keys.cuh.
+/// The counterpart of `Keys` in keys.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct KeyWords {
@@ -39,13 +39,13 @@ impl KeyWords {
         KeyWords { infinity: keys.infinity, kind: keys.kind as u32, bits: keys.bits }
     }
 
-    /// The bytes, in the order in which they lie in memory.
+    /// Returns the bytes in the order in which they lie in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         [&self.infinity.to_ne_bytes()[..], &self.kind.to_ne_bytes(), &self.bits.to_ne_bytes()].concat()
     }
 }
 
-/// `CountJob` in count.cu.
+/// The counterpart of `Job` in count.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CountJob {
@@ -71,7 +71,7 @@ struct CountJob {
     bins_per_unit: f64,
 }
 
-/// Counters and what they are of, on the device.
+/// Counters on the device, and the edges or intervals that they count by.
 pub(super) struct Tables {
     counters: Buffer,
     table: Buffer,
@@ -96,7 +96,7 @@ impl Tables {
     }
 }
 
-/// Counts what some elements of the result are made of; their number is that of the tables.
+/// Counts the input elements of the results `outputs`. There are as many results as `tables` has room for.
 pub(super) fn add(counter: &Counter<'_>, outputs: Range<usize>, tables: &Tables, stream: &Stream) -> Result<()> {
     let Counter { source, view, keys, bins } = *counter;
     let all = outputs.len() as u64 * view.reduced as u64;
@@ -145,9 +145,9 @@ pub(super) fn add(counter: &Counter<'_>, outputs: Range<usize>, tables: &Tables,
         _ => (THREADS, u64::from(kernel.multiprocessors()) * if are_few { BIN_BLOCKS_EACH } else { BLOCKS_EACH }),
     };
     let blocks = all.div_ceil(u64::from(threads) * THREAD_ELEMS).min(most) as u32;
-    // SAFETY: the parameter of count_T. `View::new` made the walk of the source, whose constructor checked that all elements
-    // lie in its memory. `Tables::new` made counters for so many outputs of these bins, and their table; `Counting` counts in
-    // no others.
+    // SAFETY: the parameter is that of count_T. `View::new` made the walk of the source, whose constructor checked that
+    // all elements lie in its memory. `Tables::new` made the counters for the outputs and bins, and their table;
+    // `Counting` uses no others.
     unsafe { kernel.launch(stream, blocks, threads, (job,), &[source.buffer(), &tables.counters, &tables.table]) }?;
     Ok(())
 }

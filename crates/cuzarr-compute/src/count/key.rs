@@ -1,19 +1,19 @@
-//! Keys: whole numbers in the order of the elements, so that one way of counting works for every real type.
+//! Keys: integers in the order of the elements, so that one way of counting works for every real type.
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// The conversion of a type's elements to keys. Keys have as many bits as the elements, and the same order. Both zeros have one
-/// key, and NaN has none.
+/// The conversion of a type's elements to keys. Keys have as many bits as the elements, and the same order. Both zeros
+/// have the same key; NaN has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) kind: KeyKind,
-    /// Bits of an element, and of its key.
+    /// Number of bits of an element, and of its key.
     pub(crate) bits: u32,
-    /// The bits of infinity, where there is one.
+    /// The bits of infinity, for types that have it; else 0.
     pub(crate) infinity: u64,
 }
 
-/// The meaning of an element's bits. The numbers are those of keys.cuh.
+/// How an element's bits are interpreted. The numbers are those in keys.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Unsigned = 0,
@@ -22,7 +22,7 @@ pub(crate) enum KeyKind {
 }
 
 impl Keys {
-    /// The keys of a type; `None` for complex numbers and types without arithmetic.
+    /// Returns the conversion for a type; `None` for complex numbers and types without arithmetic.
     pub(crate) fn of(dtype: DType) -> Option<Keys> {
         let bits = 8 * dtype.size_bytes() as u32;
         let (kind, infinity) = match (dtype.kind(), bits) {
@@ -41,7 +41,7 @@ impl Keys {
         1 << (self.bits - 1)
     }
 
-    /// The key of an element's bits; `None` for NaN.
+    /// Returns the key of an element's bits; `None` for NaN.
     pub(crate) fn key(self, raw: u64) -> Option<u64> {
         let sign = self.sign();
         match self.kind {
@@ -56,7 +56,7 @@ impl Keys {
         }
     }
 
-    /// The bits of the element that has this key.
+    /// Returns the bits of the element with this key.
     pub(crate) fn raw(self, key: u64) -> u64 {
         let sign = self.sign();
         match self.kind {
@@ -67,7 +67,7 @@ impl Keys {
         }
     }
 
-    /// The key of an element in memory.
+    /// Returns the key of an element in memory; `None` for NaN.
     pub(crate) fn of_element(self, element: &[u8]) -> Option<u64> {
         self.key(match *element {
             [byte] => u64::from(byte),
@@ -77,7 +77,7 @@ impl Keys {
         })
     }
 
-    /// The number with this key, at least about.
+    /// Returns approximately the number with this key.
     pub(super) fn about(self, key: u64) -> f64 {
         let raw = self.raw(key);
         match (self.kind, self.bits) {
@@ -88,7 +88,7 @@ impl Keys {
         }
     }
 
-    /// The element that has this key, as it lies in memory.
+    /// Returns the bytes of the element with this key, as they lie in memory.
     pub(crate) fn element(self, key: u64) -> Vec<u8> {
         let raw = self.raw(key);
         match self.bits {

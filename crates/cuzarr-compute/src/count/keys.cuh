@@ -1,5 +1,5 @@
-// Keys: whole numbers that have the order of the elements. Both zeros have one key, and NaN has none. `count/key.rs` makes the same
-// keys on the CPU, and has the numbers of kinds.
+// Keys: integers in the order of the elements. Both zeros have the same key; NaN has none. `count/key.rs` makes the
+// same keys on the CPU, and uses the same numbers for the kinds.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
@@ -7,14 +7,14 @@ namespace keys {
 
 enum Kind { UNSIGNED, SIGNED, FLOAT };
 
-/// How elements become keys of the same number of bits.
+/// How elements become keys with the same number of bits.
 struct Keys {
     u64 infinity;  // the bits of infinity, where there is one
     u32 kind;
     u32 bits;
 };
 
-/// The key of an element's bits; false for NaN.
+/// Computes the key of an element's bits; returns false for NaN.
 CUZARR_DEVICE bool key_of(const Keys& keys, u64 raw, u64* key) {
     u64 sign = 1ull << (keys.bits - 1), size = raw & ~sign;
     if (keys.kind == UNSIGNED) {
@@ -28,7 +28,7 @@ CUZARR_DEVICE bool key_of(const Keys& keys, u64 raw, u64* key) {
     return true;
 }
 
-/// Like `key_of`, in numbers of the element's own width.
+/// Like `key_of`, in integers of the element's own width.
 template <class Raw> CUZARR_DEVICE bool narrow_key_of(const Keys& keys, Raw raw, Raw* key) {
     const Raw sign = (Raw)((Raw)1 << (8 * sizeof(Raw) - 1)), size = (Raw)(raw & ~sign);
     if (keys.kind == UNSIGNED) {
@@ -42,7 +42,7 @@ template <class Raw> CUZARR_DEVICE bool narrow_key_of(const Keys& keys, Raw raw,
     return true;
 }
 
-/// The bits of the element that has this key.
+/// Returns the bits of the element with this key.
 CUZARR_DEVICE u64 raw_of(const Keys& keys, u64 key) {
     u64 sign = 1ull << (keys.bits - 1);
     if (keys.kind == UNSIGNED) return key;

@@ -1,5 +1,6 @@
-//! Counting elements by their values: in bins between edges, or by some bits of their keys, beginning with the highest. Counts do
-//! not depend on the order of elements, so they are the same on every device and for every division into regions.
+//! Counting elements by their values: in bins between edges, or by some bits of their keys, beginning with the highest
+//! bits. Counts do not depend on the order of elements. So they are the same on every device, however the array is
+//! divided into regions.
 
 mod cpu;
 mod cuda;
@@ -13,21 +14,22 @@ use crate::program::Processor;
 use crate::reduce::view::View;
 use cuzarr::Result;
 
-/// An interval that no key lies in.
+/// The low end of an interval that contains no key.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
-/// The way of counting. The counters of each element of a result lie together.
+/// The way of counting. The counters of one element of the result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
-    /// Keys of edges, in order. One counter counts from an edge to below the next; the last one also includes its upper edge.
+    /// Keys of edges, in order. A counter counts keys from its edge to below the next edge; the last one includes its
+    /// upper edge too.
     Edges(Vec<u64>),
-    /// Intervals of keys, `intervals` of them for each element of the result. Each has `2^bits` counters and `2^(bits + shift)`
-    /// keys, from a multiple of that number on (or is [`NO_INTERVAL`]).
+    /// Intervals of keys, `intervals` of them for each element of the result. Each interval has `2^bits` counters for
+    /// `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is [`NO_INTERVAL`].
     Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
 }
 
 impl Bins {
-    /// Counters of an element of the result.
+    /// Number of counters for one element of the result.
     pub(crate) fn counters(&self) -> usize {
         match self {
             Bins::Edges(edges) => edges.len() - 1,
@@ -36,7 +38,7 @@ impl Bins {
     }
 }
 
-/// Counters for elements of a result, while regions come in.
+/// Counters for the elements of a result, while regions are added one after the other.
 pub(crate) struct Counting<'a> {
     keys: Keys,
     bins: &'a Bins,
@@ -45,7 +47,7 @@ pub(crate) struct Counting<'a> {
     counters: Counters,
 }
 
-/// Elements, and what they are counted by.
+/// The elements of a region, and how they are counted.
 #[derive(Clone, Copy)]
 struct Counter<'a> {
     source: &'a NdBuffer,
@@ -59,13 +61,14 @@ enum Counters {
     Device(cuda::Tables),
 }
 
-/// Number of tables that the host holds at a time: threads that count for one element of the result have one each.
+/// Returns the number of tables that the host holds at a time: threads that share one element of the result need one
+/// each.
 pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
     if processor.stream().is_none() && outputs < processor.threads { processor.threads + 1 } else { 1 }
 }
 
 impl<'a> Counting<'a> {
-    /// Begins to count, from 0.
+    /// Starts counting at 0.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceFailed`.
@@ -80,7 +83,7 @@ impl<'a> Counting<'a> {
     /// Counts the elements of a region. Its results begin at `first_output`.
     ///
     /// # Errors
-    /// `MemorySpace` for memory elsewhere; what the device reports.
+    /// `MemorySpace` for memory of another device; what the device reports.
     pub(crate) fn add(&mut self, source: &NdBuffer, axes: &[usize], first_output: usize) -> Result<()> {
         let packed;
         let (mut source, mut view) = (source, View::new(source, axes)?);
@@ -100,7 +103,8 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The counters of each element of the result in order. Behind all of them come the numbers of its NaN elements.
+    /// Returns the counters of each element of the result, in order. After all of them come the NaN counts of each
+    /// element.
     ///
     /// # Errors
     /// What the device reports.

@@ -10,12 +10,12 @@ use crate::program::Joint;
 use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
 
-/// Most elements that a thread takes at once.
+/// Largest number of elements that a thread takes at once.
 const MOST_LANES: usize = 4;
 
 impl ElementwiseKernel {
-    /// Puts the work on a stream and returns the outputs, which are ready after the stream's work. The kernel is compiled for
-    /// the first operands of each kind, and kept on disk.
+    /// Puts the work on a stream and returns the outputs, which are ready after the stream's work. The kernel is
+    /// compiled once for each combination of operand types and layouts, and kept on disk.
     ///
     /// # Errors
     /// `InvalidArgument` for the wrong number of arguments, numbers that do not fit, and outputs that overlap; `ShapeMismatch`
@@ -24,7 +24,7 @@ impl ElementwiseKernel {
     /// on `cpu`, which runs no CUDA C++; `OutOfMemory`, `DeviceFailed`.
     ///
     /// # Safety
-    /// The operation only accesses its own elements and the memory of raw arrays.
+    /// The operation must only access its own elements and the memory of raw arrays.
     pub unsafe fn run(&self, stream: &Stream, call: &ElementwiseCall<'_>) -> Result<Vec<NdBuffer>> {
         let device = stream.device();
         if device == Device::Cpu {
@@ -44,7 +44,7 @@ impl ElementwiseKernel {
     }
 
     /// # Safety
-    /// Runs a checked call, like [`ElementwiseKernel::run`].
+    /// Runs a checked call; see [`ElementwiseKernel::run`].
     unsafe fn launch(&self, stream: &Stream, bound: &Bound, block_threads: u32) -> Result<()> {
         let device = stream.device();
         let arrays = |raw: bool| {
@@ -70,15 +70,15 @@ impl ElementwiseKernel {
         let blocks = (joint.len() as u64).div_ceil(per_block.max(1)).clamp(1, most_blocks(device));
         let buffers: Vec<&Buffer> = arrays(true).map(NdBuffer::buffer).collect();
         let arguments = self.arguments(bound, &joint, form)?;
-        // SAFETY: the arguments are what the generated text declares: how many elements, the shape where there are strides,
-        // and for each operand its value, or its address and strides. `Joint::new` broadcast the operands, so that all
-        // elements lie inside of their memory. The caller promises what the operation itself touches.
+        // SAFETY: the arguments are those that the generated text declares: the number of elements, the shape if there
+        // are strides, and for each operand its value, or its address and strides. `Joint::new` broadcast the operands,
+        // so that all elements lie inside their memory. The caller promises what the operation itself touches.
         unsafe { function.launch(stream, LaunchShape::line(blocks as u32, block), arguments, &buffers) }?;
         Ok(())
     }
 
     fn function(&self, device: Device, variant: Variant) -> Result<Function> {
-        // Under the lock: a thread that wants the same kernel should wait, not compile it again.
+        // The lock is held meanwhile: a thread that wants the same kernel should wait instead of compiling it again.
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&(device, variant.clone())) {
             return Ok(function.clone());
@@ -99,7 +99,7 @@ impl ElementwiseKernel {
         let lanes = (PACK_BYTES / widest).clamp(1, MOST_LANES);
         let aligned = walked.iter().all(|array| array.address() % (lanes * size(array)) == 0);
         let mut words = self.operation.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        // What leaves the loop would leave that over the lanes.
+        // A statement that leaves the loop over elements would leave the loop over lanes instead.
         let leaves = words.any(|word| ["continue", "break", "return", "goto"].contains(&word));
         Form::Packed { lanes: if aligned && !leaves { lanes } else { 1 } }
     }

@@ -1,6 +1,6 @@
-//! Element-wise kernels: the user writes one expression in CUDA C++ for whole arrays, like for `cupy.ElementwiseKernel`. Types,
-//! shapes and memory of the arguments are checked. Then a kernel is generated (`source.rs`) and compiled for each kind of
-//! operands.
+//! Element-wise kernels: the user writes one expression in CUDA C++ for whole arrays, as for `cupy.ElementwiseKernel`.
+//! Types, shapes and memory of the arguments are checked. Then a kernel is generated (`source.rs`) and compiled for
+//! each combination of operand types and layouts.
 
 mod cuda;
 mod parameter;
@@ -22,12 +22,13 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Default number of threads of a block.
 const THREADS: u32 = 256;
 
-/// A kernel that computes one expression over whole arrays, with broadcasting. Clones share compiled code, and any thread may
-/// use it.
+/// A kernel that computes one expression over whole arrays, with broadcasting. Clones share compiled code. Any thread
+/// may use it.
 ///
-/// Parameters are written like `float32 x, T y, raw T z`. An element type is NumPy's name, or a letter that stands for the type
-/// of the argument. `raw` gives the whole array, to be indexed freely; other parameters are the current element. The operation
-/// is CUDA C++ for each element; `i` is the element's number in C order, and `n` the number of elements.
+/// Parameters are written like `float32 x, T y, raw T z`. An element type is a NumPy name, or a letter that stands for
+/// the argument's type. `raw` passes the whole array, which the operation may index freely; other parameters are the
+/// current element. The operation is CUDA C++ for one element; `i` is the element's number in C order, and `n` the
+/// number of elements.
 ///
 /// ```no_run
 /// use cuzarr_compute::{ElementwiseCall, ElementwiseKernel};
@@ -54,13 +55,13 @@ pub struct ElementwiseKernel {
     functions: Arc<Mutex<HashMap<(Device, Variant), Function>>>,
 }
 
-/// A value that is passed for an input.
+/// The value of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementwiseArgument<'a> {
-    /// Elements on the stream's device.
+    /// An array on the stream's device.
     Array(&'a NdBuffer),
-    /// A number of a type, in the first of these bytes. It is converted to the parameter's type. A number that the type cannot
-    /// hold (a fraction, or one too large for an integer) is refused.
+    /// A number of the given type, stored in the first of these bytes. It is converted to the parameter's type. A
+    /// number that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
     Value(DType, [u8; 8]),
 }
 
@@ -92,22 +93,22 @@ impl From<bool> for ElementwiseArgument<'_> {
     }
 }
 
-/// One use of an [`ElementwiseKernel`].
+/// One call of an [`ElementwiseKernel`].
 #[derive(Clone, Copy, Debug)]
 pub struct ElementwiseCall<'a> {
     /// The value of each input.
     pub inputs: &'a [ElementwiseArgument<'a>],
-    /// Memory for each output; `None` takes new memory. Outputs have the shape to which all inputs broadcast. An output may be
-    /// one of the inputs, but must not overlap other memory.
+    /// Memory for each output; `None` allocates it. Outputs have the shape to which all inputs broadcast. An output may
+    /// be one of the inputs, but must not overlap other memory.
     pub outputs: Option<&'a [&'a NdBuffer]>,
-    /// The number of elements, when every array is raw.
+    /// Number of elements, if every array is raw.
     pub size: Option<usize>,
-    /// Threads of a block.
+    /// Number of threads in a block.
     pub block_threads: u32,
 }
 
 impl<'a> ElementwiseCall<'a> {
-    /// A call with these inputs, into new memory.
+    /// Makes a call with these inputs. Its outputs are allocated.
     pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }
@@ -125,7 +126,7 @@ struct Bound {
     shape: Vec<usize>,
     /// The arguments for inputs, then for outputs.
     operands: Vec<KernelOperand>,
-    /// Whether an output is an input.
+    /// Whether an output is also an input.
     in_place: bool,
 }
 
@@ -134,11 +135,11 @@ fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 }
 
 impl ElementwiseKernel {
-    /// A kernel from an expression of inputs and outputs.
+    /// Makes a kernel from its inputs, its outputs and the operation.
     ///
     /// # Errors
-    /// `InvalidArgument` for parameters that cannot be read, have one name, or are no output; `DTypeMismatch` for elements of a
-    /// type that kernels do not have.
+    /// `InvalidArgument` for parameters that cannot be parsed, for a name that is used twice, and without outputs;
+    /// `DTypeMismatch` for element types that kernels do not support.
     pub fn new(inputs: &str, outputs: &str, operation: &str) -> Result<ElementwiseKernel> {
         let (inputs, outputs) = (Parameter::list(inputs)?, Parameter::list(outputs)?);
         let mut names: Vec<&str> = inputs.iter().chain(&outputs).map(|parameter| parameter.name.as_str()).collect();
@@ -159,7 +160,7 @@ impl ElementwiseKernel {
         })
     }
 
-    /// The kernel with a name, for messages and profilers.
+    /// Sets the kernel's name, for messages and profilers.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is not valid in C++.
@@ -170,17 +171,17 @@ impl ElementwiseKernel {
         Ok(ElementwiseKernel { name: name.to_string(), functions: Arc::default(), ..self })
     }
 
-    /// The kernel with text before it: functions that the operation calls.
+    /// Puts C++ text before the kernel, such as functions that the operation calls.
     pub fn with_preamble(self, text: &str) -> ElementwiseKernel {
         ElementwiseKernel { preamble: text.to_string(), functions: Arc::default(), ..self }
     }
 
-    /// The kernel with options of NVRTC (`--fmad=false`, `-I…`).
+    /// Sets options for NVRTC (`--fmad=false`, `-I…`).
     pub fn with_options(self, options: &[String]) -> ElementwiseKernel {
         ElementwiseKernel { options: options.to_vec(), functions: Arc::default(), ..self }
     }
 
-    /// The numbers of inputs and outputs.
+    /// Returns the number of inputs and the number of outputs.
     pub fn counts(&self) -> (usize, usize) {
         (self.inputs.len(), self.outputs.len())
     }
@@ -189,7 +190,7 @@ impl ElementwiseKernel {
         self.inputs.iter().chain(&self.outputs)
     }
 
-    /// Checks the arguments, and takes memory for outputs without memory.
+    /// Checks the arguments, and allocates outputs that have no memory.
     fn bind(&self, device: Device, call: &ElementwiseCall<'_>) -> Result<Bound> {
         let given = call.outputs.map_or(self.outputs.len(), <[_]>::len);
         if (call.inputs.len(), given) != (self.inputs.len(), self.outputs.len()) {
@@ -228,7 +229,7 @@ impl ElementwiseKernel {
         Ok(Bound { types, shape, operands, in_place })
     }
 
-    /// The type that each letter stands for: the first array decides.
+    /// Returns the type that each letter stands for. The first array with that letter decides.
     fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
@@ -259,7 +260,7 @@ impl ElementwiseKernel {
         Ok(types)
     }
 
-    /// The shape to which arrays that are not raw broadcast.
+    /// Returns the shape to which all arrays that are not raw broadcast.
     fn shape(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)], size: Option<usize>) -> Result<Vec<usize>> {
         let walked = passed.iter().filter_map(|(parameter, argument)| match argument {
             ElementwiseArgument::Array(array) if !parameter.is_raw => {
@@ -282,7 +283,7 @@ impl ElementwiseKernel {
         }
     }
 
-    /// Whether an output is one of the inputs, element by element; any other way of sharing memory is refused.
+    /// Whether an output is one of the inputs, element by element. Any other way of sharing memory is refused.
     fn check_outputs(&self, operands: &[KernelOperand], shape: &[usize]) -> Result<bool> {
         let mut in_place = false;
         for (at, parameter) in self.parameters().enumerate().skip(self.inputs.len()) {
@@ -314,7 +315,7 @@ impl ElementwiseKernel {
     }
 }
 
-/// The elements of a parameter.
+/// Returns the element type of a parameter.
 fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
     match parameter.element {
         Element::Known(dtype) => Ok(dtype),
@@ -350,7 +351,7 @@ fn check_memory(parameter: &Parameter, argument: &ElementwiseArgument<'_>, devic
     }
 }
 
-/// A number as one of another type.
+/// Converts a number to another type, and refuses numbers that the type cannot hold.
 fn converted(name: &str, from: DType, bytes: &[u8; 8], to: DType) -> Result<Vec<u8>> {
     if matches!(from.kind(), DTypeKind::Complex | DTypeKind::Opaque) {
         return Err(error(ErrorKind::DTypeMismatch, format!("'{name}' is of type {to}, got a number of type {from}")));
@@ -370,7 +371,7 @@ fn converted(name: &str, from: DType, bytes: &[u8; 8], to: DType) -> Result<Vec<
 
 fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
     let span = |array: &NdBuffer| {
-        // Where the layout lies inside of its memory is known since it was made.
+        // The range of a layout in its memory was determined when the layout was made.
         let (start, end) = array.layout().span_bytes().unwrap_or((0, array.buffer().size_bytes()));
         (array.buffer().address() + start, array.buffer().address() + end)
     };
@@ -378,7 +379,7 @@ fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
     !a.is_empty() && !b.is_empty() && first < second_end && second < first_end
 }
 
-/// Whether two elements may be at one place.
+/// Whether two elements may lie at the same place.
 fn overlaps_itself(array: &NdBuffer) -> bool {
     let axes = array.shape().iter().zip(array.strides()).filter(|(extent, _)| **extent > 1);
     let mut axes: Vec<(usize, usize)> = axes.map(|(&extent, stride)| (stride.unsigned_abs(), extent)).collect();

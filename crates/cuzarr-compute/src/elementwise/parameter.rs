@@ -1,14 +1,14 @@
-//! Parameters of an element-wise kernel, as they are written: `float32 x`, `T x`, `raw T x`.
+//! Parameters of an element-wise kernel. They are written `float32 x`, `T x` or `raw T x`.
 
 use cuzarr_device::{DType, DTypeKind};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// What a parameter's elements are.
+/// The element type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Element {
     Known(DType),
-    /// A letter, which stands for the type of what is passed.
+    /// A letter that stands for the argument's type.
     Open(char),
 }
 
@@ -24,14 +24,14 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Whether C++ could have it as a name.
+/// Whether `text` is a valid C++ name.
 pub(super) fn is_name(text: &str) -> bool {
     let mut letters = text.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// The type of these elements in C++; none for those that have no such type without headers.
+/// Returns the C++ type of elements; `None` if C++ has no such type without headers.
 pub(super) fn c_type(dtype: DType) -> Option<&'static str> {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool, _) => Some("bool"),
@@ -78,10 +78,11 @@ impl Parameter {
         Ok(Parameter { is_raw, element: Element::Known(dtype), name: name.to_string() })
     }
 
-    /// Those of a list with commas.
+    /// Parses a comma-separated list of parameters.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is none; `DTypeMismatch` for elements of a type that kernels do not have.
+    /// `InvalidArgument` for text that is not a parameter; `DTypeMismatch` for element types that kernels do not
+    /// support.
     pub(super) fn list(text: &str) -> Result<Vec<Parameter>> {
         text.split(',').filter(|part| !part.trim().is_empty()).map(Parameter::parse).collect()
     }

@@ -1,7 +1,7 @@
-//! The text of an element-wise kernel for operands of a kind.
+//! The C++ text of an element-wise kernel, for operands of given types and layouts.
 //!
-//! Operands that are packed in the order of the result are loaded several elements at a time where they begin at places for
-//! that; any others are found by their strides over the dimensions that are left when neighbours are joined.
+//! Packed operands in the order of the result are loaded several elements at a time, if their addresses are aligned for
+//! that. Other operands are indexed by their strides, after neighbouring dimensions are joined.
 
 use cuzarr_device::DType;
 
@@ -9,7 +9,7 @@ use super::ElementwiseKernel;
 use super::parameter::{Element, Parameter, c_type};
 use crate::program::cuda::kernel_name;
 
-/// How operands lie.
+/// The layout of the operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// All operands are packed, in the order of the result. A thread takes `lanes` elements at once.
@@ -19,37 +19,37 @@ pub(super) enum Form {
     Strided { rank: usize, wide: bool },
 }
 
-/// What a kernel is compiled for.
+/// The properties that a kernel is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Variant {
-    /// What each letter stands for.
+    /// The type that each letter stands for.
     pub(super) types: Vec<(char, DType)>,
     pub(super) form: Form,
-    /// Which operands are plain values.
+    /// For each operand, whether it is a plain value.
     pub(super) values: Vec<bool>,
-    /// Whether an output is an input.
+    /// Whether an output is also an input.
     pub(super) in_place: bool,
-    /// Whether the kernel is compiled for the CPU, for tests. There, a kernel is declared and its thread found in
-    /// another way.
+    /// Whether the kernel is compiled for the CPU, for tests. CPU kernels are declared differently and find their
+    /// thread in another way.
     pub(super) in_dialect: bool,
 }
 
-/// Lines of the kernel, by where they stand.
+/// Lines of the kernel, grouped by where they stand in it.
 #[derive(Default)]
 struct Lines {
     /// Parameters.
     declared: Vec<String>,
-    /// Before the operation: the element at hand of each operand.
+    /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,
-    /// The statement for elements that were loaded together, and what is loaded before and stored after.
+    /// The operation's call for elements that were loaded together, and the loads before it and stores after it.
     lane: Vec<String>,
     load: Vec<String>,
     store: Vec<String>,
-    /// Operands with strides.
+    /// Names of the operands that have strides.
     strided: Vec<String>,
 }
 
-/// The type that a parameter is written with.
+/// Returns the C++ type that a parameter is declared with.
 fn written(parameter: &Parameter) -> String {
     match parameter.element {
         Element::Open(letter) => letter.to_string(),
@@ -57,13 +57,14 @@ fn written(parameter: &Parameter) -> String {
     }
 }
 
-/// What the kernel is called in its text: by its own name, but in tests on the CPU, where no two kernels have one.
+/// Returns the kernel's name in the text. It is the kernel's own name, except in tests on the CPU, where names must
+/// differ.
 pub(super) fn name(kernel: &ElementwiseKernel, variant: &Variant) -> String {
     let what = (&kernel.inputs, &kernel.outputs, &kernel.operation, &kernel.preamble, variant);
     if variant.in_dialect { kernel_name(&kernel.name, &what) } else { kernel.name.clone() }
 }
 
-/// The whole text.
+/// Returns the complete text of the kernel.
 pub(super) fn text(kernel: &ElementwiseKernel, variant: &Variant) -> String {
     let mut text = String::new();
     if variant.in_dialect {
@@ -155,7 +156,7 @@ fn lines(kernel: &ElementwiseKernel, variant: &Variant) -> Lines {
     lines
 }
 
-/// Lines that find where element `i` of each operand lies.
+/// Returns the lines that compute where element `i` of each strided operand lies.
 fn walk(form: Form, strided: &[String]) -> String {
     let Form::Strided { rank, wide } = form else { return String::new() };
     let number = if wide { "unsigned long long" } else { "unsigned int" };

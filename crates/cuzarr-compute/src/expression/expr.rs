@@ -14,7 +14,8 @@ use cuzarr::node::Array;
 use cuzarr::plan::Selection;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// An expression: elements of a shape and a type that can be computed. Cloning is cheap, and shared parts are computed once.
+/// An expression: elements with a shape and a type that can be computed. Cloning is cheap, and shared parts are
+/// computed once.
 #[derive(Clone)]
 pub struct Expr(pub(crate) Arc<Node>);
 
@@ -22,18 +23,18 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<u64>,
     pub(crate) dtype: DType,
     pub(crate) kind: Kind,
-    /// The depth of nested operations.
+    /// Nesting depth of operations.
     depth: u32,
-    /// The depth of nested running results, and of elements in one dimension.
+    /// Nesting depth of running results and of flattened expressions.
     derived: u32,
-    /// Whether no elements are in a store.
+    /// Whether no input lies in a store.
     is_in_memory: bool,
 }
 
-/// Greatest depth of an expression. A deeper one would overflow the stack when it is dropped.
+/// Largest depth of an expression. A deeper one would overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
 
-/// Greatest number of running results inside each other. Each one is a job of its own inside the next.
+/// Largest nesting depth of running results. Each level runs as a job inside the next level's job.
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {
@@ -41,19 +42,19 @@ pub(crate) enum Kind {
     Buffer(NdBuffer),
     /// Elements in a store.
     Array(Box<View>),
-    /// One number, as the bytes of an element.
+    /// One number, given by the bytes of an element.
     Constant(Vec<u8>),
-    /// An operation; its operands have the types that it computes in.
+    /// An operation. Its operands already have the types that it computes in.
     Apply(Op, Vec<Expr>),
-    /// Elements of another type.
+    /// Elements that are converted to another type.
     Cast(Expr),
-    /// Expressions one after the other.
+    /// Several expressions, one after the other along a dimension.
     Joined(Joined),
-    /// Elements in one dimension.
+    /// An expression's elements in one dimension.
     Flat(Flat),
     /// Running sums or products along a dimension.
     Running(Running),
-    /// A result made of many elements.
+    /// A result that is computed from many elements.
     Summary(Arc<dyn Summary>, Expr),
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Joined {
     pub(crate) parts: Vec<Expr>,
 }
 
-/// Elements of an expression in C order, from the one with the number `from` on.
+/// An expression's elements in C order, beginning with element number `from`.
 #[derive(Clone)]
 pub(crate) struct Flat {
     pub(crate) of: Expr,
@@ -72,7 +73,7 @@ pub(crate) struct Flat {
     pub(crate) count: u64,
 }
 
-/// Running sums or products of an expression's elements along a dimension, from the one with the number `from` on.
+/// Running sums or products of an expression's elements along a dimension, beginning with index `from`.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) of: Expr,
@@ -81,24 +82,26 @@ pub(crate) struct Running {
     pub(crate) from: u64,
 }
 
-/// Parts of a summary, in their order.
+/// The encoded parts of a summary, in order.
 pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 
-/// A result made of many elements, such as a sum or quantiles. In an expression it is computed before everything else.
+/// A result that is computed from many elements, such as a sum or quantiles. In an expression it is computed before
+/// everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
-    /// Type and shape of the result, for elements of such a type and shape.
+    /// Returns the type and the shape of the result for elements of this type and shape.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
     fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)>;
 
-    /// Computes it of an expression's elements, in new memory of the device.
+    /// Computes the result from an expression's elements, in new memory of the device.
     ///
     /// # Errors
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// How many parts can be made by other processes; `None` where there is no such way.
+    /// Returns the number of parts that other processes can compute; `None` if the summary cannot be divided into
+    /// parts.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -106,7 +109,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// What is known of the part with this number, as bytes.
+    /// Computes the state of the part with this number, as bytes.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
@@ -114,32 +117,33 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// The result, of all parts in their order, in host memory.
+    /// Computes the result from all parts in order, in host memory.
     ///
     /// # Errors
-    /// Those of the parts; `InvalidArgument` for bytes that are no such part; `Unsupported` where there are no parts.
+    /// Those of the parts; `InvalidArgument` for bytes that are not such a part; `Unsupported` where there are no
+    /// parts.
     fn joined(&self, _of: &Expr, _parts: &mut Parts<'_>, _options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         Err(self.without_parts())
     }
 
-    /// The error where there are no parts.
+    /// Returns the error for a summary that cannot be divided into parts.
     fn without_parts(&self) -> Error {
         Error::new(ErrorKind::Unsupported, format!("{} is not made of parts", self.name()))
     }
 
-    /// NumPy's name of the function.
+    /// Returns NumPy's name of the function.
     fn name(&self) -> &'static str;
 
-    /// The function's further arguments, as text that begins with a comma, or nothing.
+    /// Returns the function's further arguments, as text that begins with a comma; empty if there are none.
     fn arguments(&self) -> String;
 
-    /// What is picked of the result, as text; nothing when it is all.
+    /// Returns the pick from the result, as text; empty if the whole result is used.
     fn picked(&self) -> String {
         String::new()
     }
 }
 
-/// The dimensions of a summary among its arguments.
+/// Formats the dimensions of a summary as an argument; empty for all dimensions.
 pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
     axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
@@ -187,7 +191,8 @@ impl Expr {
         Expr(Arc::new(Node { shape, dtype, kind, depth, derived, is_in_memory }))
     }
 
-    /// Refuses to nest one more expression of running results, or of elements in one dimension.
+    /// Refuses another expression of running results or flattened elements if [`MOST_DERIVED`] of them are already
+    /// nested.
     ///
     /// # Errors
     /// `Unsupported`
@@ -199,7 +204,7 @@ impl Expr {
         Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute or store some of them first"))
     }
 
-    /// The expression for a summary of the elements.
+    /// Makes the expression for a summary of the elements.
     ///
     /// # Errors
     /// Those of [`Summary::result`].
@@ -208,36 +213,36 @@ impl Expr {
         Ok(Expr::new(shape, dtype, Kind::Summary(Arc::new(summary), self.clone())))
     }
 
-    /// Whether all inputs are in memory, so that computing it reads nothing.
+    /// Whether all inputs are in memory, so that computing the expression reads nothing.
     pub fn is_in_memory(&self) -> bool {
         self.0.is_in_memory
     }
 
-    /// The elements, where they are in memory and need no computing.
+    /// Returns the elements, if they are in memory and need no computation.
     pub fn memory(&self) -> Option<&NdBuffer> {
         if let Kind::Buffer(buffer) = &self.0.kind { Some(buffer) } else { None }
     }
 
-    /// The expression for elements in memory, on any device.
+    /// Makes an expression for elements in memory, on any device.
     ///
     /// # Errors
-    /// `DTypeMismatch` when they have no arithmetic.
+    /// `DTypeMismatch` when the elements have no arithmetic.
     pub fn buffer(buffer: NdBuffer) -> Result<Expr> {
         check_dtype(buffer.dtype())?;
         let shape = buffer.shape().iter().map(|&extent| extent as u64).collect();
         Ok(Expr::new(shape, buffer.dtype(), Kind::Buffer(buffer)))
     }
 
-    /// The expression for an array's elements, which are read when they are needed.
+    /// Makes an expression for an array's elements, which are read when they are needed.
     ///
     /// # Errors
-    /// `DTypeMismatch` when they have no arithmetic.
+    /// `DTypeMismatch` when the elements have no arithmetic.
     pub fn array(array: Array) -> Result<Expr> {
         Expr::of_view(View::whole(array))
     }
 
-    /// The expression for the elements of an array that a selection chooses: nothing else is read. Boxes of one array that lie side
-    /// by side are read together. [`Expr::picked`] has negative steps and transposes, too.
+    /// Makes an expression for the selected elements of an array. Nothing else is read. Neighbouring boxes of one array
+    /// are read together. [`Expr::picked`] also supports negative steps and transposes.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -259,10 +264,11 @@ impl Expr {
         Expr::of_view(View::new(array, selection)?)
     }
 
-    /// The expression for points of an array, which fill a shape in C order.
+    /// Makes an expression for points of an array, which fill `shape` in C order.
     ///
     /// # Errors
-    /// Those of [`Expr::array`]; `SelectionInvalid` when the selection does not fit the array, or does not have as many points.
+    /// Those of [`Expr::array`]; `SelectionInvalid` when the selection does not fit the array, or the number of points
+    /// does not fit `shape`.
     pub fn points(array: Array, selection: &Selection, shape: &[u64]) -> Result<Expr> {
         Expr::of_view(View::points(array, selection, shape)?)
     }
@@ -278,10 +284,10 @@ impl Expr {
         Ok(Expr::new(view.shape(), dtype, Kind::Array(Box::new(view))))
     }
 
-    /// The expression for one number of a type.
+    /// Makes an expression for one number of a type.
     ///
     /// # Errors
-    /// `OutOfRange` when a whole number does not fit; `DTypeMismatch` for a complex number in a real type.
+    /// `OutOfRange` when an integer does not fit; `DTypeMismatch` for a complex number in a real type.
     pub fn constant(value: Weak, dtype: DType) -> Result<Expr> {
         check_dtype(dtype)?;
         Ok(Expr::new(Vec::new(), dtype, Kind::Constant(element(value, dtype)?)))
@@ -324,7 +330,8 @@ impl Expr {
         for (operand, &input) in operands.iter().zip(&signature.inputs) {
             arguments.push(match operand {
                 Operand::Expr(expr) => expr.astype(input)?,
-                // By way of the common type, as NumPy converts it: 2.5 is an error in no integer's stead.
+                // Converted by way of the common type, as in NumPy, so that an integer type does not refuse a number
+                // like 2.5.
                 Operand::Weak(weak) => Expr::constant(*weak, weak.meets(dtype))?.astype(input)?,
             });
         }
@@ -335,7 +342,8 @@ impl Expr {
         Ok(Expr::new(shape, signature.output, Kind::Apply(op, arguments)))
     }
 
-    /// Converts the elements to another type, like NumPy's `astype`. Returns the expression itself when it has that type.
+    /// Converts the elements to another type, like NumPy's `astype`. Returns the same expression if it already has that
+    /// type.
     ///
     /// # Errors
     /// `DTypeMismatch` when there is no such conversion.
@@ -369,7 +377,7 @@ impl Expr {
 }
 
 impl Operand {
-    /// The type, where it has one of its own.
+    /// Returns the type; `None` for numbers, which take the type of the other operand.
     fn dtype(&self) -> Option<DType> {
         match self {
             Operand::Expr(expr) => Some(expr.dtype()),
@@ -378,7 +386,7 @@ impl Operand {
     }
 }
 
-/// The type that operands are promoted to together.
+/// Returns the type that all operands are promoted to.
 ///
 /// # Errors
 /// `DTypeMismatch` for types without arithmetic.
@@ -394,7 +402,7 @@ pub(crate) fn common_dtype(operands: &[Operand]) -> Result<DType> {
     Ok(weak.fold(promote_all(strong)?, |dtype, weak| weak.meets(dtype)))
 }
 
-/// The shape that shapes broadcast to.
+/// Returns the shape that all shapes broadcast to.
 ///
 /// # Errors
 /// `ShapeMismatch`
@@ -427,7 +435,7 @@ fn is_square(operand: &Operand) -> bool {
     matches!(operand, Operand::Weak(Weak::Int(2))) || matches!(operand, Operand::Weak(Weak::Float(2.0)))
 }
 
-/// Least and greatest value of a whole-number type.
+/// Returns the smallest and the largest value of an integer type; `None` for other types.
 fn bounds(dtype: DType) -> Option<(i128, i128)> {
     let bits = 8 * dtype.size_bytes() as u32;
     match dtype.kind() {
@@ -437,7 +445,8 @@ fn bounds(dtype: DType) -> Option<(i128, i128)> {
     }
 }
 
-/// A comparison with a whole number that the other operand's type does not hold: known without looking.
+/// Returns the result of a comparison with an integer that the other operand's type cannot hold: it is known without
+/// reading elements. `None` for other operations.
 fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
     let (expr, value, is_left) = match operands {
         [Operand::Expr(expr), Operand::Weak(Weak::Int(value))] => (expr, *value, false),
@@ -448,7 +457,7 @@ fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
     if (least..=greatest).contains(&value) {
         return Ok(None);
     }
-    // As if the elements were 0 and the number stood on its side of them.
+    // Comparing 0 with the number's sign gives the same answer as any element.
     let (left, right) = if is_left { (value.signum(), 0) } else { (0, value.signum()) };
     let answer = match op {
         Op::Equal => false,
@@ -458,7 +467,7 @@ fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
         Op::Greater => left > right,
         _ => left >= right,
     };
-    // Whole numbers equal themselves.
+    // Integers always equal themselves, so these comparisons give the answer.
     let known = if answer { Op::Equal } else { Op::NotEqual };
     Expr::apply(known, &[expr.clone().into(), expr.clone().into()]).map(Some)
 }
@@ -473,13 +482,13 @@ fn check_exponent(op: Op, dtype: DType, operands: &[Operand]) -> Result<()> {
     }
 }
 
-/// The refusal of whole numbers to negative powers.
+/// Returns the error for integers raised to negative powers.
 pub(crate) fn negative_power() -> Error {
     let message = "integers to negative powers are not integers";
     Error::new(ErrorKind::InvalidArgument, message).with_hint("convert one of them to a float first")
 }
 
-/// The bytes of a number as an element.
+/// Converts a number to the bytes of an element.
 fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     let convert = |from: DType, bytes: &[u8]| -> Result<Vec<u8>> {
         let mut element = vec![0; dtype.size_bytes()];
@@ -511,7 +520,7 @@ fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     }
 }
 
-/// The signs of operations that have one.
+/// Returns the operator's sign, for operations that have one.
 fn infix(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Add => "+",
@@ -534,7 +543,7 @@ fn infix(op: Op) -> Option<&'static str> {
     })
 }
 
-/// Deeper operands are left out of the text.
+/// Depth beyond which operands are left out of the text.
 const SHOWN_DEPTH: usize = 8;
 
 impl Expr {
@@ -569,7 +578,7 @@ impl Expr {
                 write!(f, "{}(", running.name())?;
                 running.of.write(f, depth + 1)?;
                 write!(f, ", axis={})", running.axis)?;
-                // The elements that were picked of them.
+                // The part of the running results that was picked.
                 if running.from == 0 { Ok(()) } else { write!(f, "[{}{}:]", ":, ".repeat(running.axis), running.from) }
             }
             Kind::Summary(summary, inner) => {

@@ -1,4 +1,4 @@
-//! Elements of expressions in one dimension.
+//! Expressions whose elements are arranged in one dimension.
 
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
@@ -7,9 +7,9 @@ use super::expr::{Expr, Flat, Kind};
 use super::pick::{Along, Pick};
 
 impl Expr {
-    /// The expression for all elements in one dimension, in C order. Returns the expression itself when it has one.
+    /// Arranges all elements in one dimension, in C order. Returns the same expression if it already has one dimension.
     ///
-    /// It is worked on in regions that have all chunks beside each other along every dimension but the first.
+    /// Its regions contain all chunks that lie side by side along every dimension except the first.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -24,7 +24,7 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `Unsupported` when there are more than 2⁶⁴ - 1 elements, and where many running results are nested.
+    /// `Unsupported` for more than 2⁶⁴ - 1 elements, and for too many nested running results.
     pub fn flat(&self) -> Result<Expr> {
         if self.ndim() == 1 {
             return Ok(self.clone());
@@ -42,7 +42,7 @@ impl Flat {
     /// The elements that `pick` chooses. The pick must fit the shape of this expression.
     ///
     /// # Errors
-    /// `Unsupported` for elements that do not follow each other.
+    /// `Unsupported` for elements that are not consecutive.
     pub(crate) fn picked(&self, pick: &Pick) -> Result<Flat> {
         let own = pick.along(0);
         let is_plain = pick.shape().len() == 1 && pick.dim_of(0) == Some(0);
@@ -60,7 +60,7 @@ impl Flat {
         Ok(Flat { of: self.of.clone(), from: self.from + start, count })
     }
 
-    /// The boxes of the expression that have a region's elements, one after the other.
+    /// Returns the boxes of the inner expression that together contain a region's elements, in order.
     pub(crate) fn boxes(&self, region: &Region) -> Vec<Region> {
         let shape = self.of.shape();
         let (mut at, mut boxes) = (self.from + region.start[0], Vec::new());
@@ -72,7 +72,7 @@ impl Flat {
                 start[axis] = rest % shape[axis];
                 rest /= shape[axis];
             }
-            // Whole rows of as many dimensions as fit between here and the end.
+            // Whole rows of as many dimensions as fit between `at` and the end.
             for axis in (0..shape.len()).rev() {
                 if !at.is_multiple_of(inner) || end - at < inner {
                     break;
@@ -91,7 +91,7 @@ impl Flat {
         boxes
     }
 
-    /// Extents of a box around so many elements.
+    /// Returns the extents of a box that contains `elems` elements.
     pub(crate) fn extent_around(&self, elems: u64) -> Vec<u64> {
         let mut left = elems;
         let mut extent = vec![1; self.of.ndim()];

@@ -1,4 +1,4 @@
-//! Expressions one after the other along a dimension.
+//! Expressions that are joined one after the other along a dimension.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
 
 impl Expr {
-    /// The expression for the elements of several expressions, one after the other along a dimension. Their types are promoted to
-    /// one, as NumPy promotes them.
+    /// Joins several expressions one after the other along a dimension. Their types are promoted to a common type, as
+    /// in NumPy.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -29,7 +29,8 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `ShapeMismatch` when other extents differ; `InvalidArgument` for no expressions, or no such dimension; `DTypeMismatch`.
+    /// `ShapeMismatch` when other extents differ; `InvalidArgument` without expressions, or for a dimension that does
+    /// not exist; `DTypeMismatch`.
     pub fn concatenated(parts: &[Expr], axis: usize) -> Result<Expr> {
         let Some(first) = parts.first() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "there is nothing to join"));
@@ -59,14 +60,14 @@ impl Joined {
         Expr::new(shape, dtype, Kind::Joined(self))
     }
 
-    /// Extents.
+    /// Returns the shape of the joined expression.
     pub(crate) fn shape(&self) -> Vec<u64> {
         let mut shape = self.parts[0].shape().to_vec();
         shape[self.axis] = self.starts().last().map_or(0, |last| last.1);
         shape
     }
 
-    /// Where each part begins and ends.
+    /// Returns the start and the end of each part along the dimension.
     fn starts(&self) -> Vec<(u64, u64)> {
         let mut end = 0u64;
         let place = |part: &Expr| {
@@ -77,7 +78,7 @@ impl Joined {
         self.parts.iter().map(place).collect()
     }
 
-    /// The expression for the elements that `pick` chooses. The pick must fit the shape of the whole.
+    /// Makes the expression for the elements that `pick` chooses. The pick must fit the shape of the joined expression.
     ///
     /// # Errors
     /// Those of [`Expr::picked`].
@@ -94,7 +95,7 @@ impl Joined {
         if count == 0 {
             return self.parts[0].picked(&pick.with(self.axis, Along::all(0)));
         }
-        // Runs of elements that are in one part.
+        // Runs of consecutive elements that lie in one part.
         let mut parts = Vec::new();
         let mut at = 0;
         while at < count {
@@ -108,7 +109,7 @@ impl Joined {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Joined { axis, parts }.into_expr() })
     }
 
-    /// These with the results of summaries in the place of summaries, so that no region computes them again.
+    /// Replaces summaries in the parts by their results, so that no region computes them again.
     ///
     /// # Errors
     /// What the function reports.
@@ -118,7 +119,7 @@ impl Joined {
         Ok(Joined { axis: self.axis, parts })
     }
 
-    /// The elements of a region.
+    /// Reads the elements of a region.
     ///
     /// # Errors
     /// Those of [`Expr::compute_region`].
@@ -142,7 +143,7 @@ impl Joined {
     }
 }
 
-/// What is known of a summary: its elements, or that they are yet to be computed.
+/// Looks up a summary's elements; `None` if they are not computed yet.
 type Reduced<'a> = dyn Fn(Expr, Arc<dyn Summary>) -> Result<Option<NdBuffer>> + 'a;
 
 fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const Node, Expr>) -> Result<Expr> {

@@ -5,24 +5,24 @@ use cuzarr_device::{DType, DTypeKind};
 use super::promote::{float_of, promote, real_of, without_arithmetic};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The types that an operation takes. Operands are promoted together first.
+/// The types that an operation accepts. Operands are promoted to a common type first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Any number; of bools, "or" and "and".
+    /// Any numbers. For bools, addition means "or" and multiplication means "and".
     Number,
-    /// Any number but bool.
+    /// Any numbers except bools.
     Signed,
-    /// Any number; bools as int8.
+    /// Any numbers. Bools become int8.
     Wide,
-    /// Real numbers; bools as int8.
+    /// Real numbers. Bools become int8.
     WideReal,
-    /// Any number; exact ones as float64.
+    /// Any numbers. Integers and bools become float64.
     Quotient,
-    /// A function of real numbers, which exact ones become.
+    /// Real numbers. Integers and bools become floats.
     Real,
-    /// Real numbers; exact ones stay what they are.
+    /// Real numbers. Integers and bools keep their type.
     Rounding,
-    /// Any real number, bool too.
+    /// Real numbers, including bools.
     Ordered,
     /// Two real numbers give a bool.
     Comparison,
@@ -32,13 +32,13 @@ enum Rule {
     Test,
     /// Real numbers give a bool.
     SignTest,
-    /// Truth values.
+    /// Truth values; numbers are converted to bool.
     Logic,
-    /// Whole numbers and bool.
+    /// Integers and bools.
     Bits,
-    /// Whole numbers; bools as int8.
+    /// Integers. Bools become int8.
     Shift,
-    /// Any number; of a complex one, a real one.
+    /// Any number. A complex number gives a real one.
     Part,
     /// A condition and two numbers.
     Choice,
@@ -83,67 +83,67 @@ operations! {
     Multiply "multiply" 2 Number;
     /// Quotient.
     Divide "divide" 2 Quotient;
-    /// The quotient, rounded down; 0 when whole numbers are divided by 0.
+    /// Quotient, rounded down. Integers divided by 0 give 0.
     FloorDivide "floor_divide" 2 WideReal;
-    /// The remainder of the rounded-down quotient, with the divisor's sign.
+    /// Remainder of the quotient that is rounded down. It has the divisor's sign.
     Remainder "remainder" 2 WideReal;
-    /// The remainder of the truncated quotient, with the dividend's sign.
+    /// Remainder of the quotient that is truncated. It has the dividend's sign.
     Fmod "fmod" 2 WideReal;
     /// Power.
     Power "power" 2 WideReal;
-    /// The smaller one, or NaN.
+    /// The smaller operand; NaN if one is NaN.
     Minimum "minimum" 2 Ordered;
-    /// The larger one, or NaN.
+    /// The larger operand; NaN if one is NaN.
     Maximum "maximum" 2 Ordered;
-    /// The smaller one that is not NaN.
+    /// The smaller operand. If one is NaN, the other.
     Fmin "fmin" 2 Ordered;
-    /// The larger one that is not NaN.
+    /// The larger operand. If one is NaN, the other.
     Fmax "fmax" 2 Ordered;
-    /// The angle of a point; the first operand is y.
+    /// The angle of the point (x, y). The first operand is y.
     Arctan2 "arctan2" 2 Real;
-    /// The hypotenuse.
+    /// The hypotenuse of a right triangle with these sides.
     Hypot "hypot" 2 Real;
-    /// The first operand with the second one's sign.
+    /// The first operand with the sign of the second.
     Copysign "copysign" 2 Real;
-    /// Whether they are equal.
+    /// Whether the operands are equal.
     Equal "equal" 2 Equality;
-    /// Whether they differ.
+    /// Whether the operands differ.
     NotEqual "not_equal" 2 Equality;
-    /// Whether the first is below the second.
+    /// Whether the first operand is less than the second.
     Less "less" 2 Comparison;
-    /// Whether the first is not above the second.
+    /// Whether the first operand is less than or equal to the second.
     LessEqual "less_equal" 2 Comparison;
-    /// Whether the first is above the second.
+    /// Whether the first operand is greater than the second.
     Greater "greater" 2 Comparison;
-    /// Whether the first is not below the second.
+    /// Whether the first operand is greater than or equal to the second.
     GreaterEqual "greater_equal" 2 Comparison;
-    /// Whether both are true.
+    /// Whether both operands are true.
     LogicalAnd "logical_and" 2 Logic;
-    /// Whether one is true.
+    /// Whether at least one operand is true.
     LogicalOr "logical_or" 2 Logic;
-    /// Whether exactly one is true.
+    /// Whether exactly one operand is true.
     LogicalXor "logical_xor" 2 Logic;
-    /// Bits that both have.
+    /// Bits that are set in both operands.
     BitwiseAnd "bitwise_and" 2 Bits;
-    /// Bits that one has.
+    /// Bits that are set in at least one operand.
     BitwiseOr "bitwise_or" 2 Bits;
-    /// Bits that exactly one has.
+    /// Bits that are set in exactly one operand.
     BitwiseXor "bitwise_xor" 2 Bits;
-    /// Bits moved up; 0 beyond the type's width.
+    /// Bits shifted left; 0 for shifts beyond the type's width.
     LeftShift "left_shift" 2 Shift;
-    /// Bits moved down; nothing but the sign beyond the type's width.
+    /// Bits shifted right; only the sign remains for shifts beyond the type's width.
     RightShift "right_shift" 2 Shift;
     /// The second operand where the first is true, else the third.
     Where "where" 3 Choice;
-    /// The other sign.
+    /// The number with the opposite sign.
     Negative "negative" 1 Signed;
-    /// Magnitude.
+    /// The absolute value.
     Absolute "absolute" 1 Part;
-    /// -1, 0 or 1; NaN of NaN.
+    /// -1, 0 or 1; NaN for NaN.
     Sign "sign" 1 Signed;
     /// The number times itself.
     Square "square" 1 Wide;
-    /// The number with the other imaginary part.
+    /// The complex conjugate.
     Conjugate "conjugate" 1 Wide;
     /// The real part.
     RealPart "real" 1 Part;
@@ -191,29 +191,29 @@ operations! {
     Arccosh "arccosh" 1 Real;
     /// Inverse hyperbolic tangent.
     Arctanh "arctanh" 1 Real;
-    /// Rounded down.
+    /// The number, rounded down.
     Floor "floor" 1 Rounding;
-    /// Rounded up.
+    /// The number, rounded up.
     Ceil "ceil" 1 Rounding;
-    /// Rounded towards 0.
+    /// The number, rounded towards 0.
     Trunc "trunc" 1 Rounding;
-    /// Rounded to the nearest whole number, ties to even.
+    /// The number, rounded to the nearest integer, ties to even.
     Rint "rint" 1 Real;
-    /// Whether it is NaN.
+    /// Whether the number is NaN.
     IsNan "isnan" 1 Test;
-    /// Whether it is infinite.
+    /// Whether the number is infinite.
     IsInf "isinf" 1 Test;
-    /// Whether it is neither infinite nor NaN.
+    /// Whether the number is neither infinite nor NaN.
     IsFinite "isfinite" 1 Test;
     /// Whether the sign bit is set.
     SignBit "signbit" 1 SignTest;
-    /// Whether it is not true.
+    /// Whether the operand is false.
     LogicalNot "logical_not" 1 Logic;
-    /// Every bit turned over.
+    /// The number with every bit inverted.
     Invert "invert" 1 Bits;
 }
 
-/// The types an operation is computed in.
+/// The types in which an operation is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// The type that each operand is converted to.
@@ -223,7 +223,7 @@ pub(crate) struct Signature {
 }
 
 impl Op {
-    /// The operation of that name; NumPy's and the array API's short names (`asin`, `pow`) are known too.
+    /// Returns the operation with a NumPy name. Short names of NumPy and the array API (`asin`, `pow`) are known too.
     pub fn named(name: &str) -> Option<Op> {
         let name = match name {
             "asin" => "arcsin",
@@ -258,11 +258,11 @@ impl Op {
         matches!(self.rule(), Rule::Comparison | Rule::Equality)
     }
 
-    /// The types for operands that were promoted to `dtype` together. `separate` are their own types, `None` for numbers
-    /// without one.
+    /// Returns the types for operands that were promoted to `dtype` together. `separate` are the operands' own types;
+    /// `None` for numbers without a type.
     ///
     /// # Errors
-    /// `DTypeMismatch` when the operation has no meaning for them.
+    /// `DTypeMismatch` when the operation is not defined for these types.
     pub(crate) fn signature(self, dtype: DType, separate: &[Option<DType>]) -> Result<Signature> {
         let kind = dtype.kind();
         let (is_bool, is_complex) = (kind == DTypeKind::Bool, kind == DTypeKind::Complex);
@@ -295,10 +295,10 @@ impl Op {
             Rule::Wide | Rule::WideReal | Rule::Shift => same(wide, wide),
             Rule::Quotient if is_exact => same(DType::FLOAT64, DType::FLOAT64),
             Rule::Quotient => same(dtype, dtype),
-            // Each operand becomes a float by itself: of int8 and uint8 both fit float16, though together they are int16.
+            // Each operand becomes a float separately: int8 and uint8 each fit float16, though together they are int16.
             Rule::Real => {
                 let own = separate.iter().map(|own| own.unwrap_or(dtype));
-                // Beside bfloat16, which all numbers of 8 bits fit, they become that.
+                // If one operand is bfloat16, numbers of 8 bits, which fit it, become bfloat16 too.
                 let has_bfloat = own.clone().any(|own| own == DType::BFLOAT16);
                 let float = |own: DType| match float_of(own) {
                     DType::FLOAT16 if has_bfloat && own != DType::FLOAT16 => DType::BFLOAT16,
@@ -312,7 +312,7 @@ impl Op {
             Rule::SignTest => same(float_of(dtype), DType::BOOL),
             Rule::Logic => same(DType::BOOL, DType::BOOL),
             Rule::Comparison | Rule::Equality => {
-                // Signed with unsigned 8-byte integers: compared as they are, since float64 would lose digits.
+                // Signed and unsigned 8-byte integers are compared exactly, since float64 would lose digits.
                 let exact = |dtype: Option<DType>| {
                     dtype.is_some_and(|dtype| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt))
                 };
@@ -329,13 +329,13 @@ impl Op {
         }
     }
 
-    /// Operands that are promoted together: all, but the condition of a choice.
+    /// Returns the first operand that is promoted with the others. Only the condition of `where` is not.
     pub(crate) fn promoted_from(self) -> usize {
         usize::from(self == Op::Where)
     }
 }
 
-/// The type that these are promoted to together.
+/// Returns the type that all of these types are promoted to.
 ///
 /// # Errors
 /// Those of [`promote`]; `InvalidArgument` when there are no operands.

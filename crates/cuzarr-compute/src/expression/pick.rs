@@ -1,4 +1,4 @@
-//! Picks: outer products of one selector per dimension, with the dimensions of the result in any order.
+//! Picks: one selector for each dimension, combined as an outer product, with the result's dimensions in any order.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,28 +17,28 @@ pub enum Along {
     Index(u64),
     /// `count` elements: `start`, `start + step`, ….
     Range {
-        /// First element.
+        /// Index of the first element.
         start: u64,
-        /// The number of elements.
+        /// Number of elements.
         count: u64,
-        /// Distance from one to the next, of either sign.
+        /// Distance between neighbouring elements, positive or negative.
         step: i64,
     },
-    /// The elements with these indices, in any order. An index may be named several times.
+    /// The elements with these indices, in any order. An index may appear several times.
     List(Arc<[u64]>),
 }
 
-/// A dimension of what is picked.
+/// A dimension of the picked elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickedDim {
     /// A dimension of the source.
     Source(usize),
-    /// A new dimension of this extent, along which elements repeat.
+    /// A new dimension with this extent, along which elements repeat.
     New(u64),
 }
 
-/// A selection of elements of an expression, and the order of its dimensions: slices with steps of either sign, integers, index
-/// lists, transposes, new dimensions.
+/// A selection of an expression's elements, and the order of the result's dimensions. It can express slices with
+/// positive or negative steps, integers, index lists, transposes and new dimensions.
 ///
 /// ```
 /// use cuzarr::device::{DType, Device, NdBuffer, Order};
@@ -63,7 +63,7 @@ impl Along {
         Along::Range { start: 0, count: extent, step: 1 }
     }
 
-    /// The number of elements; `None` for one index.
+    /// Returns the number of elements; `None` for a single index, which drops the dimension.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
             Along::Index(_) => None,
@@ -72,7 +72,7 @@ impl Along {
         }
     }
 
-    /// The index in the source of element `at`, which must be one.
+    /// Returns the source index of element `at`, which must exist.
     pub(super) fn index(&self, at: u64) -> u64 {
         match self {
             Along::Index(index) => *index,
@@ -81,7 +81,8 @@ impl Along {
         }
     }
 
-    /// How many elements from `at` on, which is one of them, lie in the source's `within` one after the other.
+    /// Returns how many elements, from element `at` on, follow each other within the source's range `within`. Element
+    /// `at` must lie there.
     pub(super) fn run(&self, at: u64, within: &Range<u64>) -> u64 {
         match self {
             Along::Index(_) => 1,
@@ -94,7 +95,7 @@ impl Along {
         }
     }
 
-    /// The elements that `next` chooses among these, as indices of the source.
+    /// Returns the elements that `next` chooses among these, as indices of the source.
     pub(super) fn then(&self, next: &Along) -> Along {
         match (self, next) {
             (_, Along::Index(at)) => Along::Index(self.index(*at)),
@@ -110,7 +111,7 @@ impl Along {
         }
     }
 
-    /// These elements, with indices that are counted from index `start` of the source.
+    /// Returns these elements with indices that count from index `start` of the source.
     pub(super) fn moved(&self, start: u64) -> Along {
         match self {
             Along::Index(index) => Along::Index(index - start),
@@ -138,7 +139,8 @@ impl Along {
         })
     }
 
-    /// The selection that reads these elements. It has no negative steps: such a range is read from its end to its start.
+    /// Returns the selection that reads these elements. It has no negative steps: such a range is read in ascending
+    /// order.
     fn rising(&self) -> AxisIndex {
         let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
         match self {
@@ -170,10 +172,11 @@ impl From<&AxisIndex> for Along {
 }
 
 impl Pick {
-    /// Makes a pick of one selector per dimension of the source, and one entry per dimension of the result.
+    /// Makes a pick from one selector for each dimension of the source, and one entry for each dimension of the result.
     ///
     /// # Errors
-    /// `SelectionInvalid` when the result does not have each dimension once that is not one index, or a step is 0.
+    /// `SelectionInvalid` unless the result has each dimension of the source exactly once, except those with a single
+    /// index; and for a step of 0.
     pub fn new(along: Vec<Along>, dims: Vec<PickedDim>) -> Result<Pick> {
         let mut named = vec![0; along.len()];
         for dim in &dims {
@@ -196,20 +199,20 @@ impl Pick {
         Ok(Pick { along, dims })
     }
 
-    /// Everything of a source of this shape.
+    /// Picks all elements of a source of this shape.
     pub fn all(shape: &[u64]) -> Pick {
         let dims = (0..shape.len()).map(PickedDim::Source).collect();
         Pick { along: shape.iter().copied().map(Along::all).collect(), dims }
     }
 
-    /// What a selection by ranges and lists chooses, in the source's order.
+    /// Makes the pick for a selection by ranges and lists, in the source's order.
     pub(crate) fn of_axes(axes: &[AxisIndex]) -> Pick {
         let along: Vec<Along> = axes.iter().map(Along::from).collect();
         let kept = along.iter().enumerate().filter(|(_, own)| own.count().is_some());
         Pick { dims: kept.map(|(axis, _)| PickedDim::Source(axis)).collect(), along }
     }
 
-    /// The shape of what is picked.
+    /// Returns the shape of the picked elements.
     pub fn shape(&self) -> Vec<u64> {
         let extent = |dim: &PickedDim| match dim {
             PickedDim::Source(axis) => self.along[*axis].count().unwrap_or(1),
@@ -218,10 +221,10 @@ impl Pick {
         self.dims.iter().map(extent).collect()
     }
 
-    /// Compares the pick with the shape of a source.
+    /// Checks that the pick fits the shape of a source.
     ///
     /// # Errors
-    /// `SelectionInvalid` when it does not fit.
+    /// `SelectionInvalid` if it does not fit.
     pub fn check(&self, shape: &[u64]) -> Result<()> {
         if self.along.len() != shape.len() {
             let message = format!("{} selectors for {} dimensions", self.along.len(), shape.len());
@@ -230,24 +233,24 @@ impl Pick {
         self.along.iter().zip(shape).enumerate().try_for_each(|(axis, (own, &extent))| own.check(axis, extent))
     }
 
-    /// The selector of a dimension of the source.
+    /// Returns the selector for a dimension of the source.
     pub(super) fn along(&self, axis: usize) -> &Along {
         &self.along[axis]
     }
 
-    /// The result's dimension that a dimension of the source is, unless it is one index.
+    /// Returns the dimension of the result that a dimension of the source becomes; `None` if a single index drops it.
     pub(super) fn dim_of(&self, axis: usize) -> Option<usize> {
         self.dims.iter().position(|dim| *dim == PickedDim::Source(axis))
     }
 
-    /// The pick with another selector of a dimension.
+    /// Returns this pick with another selector for one dimension.
     pub(super) fn with(&self, axis: usize, along: Along) -> Pick {
         let mut pick = self.clone();
         pick.along[axis] = along;
         pick
     }
 
-    /// Whether this is all of a source of this shape, in its order.
+    /// Whether this picks all elements of a source of this shape, in the source's order.
     pub(crate) fn is_all(&self, shape: &[u64]) -> bool {
         let is_all = |(own, &extent): (&Along, &u64)| match own {
             Along::Range { start: 0, count, step } => *count == extent && (*step == 1 || extent < 2),
@@ -256,7 +259,7 @@ impl Pick {
         self.is_in_order() && self.along.iter().zip(shape).all(is_all)
     }
 
-    /// Whether the dimensions are the source's, in its order.
+    /// Whether all dimensions come from the source, in its order.
     fn is_in_order(&self) -> bool {
         let mut last = None;
         self.dims.iter().all(|dim| match dim {
@@ -268,13 +271,13 @@ impl Pick {
         })
     }
 
-    /// Whether this is a box of the source, without gaps.
+    /// Whether this picks a box of the source, without gaps.
     pub(crate) fn is_dense(&self) -> bool {
         let is_dense = |own: &Along| matches!(own, Along::Range { count, step, .. } if *step == 1 || *count < 2);
         self.is_in_order() && self.along.iter().all(is_dense)
     }
 
-    /// Both picks as one: `next` chooses among the elements of this one.
+    /// Combines two picks: `next` chooses among the elements of this one.
     pub(crate) fn then(&self, next: &Pick) -> Pick {
         let mut along = self.along.clone();
         for (dim, own) in self.dims.iter().zip(&next.along) {
@@ -292,7 +295,7 @@ impl Pick {
         Pick { dims: next.dims.iter().map(dim).collect(), along }
     }
 
-    /// A part of what is picked.
+    /// Returns the pick for a part of the picked elements.
     pub(crate) fn part(&self, part: &Region) -> Pick {
         let ranges = part.start.iter().zip(&part.extent);
         let range =
@@ -303,7 +306,7 @@ impl Pick {
         })
     }
 
-    /// This pick of an expression of shape `whole`, for an operand of the expression that has the shape `own`.
+    /// Converts this pick of an expression of shape `whole` to a pick of an operand with the shape `own`.
     pub(crate) fn for_operand(&self, whole: &[u64], own: &[u64]) -> Pick {
         let missing = whole.len().saturating_sub(own.len());
         let along = |(axis, &extent): (usize, &u64)| match &self.along[missing + axis] {
@@ -318,7 +321,7 @@ impl Pick {
         Pick { along: own.iter().enumerate().map(along).collect(), dims: self.dims.iter().map(dim).collect() }
     }
 
-    /// What is read of the source: its dimensions in their order, ranges from their first element on.
+    /// Returns the selection that reads the elements: dimensions in the source's order, all ranges ascending.
     ///
     /// # Errors
     /// Those of [`Selection::orthogonal`].
@@ -326,7 +329,7 @@ impl Pick {
         Selection::orthogonal(self.along.iter().map(Along::rising).collect())
     }
 
-    /// [`Pick::selection`] where there are only ranges.
+    /// Returns [`Pick::selection`] as ranges; `None` if there are index lists.
     pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
         let range = |own: &Along| match own.rising() {
             AxisIndex::Range(range) => Some(range),
@@ -335,10 +338,11 @@ impl Pick {
         self.along.iter().map(range).collect()
     }
 
-    /// Elements that [`Pick::selection`] chose, as they are picked: the same memory, in another order.
+    /// Rearranges elements that [`Pick::selection`] read into the picked order. The result is a view of the same
+    /// memory.
     ///
     /// # Errors
-    /// `InvalidArgument` when they are not those.
+    /// `InvalidArgument` if `read` does not have the shape of that selection.
     pub(crate) fn arranged(&self, read: &NdBuffer) -> Result<NdBuffer> {
         if self.is_in_order() && !self.along.iter().any(Along::is_falling) {
             return Ok(read.clone());
@@ -371,10 +375,10 @@ impl Pick {
         Ok(NdBuffer::from_parts(read.buffer().clone(), read.dtype(), layout)?)
     }
 
-    /// What is picked of memory: a view of it; new memory where there are lists.
+    /// Picks elements from memory. The result is a view, unless there are index lists.
     ///
     /// # Errors
-    /// `SelectionInvalid` when it does not fit; what the device reports.
+    /// `SelectionInvalid` if the pick does not fit; what the device reports.
     pub(crate) fn of_memory(&self, source: &NdBuffer) -> Result<NdBuffer> {
         let rising: Vec<AxisIndex> = self.along.iter().map(Along::rising).collect();
         let mut elements = source.clone();
@@ -394,13 +398,13 @@ impl Pick {
         self.arranged(&elements.squeeze(&dropped)?)
     }
 
-    /// The extent along each dimension that a chunk of the source has at most, in elements of what is picked.
+    /// Returns the largest extents that one chunk of the source has in the picked elements.
     pub(crate) fn chunk_shape(&self, chunk: &[u64], whole: &[u64]) -> Vec<u64> {
         let extent = |dim: &PickedDim| match dim {
             PickedDim::New(extent) => (*extent).max(1),
             PickedDim::Source(axis) => match &self.along[*axis] {
                 Along::Range { step, .. } => chunk[*axis].div_ceil(step.unsigned_abs()).max(1),
-                // As if the indices were spread evenly.
+                // Assumes that the indices are spread evenly.
                 Along::List(list) => {
                     let share = u128::from(chunk[*axis]) * list.len() as u128 / u128::from(whole[*axis].max(1));
                     u64::try_from(share).unwrap_or(u64::MAX).clamp(1, (list.len() as u64).max(1))
@@ -411,7 +415,7 @@ impl Pick {
         self.dims.iter().map(extent).collect()
     }
 
-    /// Flat numbers, in C order, of what is picked of a source of this shape.
+    /// Returns the flat C-order indices, in a source of this shape, of the picked elements.
     pub(crate) fn numbers(&self, shape: &[u64]) -> Vec<u64> {
         let mut strides = vec![1u64; shape.len()];
         for axis in (1..shape.len()).rev() {
@@ -439,7 +443,7 @@ impl fmt::Display for Pick {
             Along::Range { start, count, step: 1 } => format!("{start}:{}", start + count),
             Along::Range { start, count, step } => {
                 let end = i128::from(own.index(count - 1)) + i128::from(step.signum());
-                // Before the first element there is no index that means it.
+                // No index means "before the first element".
                 let end = if end < 0 { String::new() } else { end.to_string() };
                 format!("{start}:{end}:{step}")
             }

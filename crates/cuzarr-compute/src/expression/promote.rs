@@ -4,10 +4,10 @@ use cuzarr_device::{DType, DTypeKind};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A Python number, which has no type of its own. It takes the type of the other operand.
+/// A number without its own type, like a Python number. It takes the type of the other operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weak {
-    /// A whole number.
+    /// An integer.
     Int(i128),
     /// A float.
     Float(f64),
@@ -16,7 +16,7 @@ pub enum Weak {
 }
 
 impl Weak {
-    /// The type that it has among nothing but its like.
+    /// Returns the type of a number that meets only other numbers.
     pub(crate) fn default_dtype(self) -> DType {
         match self {
             Weak::Int(value) if i64::try_from(value).is_err() && u64::try_from(value).is_ok() => DType::UINT64,
@@ -26,7 +26,7 @@ impl Weak {
         }
     }
 
-    /// The type that an operation of `dtype` and this number has.
+    /// Returns the type in which an operation combines `dtype` and this number.
     pub(crate) fn meets(self, dtype: DType) -> DType {
         let kind = dtype.kind();
         let is_exact = matches!(kind, DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
@@ -40,7 +40,7 @@ impl Weak {
     }
 }
 
-/// The smallest type that holds both, like NumPy's `promote_types`.
+/// Returns the smallest type that holds the values of both types, like NumPy's `promote_types`.
 ///
 /// # Errors
 /// `DTypeMismatch` for types without arithmetic.
@@ -94,12 +94,12 @@ fn wider(a: DType, b: DType) -> DType {
     if a.size_bytes() > b.size_bytes() { a } else { b }
 }
 
-/// The refusal of a type that no arithmetic is defined for.
+/// Returns the error for a type without arithmetic.
 pub(crate) fn without_arithmetic(dtype: DType) -> Error {
     Error::new(ErrorKind::DTypeMismatch, format!("elements of {dtype} have no arithmetic"))
 }
 
-/// The type in which functions of real numbers compute exact types.
+/// Returns the type in which functions of real numbers compute. Integers and bools become floats.
 pub(crate) fn float_of(dtype: DType) -> DType {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt, 1) => DType::FLOAT16,
@@ -109,7 +109,7 @@ pub(crate) fn float_of(dtype: DType) -> DType {
     }
 }
 
-/// The type of the parts of a complex type; any other type itself.
+/// Returns the type of the parts of a complex type. Other types are returned unchanged.
 pub(crate) fn real_of(dtype: DType) -> DType {
     match dtype {
         DType::COMPLEX64 => DType::FLOAT32,
@@ -118,12 +118,12 @@ pub(crate) fn real_of(dtype: DType) -> DType {
     }
 }
 
-/// The type that elements have while they are computed with: 2-byte floats are binary32 that is rounded after each step.
+/// Returns the type in which elements are computed. 2-byte floats become binary32, which is rounded after each step.
 pub(crate) fn lane(dtype: DType) -> DType {
     if is_half(dtype) { DType::FLOAT32 } else { dtype }
 }
 
-/// Whether this is a 2-byte float.
+/// Whether `dtype` is a 2-byte float.
 pub(crate) fn is_half(dtype: DType) -> bool {
     dtype == DType::FLOAT16 || dtype == DType::BFLOAT16
 }

@@ -7,12 +7,12 @@ use super::expr::{Expr, Kind, Running};
 use super::pick::{Along, Pick};
 
 impl Expr {
-    /// The expression for running sums or products along a dimension, of the elements' own type.
+    /// Makes an expression for running sums or products along a dimension, in the elements' own type.
     ///
-    /// Regions are worked on one after the other along the dimension, and each begins with the totals of the one before it.
-    /// Integers wrap, as NumPy's do. Floats are combined in binary64, 32 in a row within a region and then the totals of such
-    /// rows, and are rounded once. Every device gives the same bits; regions, and with them the last bits of floats, depend on
-    /// the memory limit.
+    /// Regions are computed one after the other along the dimension, and each begins with the totals of the previous
+    /// one. Integers wrap around, as in NumPy. Floats are combined in binary64 and rounded once: within a region in
+    /// rows of 32, then the totals of the rows. Every device gives the same bits. The last bits of floats depend on the
+    /// regions, and so on the memory limit.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -28,8 +28,8 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension; `DTypeMismatch` for elements that are no numbers: convert bools;
-    /// `Unsupported` where many are nested.
+    /// `InvalidArgument` for a dimension that does not exist; `DTypeMismatch` for elements that are not numbers
+    /// (convert bools first); `Unsupported` for too many nested running results.
     pub fn running(&self, axis: usize, scan: Scan) -> Result<Expr> {
         if axis >= self.ndim() {
             let message = format!("there is no dimension {axis} of {}", self.ndim());
@@ -55,32 +55,33 @@ impl Running {
         Expr::new(shape, dtype, Kind::Running(self))
     }
 
-    /// Extents.
+    /// Returns the shape of the running results.
     pub(crate) fn shape(&self) -> Vec<u64> {
         let mut shape = self.of.shape().to_vec();
         shape[self.axis] -= self.from;
         shape
     }
 
-    /// Whether these are the same elements.
+    /// Whether both describe the same running results.
     pub(crate) fn is_same(&self, other: &Running) -> bool {
         std::sync::Arc::ptr_eq(&self.of.0, &other.of.0)
             && (self.axis, self.scan, self.from) == (other.axis, other.scan, other.from)
     }
 
-    /// Those of another expression in the place of this one.
+    /// Returns the same running results for another inner expression.
     pub(crate) fn of(&self, of: Expr) -> Running {
         Running { of, ..self.clone() }
     }
 
-    /// The expression for the running results that `pick` chooses. The pick must fit the shape of this expression.
+    /// Makes the expression for the running results that `pick` chooses. The pick must fit the shape of this
+    /// expression.
     ///
     /// # Errors
-    /// Those of [`Expr::picked`]; `Unsupported` for elements that do not follow each other along the dimension.
+    /// Those of [`Expr::picked`]; `Unsupported` for elements that are not consecutive along the dimension.
     pub(crate) fn picked(&self, pick: &Pick) -> Result<Expr> {
         let is_first = self.from == 0 && pick.along(self.axis).index(0) == 0;
         let (start, count) = match (pick.along(self.axis), pick.dim_of(self.axis)) {
-            // The first one is the element itself.
+            // The first running result is the element itself.
             (own, None) if is_first && own.count().is_none() => return self.of.picked(pick),
             (own, Some(_)) if own.count() == Some(0) => return self.of.picked(pick),
             (own, Some(_)) if own.count() == Some(1) => (own.index(0), 1),
@@ -100,7 +101,7 @@ impl Running {
         Ok(Running { of, axis, scan: self.scan, from }.into_expr())
     }
 
-    /// Running results of the elements of a box that is in memory, with the totals of what lies before it.
+    /// Computes the running results of a box in memory, from the totals `before` it. Returns the new totals too.
     ///
     /// # Errors
     /// Those of [`NdBuffer::scan_behind`].
@@ -108,7 +109,7 @@ impl Running {
         Ok(elements.scan_behind(self.axis, self.scan, before)?)
     }
 
-    /// NumPy's name of the function.
+    /// Returns NumPy's name of the function.
     pub(crate) fn name(&self) -> &'static str {
         match self.scan {
             Scan::Sum => "cumsum",
@@ -116,7 +117,7 @@ impl Running {
         }
     }
 
-    /// The type in which elements are combined.
+    /// Returns the size of the type in which elements are combined, in bytes.
     pub(crate) fn working_bytes(&self) -> u64 {
         match self.of.dtype().kind() {
             DTypeKind::Complex => DType::COMPLEX128.size_bytes() as u64,

@@ -1,4 +1,4 @@
-//! Picks of expressions: those of their operands.
+//! Picking from expressions: a pick from an expression becomes picks from its operands.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
 
 impl Expr {
-    /// The expression for the elements that a pick chooses: only what they are made of is read.
+    /// Makes the expression for the picked elements. Only inputs of these elements are read.
     ///
     /// # Errors
-    /// `SelectionInvalid` when it does not fit; what the device of operands in memory reports.
+    /// `SelectionInvalid` if the pick does not fit; what the device of operands in memory reports.
     pub fn picked(&self, pick: &Pick) -> Result<Expr> {
         pick.check(self.shape())?;
         if pick.is_all(self.shape()) {
@@ -32,7 +32,7 @@ impl Expr {
     }
 }
 
-/// A pick on its way through the parts of an expression.
+/// State of a pick that is passed down to the parts of an expression.
 struct Picking<'a> {
     pick: &'a Pick,
     whole: &'a [u64],
@@ -40,7 +40,7 @@ struct Picking<'a> {
 }
 
 impl Picking<'_> {
-    /// What is picked of a part. Constants stay what they are.
+    /// Picks from one part. Constants are unchanged.
     fn visit(&mut self, expr: &Expr) -> Result<Expr> {
         let key = Arc::as_ptr(&expr.0);
         if let Some(known) = self.known.get(&key) {
@@ -77,7 +77,7 @@ impl Picking<'_> {
     }
 }
 
-/// What is picked of a summary, after it was computed.
+/// A pick from a summary: the summary is computed first.
 #[derive(Debug)]
 struct PickedSummary {
     summary: Arc<dyn Summary>,

@@ -1,4 +1,4 @@
-//! Views of arrays in stores, as expressions read them.
+//! Views of arrays in stores. Expressions read arrays through them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use cuzarr_device::NdBuffer;
 use super::pick::Pick;
 use crate::regions::memory_shape;
 
-/// Elements of an array in a store. The view counts its own elements.
+/// A view of an array in a store. Indices and shapes are those of the view.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) array: Array,
@@ -30,25 +30,25 @@ enum What {
 /// Points of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Points {
-    /// Their indices along each dimension of the array, in C order of the view.
+    /// The points' indices along each dimension of the array, in C order of the view.
     indices: Vec<Arc<[u64]>>,
     /// The shape of the view.
     shape: Vec<u64>,
 }
 
-/// Points that are read at once, at least.
+/// Largest number of points in a unit. Regions of a view of points consist of whole units.
 const POINTS: u64 = 1 << 16;
 
 impl View {
-    /// All elements of an array.
+    /// Makes a view of all elements of an array.
     pub(crate) fn whole(array: Array) -> View {
         View { array, what: What::All }
     }
 
-    /// The elements that a selection chooses.
+    /// Makes a view of the selected elements.
     ///
     /// # Errors
-    /// `SelectionInvalid` when it does not fit the array.
+    /// `SelectionInvalid` if the selection does not fit the array.
     pub(crate) fn new(array: Array, selection: &Selection) -> Result<View> {
         selection.check(array.shape())?;
         let pick = match parts(selection) {
@@ -61,10 +61,10 @@ impl View {
         Ok(View::whole(array).picked(&pick))
     }
 
-    /// Points, in C order of a shape.
+    /// Makes a view of points, which fill `shape` in C order.
     ///
     /// # Errors
-    /// `SelectionInvalid` when they are no points, as many as the shape has, of the array.
+    /// `SelectionInvalid` unless the selection is points of the array, as many as `shape` has elements.
     pub(crate) fn points(array: Array, selection: &Selection, shape: &[u64]) -> Result<View> {
         selection.check(array.shape())?;
         let count = shape.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent));
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// A view of this view, which the pick must fit.
+    /// Makes a view of the elements that `pick` chooses from this view. The pick must fit.
     pub(crate) fn picked(&self, pick: &Pick) -> View {
         let what = match &self.what {
             _ if pick.is_all(&self.shape()) => self.what.clone(),
@@ -91,7 +91,7 @@ impl View {
         View { array: self.array.clone(), what }
     }
 
-    /// The shape of the view.
+    /// Returns the shape of the view.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match &self.what {
             What::All => self.array.shape().to_vec(),
@@ -100,12 +100,13 @@ impl View {
         }
     }
 
-    /// Whether both views have the same elements of arrays that are known to be the same.
+    /// Whether two views of the same array have the same elements.
     pub(crate) fn is_like(&self, other: &View) -> bool {
         self.what == other.what
     }
 
-    /// The extent of a chunk along each dimension of the view: as many of the view's elements as a chunk has at most.
+    /// Returns the extent of a chunk along each dimension of the view: the largest number of the view's elements in a
+    /// chunk.
     ///
     /// # Errors
     /// Those of [`Array::chunk_shape`].
@@ -117,7 +118,7 @@ impl View {
         }
     }
 
-    /// The elements of a part of the view.
+    /// Reads the elements of a part of the view.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].
@@ -136,7 +137,8 @@ impl View {
         }
     }
 
-    /// The ranges of the array, one for each dimension, that a part of the view needs; `None` for lists and points.
+    /// Returns the range along each dimension of the array that a part of the view needs; `None` for index lists and
+    /// points.
     pub(crate) fn ranges(&self, part: &Region) -> Option<Vec<AxisSelection>> {
         match &self.what {
             What::All => {
@@ -148,10 +150,10 @@ impl View {
         }
     }
 
-    /// Elements of the ranges of a part, as the view has them.
+    /// Rearranges the elements of these ranges into the order of the view.
     ///
     /// # Errors
-    /// `InvalidArgument` when they are not those.
+    /// `InvalidArgument` if `elements` do not have the shape of the ranges.
     pub(crate) fn arranged(&self, part: &Region, elements: &NdBuffer) -> Result<NdBuffer> {
         match &self.what {
             What::Pick(pick) => pick.part(part).arranged(elements),
@@ -159,15 +161,15 @@ impl View {
         }
     }
 
-    /// The box of the array that is a part of the view; `None` for views that leave out elements in between, or dimensions, or have
-    /// another order.
+    /// Returns the box of the array that a part of the view consists of. `None` for views that have gaps, drop
+    /// dimensions or have another order.
     pub(crate) fn region(&self, part: &Region) -> Option<Region> {
         let axes = self.ranges(part).filter(|_| self.is_dense())?;
         let (start, extent) = axes.iter().map(|axis| (axis.start, axis.count)).unzip();
         Some(Region { number: part.number, start, extent })
     }
 
-    /// Whether each part is one box of the array.
+    /// Whether each part of the view is one box of the array.
     pub(crate) fn is_dense(&self) -> bool {
         match &self.what {
             What::All => true,
@@ -176,7 +178,7 @@ impl View {
         }
     }
 
-    /// The selection that reads the elements of the view from its array.
+    /// Returns the selection that reads the elements of the view from its array.
     ///
     /// # Errors
     /// Those of [`Selection::points`].
@@ -188,7 +190,7 @@ impl View {
         }
     }
 
-    /// A text that tells this view from others of the array.
+    /// Returns a text that distinguishes this view from other views of the array.
     pub(crate) fn origin(&self) -> String {
         let text = format!("{:?}", self.what);
         if text.len() < 4096 {
@@ -218,7 +220,7 @@ impl Points {
         Points { indices: self.indices.iter().map(along).collect(), shape: pick.shape() }
     }
 
-    /// Whole last dimensions, as long as there are few points.
+    /// Returns the shape of a unit: whole last dimensions, up to [`POINTS`] points.
     fn unit(&self) -> Vec<u64> {
         let mut left = POINTS;
         let mut unit = vec![1; self.shape.len()];
@@ -230,12 +232,12 @@ impl Points {
     }
 }
 
-/// The name of an array in texts: its path behind the name of its store, `era5.zarr/u10`.
+/// Returns the name of an array in texts: its path after the name of its store, such as `era5.zarr/u10`.
 pub(crate) fn name(array: &Array) -> String {
     let path: Vec<&str> = array.path().split('/').filter(|part| !part.is_empty()).collect();
     let store = array.store().to_string();
     let place = store.split_once("://").map_or(&*store, |(_, place)| place);
-    // A store without a name of its own shows a number; others show a sentence.
+    // Stores without a name show a number or a sentence.
     let is_named = !store.contains([' ', '<']) && !place.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
     let all: Vec<&str> =
         place.split('/').filter(|part| is_named && !part.is_empty()).chain(path.iter().copied()).collect();

@@ -1,14 +1,14 @@
-//! Arithmetic of numbers alone, as Python has it: whole numbers stay whole, and what Python refuses is refused.
+//! Arithmetic of numbers alone, as in Python: integers stay integers, and operations that Python refuses are errors.
 
 use crate::expression::{Op, Weak};
 
-/// A result; `None` where the operator is none of numbers. An error is the text of a message.
+/// A result; `None` if the operator has no result that is a number. An error is the text of a message.
 type Known = Result<Option<Weak>, &'static str>;
 
 const NO_DIVISION: &str = "division by zero";
 const TOO_LARGE: &str = "a whole number of more than 128 bits";
 
-/// The result of an operator of one number.
+/// Applies an operator to one number.
 pub(super) fn of_one(op: Op, value: Weak) -> Known {
     Ok(match (op, value) {
         (Op::Negative, Weak::Int(value)) => Some(Weak::Int(value.checked_neg().ok_or(TOO_LARGE)?)),
@@ -18,7 +18,7 @@ pub(super) fn of_one(op: Op, value: Weak) -> Known {
     })
 }
 
-/// The result of an operator of two numbers.
+/// Applies an operator to two numbers.
 pub(super) fn of_two(op: Op, one: Weak, other: Weak) -> Known {
     if let (Weak::Int(one), Weak::Int(other)) = (one, other)
         && let Some(whole) = of_integers(op, one, other)?
@@ -48,7 +48,7 @@ pub(super) fn of_two(op: Op, one: Weak, other: Weak) -> Known {
     })))
 }
 
-/// Whole numbers; `None` where the result is a float.
+/// Applies an operator to two integers; `None` if the result is a float.
 fn of_integers(op: Op, one: i128, other: i128) -> Result<Option<i128>, &'static str> {
     let result = match op {
         Op::Add => one.checked_add(other),
@@ -56,7 +56,7 @@ fn of_integers(op: Op, one: i128, other: i128) -> Result<Option<i128>, &'static 
         Op::Multiply => one.checked_mul(other),
         Op::FloorDivide | Op::Remainder if other == 0 => return Err(NO_DIVISION),
         Op::FloorDivide => one.checked_div_euclid(other).map(|quotient| {
-            // Rounded down, where the Euclidean quotient leaves a remainder of at least 0.
+            // Rounds down. The Euclidean quotient leaves a remainder of at least 0 instead.
             if other < 0 && one.checked_rem_euclid(other).is_some_and(|rest| rest != 0) {
                 quotient - 1
             } else {
@@ -83,7 +83,7 @@ fn of_integers(op: Op, one: i128, other: i128) -> Result<Option<i128>, &'static 
     result.map(Some).ok_or(TOO_LARGE)
 }
 
-/// The quotient, rounded down, and the remainder with the divisor's sign, of floats.
+/// Returns the quotient of floats, rounded down, and the remainder, which has the divisor's sign.
 fn quotient(one: f64, other: f64) -> (f64, f64) {
     let rest = one % other;
     let rest = match rest {

@@ -1,7 +1,8 @@
-// Arithmetic on elements with NumPy's results, for generated kernels. `program/cpu/apply.rs` has the same functions for the CPU.
+// Arithmetic on elements with NumPy's results, for generated kernels. `program/cpu/apply.rs` has the same functions for
+// the CPU.
 //
-// Whole numbers wrap, and division by 0 gives 0. A binary32 function whose CUDA version may be off by more than 2 ulps is computed in
-// binary64 and rounded.
+// Integers wrap around, and integer division by 0 gives 0. If CUDA's version of a binary32 function may be off by more
+// than 2 ulps, the function is computed in binary64 and rounded.
 #pragma once
 #include "cuzarr/elements.cuh"
 #ifdef CUZARR_SIMT
@@ -21,7 +22,7 @@ template <class T> struct IsReal { static const bool value = false; };
 template <> struct IsReal<float> { static const bool value = true; };
 template <> struct IsReal<double> { static const bool value = true; };
 
-/// `N` elements that are moved as one.
+/// `N` elements that are loaded and stored together.
 template <class T, u32 N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
 CUZARR_DEVICE bool is_nan(float x) { return is_nan_32(bits_of(x)); }
@@ -37,7 +38,7 @@ template <class T> CUZARR_DEVICE bool is_nan(Complex<T> x) { return is_nan(x.re)
 template <class T> CUZARR_DEVICE bool is_inf(Complex<T> x) { return is_inf(x.re) || is_inf(x.im); }
 template <class T> CUZARR_DEVICE bool is_finite(Complex<T> x) { return is_finite(x.re) && is_finite(x.im); }
 
-/// Results of computations have the canonical NaN in the place of any NaN.
+/// Replaces any NaN by the canonical one, which results of computations have.
 CUZARR_DEVICE float canonical(float x) { return ::canonical(x); }
 CUZARR_DEVICE double canonical(double x) { return ::canonical(x); }
 template <class T> CUZARR_DEVICE T canonical(T x) { return x; }
@@ -78,7 +79,7 @@ template <class T> CUZARR_DEVICE Complex<T> negative(Complex<T> a) { return {-a.
 
 CUZARR_DEVICE float divide(float a, float b) { return a / b; }
 CUZARR_DEVICE double divide(double a, double b) { return a / b; }
-/// R. L. Smith's algorithm (1962), in NumPy's order of operations.
+/// Divides complex numbers by R. L. Smith's algorithm (1962), in NumPy's order of operations.
 template <class T> CUZARR_DEVICE Complex<T> divide(Complex<T> a, Complex<T> b) {
     T real = b.re < 0 ? -b.re : b.re, imaginary = b.im < 0 ? -b.im : b.im;
     if (real >= imaginary) {
@@ -111,7 +112,7 @@ template <bool REAL> struct Division {
 
 template <> struct Division<true> {
     template <class T> CUZARR_DEVICE static T fmod(T a, T b) { return ::fmod(a, b); }
-    /// The quotient rounded down, and the remainder, by NumPy's steps. `b` is not 0.
+    /// Computes the quotient, rounded down, and the remainder, in NumPy's steps. `b` must not be 0.
     template <class T> CUZARR_DEVICE static T divmod(T a, T b, T* rest) {
         T left = ::fmod(a, b), quotient = (a - left) / b;
         if (left != 0) {
@@ -143,7 +144,7 @@ template <class T> CUZARR_DEVICE T fmod(T a, T b) { return Division<IsReal<T>::v
 template <class T> CUZARR_DEVICE T floor_divide(T a, T b) { return Division<IsReal<T>::value>::floor_divide(a, b); }
 template <class T> CUZARR_DEVICE T remainder(T a, T b) { return Division<IsReal<T>::value>::remainder(a, b); }
 
-/// A whole number to a power. A negative power is reported.
+/// Raises an integer to a power. A negative power sets `fault`.
 template <class T> CUZARR_DEVICE T power(T a, T exponent, u32* fault) {
     if (exponent < 0) {
         *fault = 1;
@@ -170,7 +171,7 @@ CUZARR_DEVICE bool equal(u64 a, i64 b) { return equal(b, a); }
 template <class T> CUZARR_DEVICE bool equal(Complex<T> a, Complex<T> b) { return a.re == b.re && a.im == b.im; }
 template <class A, class B> CUZARR_DEVICE bool not_equal(A a, B b) { return !equal(a, b); }
 template <class A, class B> CUZARR_DEVICE bool greater(A a, B b) { return less(b, a); }
-// This is not the opposite of "less": neither is true of NaN.
+// Not the negation of "less": both are false for NaN.
 template <class A, class B> CUZARR_DEVICE bool less_equal(A a, B b) { return less(a, b) || equal(a, b); }
 template <class A, class B> CUZARR_DEVICE bool greater_equal(A a, B b) { return less(b, a) || equal(a, b); }
 
@@ -268,7 +269,7 @@ CUZARR_DEVICE float arctan2(float a, float b) { return (float)::atan2((double)a,
 
 // -------------------------------------------------------------------------------------------- conversions, as astype
 
-/// To a whole number, by the processor's rules that elements.cuh spells out.
+/// Converts to an integer by the processor's rules, which elements.cuh spells out.
 template <class To> struct Cast {
     template <class From> CUZARR_DEVICE static To of(From x) { return (To)x; }
     CUZARR_DEVICE static To of(float x) { return of((double)x); }
@@ -296,7 +297,7 @@ template <class P> struct Cast<Complex<P>> {
     template <class T> CUZARR_DEVICE static Complex<P> of(Complex<T> x) { return {(P)x.re, (P)x.im}; }
 };
 
-/// Bits of 2-byte floats in memory.
+/// The bits of a 2-byte float in memory.
 struct Half { u16 bits; };
 struct BFloat { u16 bits; };
 CUZARR_DEVICE u16 half_bits(float x) { return (u16)half_of_float(bits_of(x)); }
@@ -314,7 +315,7 @@ template <class T> struct Store {
 template <> struct Store<Half> {
     CUZARR_DEVICE static Half of(float x) { return Half{half_bits(x)}; }
 };
-/// A NaN keeps its bits: one that was computed is the canonical one by now, and any other was a bfloat16 before.
+/// A NaN keeps its bits: a computed NaN is already the canonical one, and any other NaN was a bfloat16 before.
 template <> struct Store<BFloat> {
     CUZARR_DEVICE static BFloat of(float x) { return BFloat{is_nan(x) ? (u16)(bits_of(x) >> 16) : bfloat_bits(x)}; }
 };

@@ -1,4 +1,4 @@
-//! Running programs on a GPU: one kernel each, generated, compiled once and kept.
+//! Runs programs on a GPU. Each program becomes one kernel, which is generated, compiled once and kept.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -17,18 +17,18 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Headers that generated kernels include.
 const HEADERS: &[Header] = &[header!("program/arithmetic.cuh")];
 
-/// What a thread moves at once.
+/// Bytes that a thread loads or stores at once.
 pub(crate) const PACK_BYTES: usize = 16;
-/// Parameters of a kernel take no more than this.
+/// Largest size of a kernel's parameters, in bytes.
 pub(crate) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
-/// Beyond so many blocks, threads take more elements instead.
+/// Largest number of blocks. Beyond it, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
 
-/// The kernel `name`, compiled at its first use from the text that defines it, which includes some of `headers`. Names tell texts
-/// apart: see [`kernel_name`].
+/// Returns the kernel `name`. At its first use it is compiled from `text`, which includes some of `headers`. Different
+/// texts need different names: see [`kernel_name`].
 ///
 /// # Errors
 /// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.
@@ -44,15 +44,16 @@ pub(crate) fn function(
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());
     }
-    // Under the lock: a thread that wants the same kernel should wait, not compile it again.
+    // The lock is held meanwhile: a thread that wants the same kernel should wait instead of compiling it again.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
     let function = Module::compile_with(device, "expression.cu", &text(), &flags, headers)?.function(name)?;
     known.insert(key, function.clone());
     Ok(function)
 }
 
-/// The name of a kernel for something: texts that differ have names that differ. Kernels are kept by their names, and one that ran
-/// in the place of another would give wrong values. So names have 128 bits of a cryptographic hash.
+/// Makes a kernel's name from everything that determines its text, so that different texts have different names.
+/// Kernels are kept by name, and running a wrong one would give wrong values. So names have 128 bits of a cryptographic
+/// hash.
 pub(crate) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
     let mut hasher = NameHasher(Sha256::new());
     of.hash(&mut hasher);
@@ -60,7 +61,7 @@ pub(crate) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
     digest[..16].iter().fold(format!("cuzarr_{prefix}_"), |name, byte| name + &format!("{byte:02x}"))
 }
 
-/// The SHA-256 of what is hashed.
+/// A hasher that computes SHA-256.
 struct NameHasher(Sha256);
 
 impl Hasher for NameHasher {
@@ -74,11 +75,11 @@ impl Hasher for NameHasher {
     }
 }
 
-/// Computes a program of operands on a GPU into new memory there, packed in C order; it is ready when this returns.
+/// Computes a program on a GPU, into new memory there, packed in C order. The result is ready when this returns.
 ///
 /// # Errors
-/// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler; `Unsupported` for more operands than a kernel has
-/// parameters; `InvalidArgument` where elements have no answer.
+/// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler; `Unsupported` for more operands than a kernel
+/// can have parameters; `InvalidArgument` for elements without a result, such as 2 to the power of -1.
 pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], stream: &Stream) -> Result<NdBuffer> {
     let device = stream.device();
     let out = NdBuffer::empty(device, program.output, shape, Order::C)?;
@@ -98,9 +99,9 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     };
     let blocks = (joint.len() as u64).div_ceil(per_thread as u64 * u64::from(threads)).clamp(1, most_blocks(device));
     let buffers: Vec<&Buffer> = inputs.iter().map(NdBuffer::buffer).chain([out.buffer()]).chain(&fault).collect();
-    // SAFETY: the arguments are what the generated text declares: operands by value, the result, a word for faults.
-    // `Joint::new` broadcast the inputs to the shape, inside of their memory. The result was allocated here with that shape,
-    // and the word for every program that may have faults.
+    // SAFETY: the arguments are those that the generated text declares: operands by value, the result, a word for
+    // faults. `Joint::new` broadcast the inputs to the shape, inside their memory. The result was allocated here with
+    // that shape, and the word for every program that may have faults.
     unsafe { kernel.launch(stream, LaunchShape::line(blocks as u32, threads), arguments, &buffers) }?;
     stream.synchronize()?;
     match fault {
@@ -109,7 +110,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     }
 }
 
-/// Threads of a block; few where each is a fiber.
+/// Number of threads in a block. It is small on the simulator, where each thread is a fiber.
 pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { THREADS }
 }
@@ -118,12 +119,12 @@ pub(crate) fn most_blocks(device: Device) -> u64 {
     if device == Device::Simt { 4 } else { MOST_BLOCKS }
 }
 
-/// A pointer as a kernel's parameter.
+/// Encodes a pointer as a kernel's parameter.
 pub(crate) fn address(address: usize) -> Vec<u8> {
     (address as u64).to_ne_bytes().to_vec()
 }
 
-/// The part of a program that decides its text: all but the values of numbers.
+/// Returns the part of a program that determines its text: everything except the values of numbers.
 fn signature(program: &Program) -> Program {
     let mut signature = program.clone();
     for step in &mut signature.steps {
@@ -143,14 +144,14 @@ fn form(program: &Program, joint: &Joint, inputs: &[NdBuffer], out: &NdBuffer) -
     let moved = inputs.iter().zip(&single).filter(|(_, single)| !**single).map(|(input, _)| input).chain([out]);
     let widest = moved.clone().map(|operand| operand.dtype().size_bytes()).max().unwrap_or(PACK_BYTES);
     let mut lanes = (PACK_BYTES / widest).max(1);
-    // Memory of others may begin anywhere.
+    // Memory of other libraries may begin at any address.
     while lanes > 1 && moved.clone().any(|operand| operand.address() % (lanes * operand.dtype().size_bytes()) != 0) {
         lanes /= 2;
     }
     Form::Packed { lanes, single }
 }
 
-/// The parameter that says where everything is.
+/// Encodes the kernel's parameter that contains the addresses, shapes and strides of the operands.
 fn operands(program: &Program, joint: &Joint, form: &Form, inputs: &[NdBuffer]) -> Result<Vec<u8>> {
     let mut words: Vec<u64> = vec![joint.len() as u64];
     words.extend(inputs.iter().map(|input| input.address() as u64));
@@ -174,7 +175,7 @@ fn operands(program: &Program, joint: &Joint, form: &Form, inputs: &[NdBuffer]) 
     Ok(bytes)
 }
 
-/// Compiles a kernel that includes a header, with the headers that a room gives its kernels.
+/// Compiles a test kernel that includes a header, with the headers that a module gives its kernels.
 #[cfg(test)]
 pub(crate) fn check_headers(include: &str, headers: &'static [Header]) {
     let text = format!("#include \"{include}\"\n\nCUZARR_KERNEL(cuzarr_test, u32* out) {{ *out = 1; }}\n");

@@ -1,23 +1,23 @@
-//! How the elements of several operands lie under one shape, with dimensions joined where all of them allow it.
+//! The memory layout of several operands under one shape. Dimensions are joined where all operands allow it.
 
 use cuzarr_device::NdBuffer;
 
 use cuzarr::Result;
 
-/// A shape, and for each operand where its elements lie: dimensions of extent 1 are left out, and neighbours that every
-/// operand walks through evenly are one.
+/// A shape, and the strides of each operand. Dimensions of extent 1 are left out, and neighbouring dimensions that
+/// every operand traverses in even steps are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Joint {
     pub(crate) shape: Vec<usize>,
-    /// Strides in bytes, of each operand, per dimension.
+    /// Strides of each operand along each dimension, in bytes.
     pub(crate) strides: Vec<Vec<isize>>,
 }
 
 impl Joint {
-    /// The operands broadcast to `shape`, with a result packed in C order behind them.
+    /// Broadcasts the operands to `shape` and joins dimensions, for a result that is packed in C order.
     ///
     /// # Errors
-    /// `InvalidArgument` when one does not broadcast.
+    /// `InvalidArgument` when an operand does not broadcast.
     pub(crate) fn new(shape: &[usize], operands: &[NdBuffer]) -> Result<Joint> {
         let mut all: Vec<Vec<isize>> = Vec::with_capacity(operands.len());
         for operand in operands {
@@ -61,13 +61,13 @@ impl Joint {
         }
     }
 
-    /// Whether an operand is one element.
+    /// Whether an operand is a single element that repeats.
     pub(crate) fn is_single(&self, operand: usize) -> bool {
         self.strides[operand].iter().all(|&stride| stride == 0)
     }
 
-    /// Calls `each` with (first place among `range`, bytes from the operand's origin, elements) for every row of the
-    /// operand inside of a range of elements, in order.
+    /// Calls `each` for every row of the operand that overlaps `range`, in order. The arguments are the row's first
+    /// place within `range`, its offset from the operand's origin in bytes, and its number of elements.
     pub(crate) fn rows(
         &self,
         operand: usize,

@@ -1,4 +1,5 @@
-//! Programs: expressions as series of steps, which run on blocks of elements in memory, on the CPU and on GPUs.
+//! Programs: expressions turned into series of steps, which run on blocks of elements in memory, on the CPU and on
+//! GPUs.
 
 mod cpu;
 pub(crate) mod cuda;

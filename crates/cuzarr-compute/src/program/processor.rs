@@ -1,4 +1,4 @@
-//! Eager computation: an expression whose inputs are in memory.
+//! Eager computation of expressions whose inputs are in memory.
 
 use cuzarr_device::{Device, NdBuffer, Stream};
 
@@ -9,15 +9,15 @@ use crate::regions::memory_shape;
 use cuzarr::internal::cores;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Where and with what programs run.
+/// The device and the threads or stream that programs run on.
 pub(crate) struct Processor {
-    /// Threads, where the device is the host.
+    /// Number of CPU threads.
     pub(crate) threads: usize,
     stream: Option<Stream>,
 }
 
 impl Processor {
-    /// A processor whose work runs in the order of everything on the device's default stream.
+    /// Makes a processor whose work runs in order with all other work on the device's default stream.
     ///
     /// # Errors
     /// `DeviceUnavailable`
@@ -26,7 +26,7 @@ impl Processor {
         Ok(Processor { threads: cores(), stream })
     }
 
-    /// A processor whose work runs beside everything else.
+    /// Makes a processor whose work runs on its own stream.
     ///
     /// # Errors
     /// `DeviceUnavailable`
@@ -35,12 +35,12 @@ impl Processor {
         Ok(Processor { threads, stream })
     }
 
-    /// The processor with so many threads.
+    /// Returns the processor with another number of threads.
     pub(crate) fn with_threads(self, threads: usize) -> Processor {
         Processor { threads, ..self }
     }
 
-    /// Waits for kernels.
+    /// Waits until all kernels are finished.
     ///
     /// # Errors
     /// Those of [`Stream::synchronize`].
@@ -48,12 +48,12 @@ impl Processor {
         self.stream.as_ref().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
     }
 
-    /// The stream of a GPU; none on the host.
+    /// Returns the stream of a GPU; `None` on the host.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref()
     }
 
-    /// Computes a program of operands, which are on this device and broadcast to `shape`.
+    /// Runs a program on operands that are on this device and broadcast to `shape`.
     ///
     /// # Errors
     /// Those of the evaluation on its device.
@@ -66,12 +66,12 @@ impl Processor {
 }
 
 impl Expr {
-    /// Computes the expression on a device where its inputs are, into new memory packed in C order; on a GPU it is ready on
-    /// every stream when this returns.
+    /// Computes the expression on the device of its inputs, into new memory, packed in C order. On a GPU, the result is
+    /// ready on every stream when this returns.
     ///
     /// # Errors
-    /// `MemorySpace` when an input is elsewhere; `InvalidArgument` where elements have no answer; `Unsupported` for inputs
-    /// that are in a store; `OutOfMemory`.
+    /// `MemorySpace` when an input is on another device; `InvalidArgument` for elements without a result, such as 2 to
+    /// the power of -1; `Unsupported` for inputs in a store; `OutOfMemory`.
     pub fn evaluate(&self, device: Device) -> Result<NdBuffer> {
         let (program, inputs) = lower(self)?;
         let shape = memory_shape(self.shape())?;
@@ -83,7 +83,7 @@ impl Expr {
 fn in_memory(input: &Input, device: Device) -> Result<NdBuffer> {
     match input {
         Input::Buffer(buffer) if buffer.device() == device => Ok(buffer.clone()),
-        // One number goes anywhere.
+        // A single number is copied to any device.
         Input::Buffer(buffer) if buffer.ndim() == 0 => Ok(buffer.to_device(device)?),
         Input::Buffer(buffer) => {
             let message = format!("an operand is on {}, the others on {device}", buffer.device());

@@ -1,8 +1,8 @@
-//! CUDA C++ for a program: one kernel that loads each input once, computes, and stores once.
+//! Generates CUDA C++ for a program: one kernel that loads each input once, computes, and stores once.
 //!
-//! Two forms. *Packed*: inputs are packed like the result, or one element for all; a thread moves several elements of each
-//! at once. *Strided*: any strides; a thread finds where its element of each input lies. Numbers are parameters, so that
-//! `x + 1` and `x + 2` are one kernel.
+//! There are two forms. *Packed*: each input is packed like the result, or is a single element; a thread moves several
+//! elements of each input at once. *Strided*: inputs have any strides; a thread computes the address of its element in
+//! each input. Numbers are parameters, so that `x + 1` and `x + 2` share one kernel.
 
 use std::fmt::Write;
 
@@ -11,19 +11,19 @@ use cuzarr_device::{DType, DTypeKind};
 use super::steps::{Action, Program};
 use crate::expression::Op;
 
-/// What a kernel is generated for, beside the program.
+/// The form of a kernel: what it depends on besides the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// `lanes` elements at once; which inputs are single elements.
+    /// Packed operands. A thread takes `lanes` elements at once; `single` tells which inputs are single elements.
     Packed { lanes: usize, single: Vec<bool> },
-    /// Dimensions, and whether element numbers need 64 bits.
+    /// Strided operands with `rank` dimensions. With `wide`, element numbers need 64 bits.
     Strided { rank: usize, wide: bool },
 }
 
-/// Groups of elements that a thread loads before it computes with the first, in the packed form.
+/// Number of groups of elements that a thread loads before it computes the first, in the packed form.
 pub(crate) const GROUPS: usize = 2;
 
-/// Name of the type in C++, as the element lies in memory.
+/// Returns the C++ type of an element in memory.
 pub(crate) fn memory_type(dtype: DType) -> &'static str {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float, 2) => "ops::Half",
@@ -50,7 +50,7 @@ fn lane_type(dtype: DType) -> &'static str {
     }
 }
 
-/// The bytes of the program's numbers, 16 each, in the order of its steps.
+/// Returns the bytes of the program's numbers, 16 for each, in the order of the steps.
 pub(crate) fn constants(program: &Program) -> Vec<u8> {
     let mut bytes = Vec::new();
     for step in &program.steps {
@@ -62,7 +62,7 @@ pub(crate) fn constants(program: &Program) -> Vec<u8> {
     bytes
 }
 
-/// The text of a kernel called `name`.
+/// Returns the text of a kernel called `name`.
 pub(crate) fn kernel(program: &Program, form: &Form, name: &str) -> String {
     let mut text = String::from("#include \"program/arithmetic.cuh\"\n\n");
     let (count, out) = (program.inputs.len(), memory_type(program.output));
@@ -92,7 +92,7 @@ pub(crate) fn kernel(program: &Program, form: &Form, name: &str) -> String {
     text
 }
 
-/// The function of one element of each input.
+/// Writes the function that computes one element from one element of each input.
 fn element(text: &mut String, program: &Program, out: &str) {
     let _ = write!(text, "static CUZARR_DEVICE {out} element(const Operands& operands, u32* fault");
     for (number, &dtype) in program.inputs.iter().enumerate() {
@@ -150,7 +150,7 @@ fn packed(text: &mut String, program: &Program, lanes: usize, single: &[bool], o
     if lanes > 1 {
         let _ = writeln!(text, "    const u64 packs = operands.count / {lanes};");
         let _ = writeln!(text, "    u64 pack = first;");
-        // Whole groups: all loads before the first store.
+        // Whole groups: all loads come before the first store.
         let _ = writeln!(text, "    for (; pack + {} * step < packs; pack += {GROUPS} * step) {{", GROUPS - 1);
         for group in 0..GROUPS {
             for &(number, dtype) in inputs.iter().filter(|(number, _)| !single[*number]) {

@@ -1,4 +1,4 @@
-//! The steps of a program. Each makes one value from values of earlier steps.
+//! The steps of a program. Each step computes one value from values of earlier steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use cuzarr_device::{DType, DTypeKind, NdBuffer};
 use crate::expression::{Expr, Flat, Joined, Kind, Node, Op, Running, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Steps that compute an expression from elements of its inputs. Steps of one program differ.
+/// The steps that compute an expression from elements of its inputs. No two steps of a program are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Program {
     /// Element types of the inputs, as they lie in memory.
@@ -24,45 +24,45 @@ pub(crate) struct Program {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
     pub(crate) action: Action,
-    /// Numbers of the steps whose values it takes.
+    /// Numbers of the steps whose values this step takes.
     pub(crate) arguments: Vec<usize>,
-    /// The type of its value: never a 2-byte float.
+    /// The type of the step's value. It is never a 2-byte float.
     pub(crate) lane: DType,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Takes elements of an input; 2-byte floats become binary32.
+    /// Loads elements of an input. 2-byte floats become binary32.
     Input(usize),
-    /// A number.
+    /// The bytes of a number.
     Constant(Vec<u8>),
     Apply(Op),
-    /// Converts.
+    /// Converts a value to another type.
     Cast,
-    /// Rounds to a 2-byte float, and back.
+    /// Rounds to a 2-byte float, and converts back to binary32.
     Round(DType),
-    /// Puts the canonical NaN in the place of any NaN.
+    /// Replaces any NaN by the canonical one.
     Canonical,
 }
 
-/// Where an input's elements come from.
+/// The source of an input's elements.
 #[derive(Clone)]
 pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<View>),
-    /// Elements that are computed of other expressions, one after the other.
+    /// Elements of several other expressions, one after the other.
     Joined(Joined),
     /// Elements of another expression in one dimension.
     Flat(Flat),
     /// Running sums or products of another expression.
     Running(Running),
-    /// What is made of all of another expression's elements, before any other is computed.
+    /// A summary of another expression. It is computed before anything else.
     Reduced(Expr, Arc<dyn Summary>),
 }
 
 impl Input {
-    /// Whether these are the same elements, wherever the expression got them from.
+    /// Whether both inputs are known to have the same elements.
     fn is_same(&self, other: &Input) -> bool {
         match (self, other) {
             (Input::Buffer(a), Input::Buffer(b)) => {
@@ -75,19 +75,19 @@ impl Input {
         }
     }
 
-    /// Whether these are elements of the same array in a store.
+    /// Whether both inputs are elements of the same array in a store.
     pub(crate) fn is_of_array(&self, other: &Input) -> bool {
         let (Input::Array(a), Input::Array(b)) = (self, other) else { return false };
         let (a, b) = (&a.array, &b.array);
         Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
     }
 
-    /// Whether these are made of another expression's elements, region by region.
+    /// Whether the input is computed from another expression's elements, region by region.
     pub(crate) fn is_derived(&self) -> bool {
         matches!(self, Input::Flat(_) | Input::Running(_))
     }
 
-    /// Whether nothing is read from stores for these.
+    /// Whether the input needs no reads from stores.
     pub(crate) fn is_in_memory(&self) -> bool {
         match self {
             Input::Buffer(_) => true,
@@ -96,7 +96,7 @@ impl Input {
         }
     }
 
-    /// Extents.
+    /// Returns the input's shape.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
             Input::Buffer(buffer) => buffer.shape().iter().map(|&extent| extent as u64).collect(),
@@ -104,7 +104,7 @@ impl Input {
             Input::Joined(joined) => joined.shape(),
             Input::Flat(flat) => vec![flat.count],
             Input::Running(running) => running.shape(),
-            // Replaced by its elements before anybody asks.
+            // A summary is replaced by its elements before its shape is needed.
             Input::Reduced(expr, summary) => {
                 summary.result(expr.dtype(), expr.shape()).map(|(_, shape)| shape).unwrap_or_default()
             }
@@ -112,7 +112,7 @@ impl Input {
     }
 }
 
-/// Longer programs are refused: no one writes them by hand, and compilers take long for them.
+/// Largest number of steps. Nobody writes longer programs by hand, and compilers take long for them.
 const MOST_STEPS: usize = 4096;
 
 struct Lowering {
@@ -122,10 +122,10 @@ struct Lowering {
     steps: HashMap<Step, usize>,
 }
 
-/// The program of an expression, and its inputs in order.
+/// Converts an expression to a program, and returns it with its inputs in order.
 ///
 /// # Errors
-/// `Unsupported` for an expression of thousands of operations.
+/// `Unsupported` for an expression with thousands of operations.
 pub(crate) fn lower(expr: &Expr) -> Result<(Program, Vec<Input>)> {
     let program = Program { inputs: Vec::new(), steps: Vec::new(), result: 0, output: expr.dtype() };
     let mut lowering = Lowering { program, inputs: Vec::new(), known: HashMap::new(), steps: HashMap::new() };
@@ -135,7 +135,7 @@ pub(crate) fn lower(expr: &Expr) -> Result<(Program, Vec<Input>)> {
 }
 
 impl Lowering {
-    /// Adds what computes an expression; its operands first, without recursion, so that no chain is too deep.
+    /// Adds the steps that compute an expression. Operands come first. There is no recursion, so no chain is too deep.
     fn visit(&mut self, root: &Expr) -> Result<usize> {
         let mut stack = vec![(root.clone(), false)];
         let mut last = 0;
@@ -177,7 +177,7 @@ impl Lowering {
             Kind::Summary(summary, of) => self.input(dtype, Input::Reduced(of.clone(), Arc::clone(summary))),
             Kind::Constant(bytes) => {
                 let mut wide = vec![0; lane(dtype).size_bytes()];
-                // Between two known types of one element each.
+                // Both types are known, and both buffers hold one element.
                 let _ = cuzarr_device::internal::cpu::cast::cast(dtype, lane(dtype), bytes, &mut wide);
                 self.step(Action::Constant(wide), arguments, lane(dtype))
             }
@@ -194,8 +194,9 @@ impl Lowering {
         }
     }
 
-    /// The value of an expression as a result. The NaNs of a computation are replaced by the canonical one here, and nowhere else,
-    /// for processors give them different bits. Elements that are only moved keep theirs.
+    /// Adds the step that makes an expression's value fit for a result, and returns its number. It replaces NaNs of a
+    /// computation by the canonical one, because processors give them different bits. This happens only here. Elements
+    /// that are only moved keep their NaNs.
     fn settled(&mut self, expr: &Expr, step: usize) -> usize {
         let is_computed = match &expr.0.kind {
             Kind::Apply(op, _) => !op.moves(),
@@ -208,7 +209,7 @@ impl Lowering {
 
     fn cast(&mut self, argument: usize, from: DType, to: DType) -> usize {
         if is_half(to) {
-            // From binary64 in one rounding.
+            // Rounds directly from binary64, in a single step.
             return self.step(Action::Round(to), vec![argument], DType::FLOAT32);
         }
         if lane(from) == to {
@@ -227,7 +228,7 @@ impl Lowering {
         self.step(Action::Input(number), Vec::new(), lane(dtype))
     }
 
-    /// The number of this step, which is added when there is none like it yet.
+    /// Returns the number of a step, and adds the step if the program does not have it yet.
     fn step(&mut self, action: Action, arguments: Vec<usize>, lane: DType) -> usize {
         let step = Step { action, arguments, lane };
         if let Some(&known) = self.steps.get(&step) {
@@ -241,12 +242,12 @@ impl Lowering {
 }
 
 impl Program {
-    /// The type that the operands of a step have.
+    /// Returns the type of a step's operands.
     pub(crate) fn operand_lane(&self, step: &Step) -> DType {
         step.arguments.last().map_or(step.lane, |&argument| self.steps[argument].lane)
     }
 
-    /// The input that is the result as it is.
+    /// Returns the input whose elements are the result, if nothing is computed.
     pub(crate) fn passes(&self) -> Option<usize> {
         match self.steps[self.result].action {
             Action::Input(input) if self.inputs[input] == self.output => Some(input),
@@ -254,14 +255,14 @@ impl Program {
         }
     }
 
-    /// The number of steps that compute something, for each element.
+    /// Returns the number of steps that compute something for each element.
     pub(crate) fn operations(&self) -> usize {
         let computes =
             |step: &&Step| !matches!(step.action, Action::Input(_) | Action::Constant(_) | Action::Canonical);
         self.steps.iter().filter(computes).count()
     }
 
-    /// Whether elements decide if the computation has an answer: whole numbers to whole powers below 0.
+    /// Whether the computation may fail for some elements: integers to negative integer powers have no result.
     pub(crate) fn may_fail(&self) -> bool {
         let is_signed = |step: &Step| self.operand_lane(step).kind() == DTypeKind::Int;
         self.steps.iter().any(|step| step.action == Action::Apply(Op::Power) && is_signed(step))

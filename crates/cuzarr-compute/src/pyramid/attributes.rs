@@ -1,4 +1,4 @@
-//! The attributes that make a group of arrays an image of OME-Zarr 0.4 to 0.6.
+//! The attributes that turn a group of arrays into an image of OME-Zarr 0.4 to 0.6.
 
 use cuzarr_device::downsample::Downsampling;
 use cuzarr_device::{DType, DTypeKind, Device, Order};
@@ -11,13 +11,13 @@ use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Colours of channels without one. Neighbours differ for people who see red and green alike.
+/// Colours for channels without one. People who cannot tell red from green can still distinguish neighbouring ones.
 const COLOURS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
 
-/// Most elements along a dimension that are looked at for the limits of a channel's contrast.
+/// Largest number of elements along a dimension that are read to find a channel's contrast limits.
 const MOST_LOOKED_AT: u64 = 256;
 
-/// The facts about an image that its attributes state.
+/// Everything that the attributes say about an image.
 pub(super) struct Described<'a> {
     pub(super) version: OmeVersion,
     pub(super) name: String,
@@ -26,21 +26,21 @@ pub(super) struct Described<'a> {
     pub(super) units: Option<&'a [String]>,
     pub(super) scale: Vec<f64>,
     pub(super) translation: Option<&'a [f64]>,
-    /// Factors from level to level.
+    /// Factors from each level to the next.
     pub(super) factors: &'a [Vec<u64>],
-    /// Coordinate systems of the source, for version 0.6.
+    /// Coordinate systems of the source image, for version 0.6.
     pub(super) coordinates: Option<&'a CoordinateSystems>,
 }
 
-/// The coordinate system of levels whose source names none.
+/// Name of the levels' coordinate system if the source names none.
 const INTRINSIC: &str = "intrinsic";
 
 impl Described<'_> {
-    /// The member `multiscales`.
+    /// Returns the member `multiscales`.
     pub(super) fn multiscales(&self) -> Value {
         let known = self.coordinates.and_then(|own| own.axes_of_levels());
         let axis = |(at, name): (usize, &String)| {
-            // In version 0.6 axes have members that are kept, such as their orientation.
+            // In version 0.6, further members of axes, such as their orientation, are kept.
             let own = known.and_then(|axes| axes.get(at)?.as_object()).filter(|_| self.version == OmeVersion::V06);
             if let Some(own) = own.filter(|own| own.get("name").and_then(Value::as_str) == Some(name)) {
                 return Value::Object(self.with_unit(own.clone(), at));
@@ -71,7 +71,7 @@ impl Described<'_> {
         json!([image])
     }
 
-    /// An axis with the unit of its dimension, where it has one.
+    /// Returns an axis with the unit of its dimension, if it has one.
     fn with_unit(&self, mut axis: Map<String, Value>, at: usize) -> Map<String, Value> {
         axis.remove("unit");
         let unit = self.units.map(|units| &units[at]).filter(|unit| !unit.is_empty());
@@ -79,12 +79,13 @@ impl Described<'_> {
         axis
     }
 
-    /// The name of the coordinate system that levels lead to.
+    /// Returns the name of the coordinate system that the levels are mapped to.
     fn intrinsic(&self) -> &str {
         self.coordinates.map_or(INTRINSIC, |own| &own.intrinsic)
     }
 
-    /// The members of version 0.6 in place of `axes`: the coordinate systems, and what leads from the levels' own to the others.
+    /// Returns the members that replace `axes` in version 0.6: the coordinate systems, and the transformations between
+    /// them.
     fn systems(&self, axes: Vec<Value>) -> Vec<(String, Value)> {
         let own = json!({"name": self.intrinsic(), "axes": axes});
         let mut systems: Vec<Value> = match self.coordinates {
@@ -101,7 +102,8 @@ impl Described<'_> {
         members
     }
 
-    /// The place of a level's elements: the middle of the box that became one element, or its first element for `nearest`.
+    /// Returns the entry for one level in `datasets`: its path and the place of its elements. An element lies in the
+    /// middle of the box that became one element; for `nearest`, at the first element of the box.
     fn dataset(&self, number: usize) -> Value {
         let factor = |at: usize| self.factors[..number].iter().map(|factors| factors[at]).product::<u64>() as f64;
         let scale: Vec<f64> = self.scale.iter().enumerate().map(|(at, size)| size * factor(at)).collect();
@@ -117,7 +119,7 @@ impl Described<'_> {
         }
         let path = number.to_string();
         if self.version == OmeVersion::V06 {
-            // One transformation, from the array's indices to the coordinate system.
+            // One transformation, from array indices to the coordinate system.
             let mut one = match transformations.len() {
                 1 => transformations.swap_remove(0),
                 _ => json!({"type": "sequence", "transformations": transformations}),
@@ -130,7 +132,7 @@ impl Described<'_> {
     }
 }
 
-/// The attributes with members where this version has them.
+/// Puts members at the place in the attributes that this version requires.
 pub(super) fn placed(version: OmeVersion, mut members: Map<String, Value>) -> Map<String, Value> {
     match version {
         OmeVersion::V04 => members,
@@ -141,7 +143,7 @@ pub(super) fn placed(version: OmeVersion, mut members: Map<String, Value>) -> Ma
     }
 }
 
-/// Refuses channels that do not fit an image with so many.
+/// Refuses channels that do not fit an image with `count` channels.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -171,8 +173,8 @@ pub(super) fn check_channels(channels: &[Map<String, Value>], count: u64) -> Res
     Ok(())
 }
 
-/// The member `omero`: channels with a colour, and with limits of contrast, which are the least and the largest element of
-/// the smallest level where none were given.
+/// Returns the member `omero`: channels with a colour and contrast limits. Limits that were not given are the smallest
+/// and the largest element of the smallest level.
 ///
 /// # Errors
 /// Those of reading.
@@ -192,7 +194,7 @@ pub(super) fn omero(channels: &[Map<String, Value>], smallest: &Array, axes: &[S
     Ok(json!({ "channels": described }))
 }
 
-/// A window with all four limits.
+/// Returns a window with all four limits.
 fn limits(
     mut window: Map<String, Value>,
     smallest: &Array,
@@ -223,7 +225,7 @@ fn limits(
     Ok(window)
 }
 
-/// The range of integers of up to 32 bits.
+/// Returns the range of integers of up to 32 bits; `None` for other types.
 fn range(dtype: DType) -> Option<(f64, f64)> {
     let bits = dtype.size_bytes() as i32 * 8;
     match dtype.kind() {

@@ -1,22 +1,22 @@
-//! The dimensions of an image: their names, and how many elements become one along each, from level to level.
+//! The dimensions of an image: their names, and the factors by which they shrink from level to level.
 
 use super::options::PyramidOptions;
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The extent below which no further level is needed.
+/// Extent up to which no further level is needed.
 const SMALL_EXTENT: u64 = 256;
 
-/// Most levels.
+/// Largest number of levels.
 pub(super) const MOST_LEVELS: usize = 16;
 
-/// Most elements that become one. `cuzarr_device::downsample` takes no more.
+/// Largest number of elements that become one: the limit of `cuzarr_device::downsample`.
 const MOST_BOX_ELEMS: u64 = 1 << 16;
 
-/// Names of dimensions that OME-Zarr 0.5 knows. The first ones are the last dimensions of arrays without names.
+/// Dimension names that OME-Zarr 0.5 knows. Arrays without names get the first ones for their last dimensions.
 const AXES: [&str; 5] = ["x", "y", "z", "c", "t"];
 
-/// Names of the dimensions in the specification's order: time, channel, then two or three of space.
+/// Returns the dimension names in the specification's order: time, channel, then two or three spatial dimensions.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -49,7 +49,7 @@ pub(super) fn is_spatial(name: &str) -> bool {
     matches!(name, "x" | "y" | "z")
 }
 
-/// Refuses lists with a number of members other than the array's dimensions, and numbers without meaning.
+/// Refuses lists whose length is not the number of dimensions, and numbers out of range.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -87,7 +87,7 @@ pub(super) fn check_lists(ndim: usize, options: &PyramidOptions) -> Result<()> {
     Ok(())
 }
 
-/// How many elements of each level become one of the next, for all levels but the last.
+/// Returns the factors from each level to the next: how many elements become one along each dimension.
 ///
 /// # Errors
 /// `InvalidArgument` for a number of levels out of range.
@@ -117,7 +117,8 @@ pub(super) fn factors_of_levels(shape: &[u64], axes: &[String], options: &Pyrami
     Ok(levels)
 }
 
-/// Sizes of elements along spatial dimensions that can be compared: all 1 where no scale was given or units differ.
+/// Returns the element sizes along spatial dimensions, for comparison. All are 1 if no scale was given or the units
+/// differ.
 fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     let unit = |at: usize| options.units.as_ref().map_or("", |units| units[at].as_str());
     let mut units = (0..axes.len()).filter(|&at| is_spatial(&axes[at])).map(unit);
@@ -126,8 +127,8 @@ fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     options.scale.clone().filter(|_| alike).unwrap_or_else(|| vec![1.0; axes.len()])
 }
 
-/// 2 along spatial dimensions, but 1 where elements are at least twice as large as along another one that can shrink: levels
-/// become less stretched, as in other tools for microscopy.
+/// Returns 2 along spatial dimensions that can shrink, but 1 where elements are already at least twice as large as
+/// along another one. So levels become less stretched, as in other microscopy tools.
 fn halved(shape: &[u64], axes: &[String], sizes: &[f64]) -> Vec<u64> {
     let shrinks = |at: usize| is_spatial(&axes[at]) && shape[at] > 1;
     let smallest = (0..axes.len()).filter(|&at| shrinks(at)).map(|at| sizes[at]).fold(f64::INFINITY, f64::min);

@@ -1,8 +1,8 @@
-//! Multiscale pyramids as OME-Zarr 0.4 to 0.6 have them: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>,
+//! Multiscale pyramids in OME-Zarr 0.4 to 0.6: <https://ngff.openmicroscopy.org/0.5/#multiscale-md>,
 //! <https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>.
 //!
-//! Level 0 is a copy of the array. Every other level is made from the one before, region by region, and can be resumed like a
-//! copy. The group's attributes, which make it an image, are written when all levels are there.
+//! Level 0 is a copy of the array. Every other level is computed from the previous level, region by region, and can be
+//! resumed like a copy. The group's attributes, which make it an image, are written once all levels are complete.
 
 mod attributes;
 mod axes;
@@ -41,23 +41,24 @@ pub struct Pyramid {
     version: OmeVersion,
     method: Downsampling,
     axes: Vec<String>,
-    /// Factors from level to level.
+    /// Factors from each level to the next.
     factors: Vec<Vec<u64>>,
     levels: Vec<ArrayMetadata>,
-    /// Attributes of the source's image that are none of OME-Zarr's.
+    /// Attributes of the source image that do not belong to OME-Zarr.
     kept: Map<String, Value>,
-    /// Labels of the source's image.
+    /// The pyramids of the source image's labels.
     labels: Vec<Pyramid>,
 }
 
 impl Pyramid {
-    /// Plans a pyramid of `source` in the group at `path`: levels `0`, `1`, …, each half as large as the one before along
-    /// spatial dimensions. With `options.labels`, the group at `path` is an image, and the pyramid one of its labels. Writes nothing.
+    /// Plans a pyramid of `source` in the group at `path`: levels `0`, `1`, …, each half as large as the previous one
+    /// along spatial dimensions. With `options.labels`, the group at `path` is an image, and the pyramid becomes one of
+    /// its labels. Nothing is written.
     ///
     /// # Errors
-    /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for elements that the method has no meaning for,
-    /// or of which some are missing and would count; `ContainsArray`, `ContainsGroup`; `BudgetExceeded` as of [`Copy::new`],
-    /// for any level; for labels `GroupNotFound` when there is no image.
+    /// `InvalidArgument` for names and numbers that do not fit; `Unsupported` for element types that the method does
+    /// not support, and for arrays with missing elements that would count as numbers; `ContainsArray`, `ContainsGroup`;
+    /// `BudgetExceeded` as for [`Copy::new`], for any level; for labels `GroupNotFound` when there is no image.
     pub fn new(
         source: &Array,
         store: Arc<dyn Store>,
@@ -73,11 +74,11 @@ impl Pyramid {
         Pyramid::plan(source, store, &path, existing, options)
     }
 
-    /// Plans a pyramid of an image: of its largest level, with its axes, scale, units, channels and other attributes, and of all its
-    /// labels. What the options say goes before.
+    /// Plans a pyramid of an image and of all its labels. It starts from the largest level, and keeps axes, scale,
+    /// units, channels and other attributes. Options take precedence over what the image says.
     ///
     /// # Errors
-    /// `InvalidArgument` for a group that is no image; those of [`Pyramid::new`].
+    /// `InvalidArgument` for a group that is not an image; those of [`Pyramid::new`].
     pub fn of_image(
         image: &Group,
         store: Arc<dyn Store>,
@@ -157,13 +158,13 @@ impl Pyramid {
         Ok(pyramid)
     }
 
-    /// The shapes of all levels.
+    /// Returns the shapes of all levels.
     pub fn shapes(&self) -> Vec<Vec<u64>> {
         self.levels.iter().map(|level| level.shape().to_vec()).collect()
     }
 
-    /// The plan as JSON: the levels, the attributes that the group will have (but for limits of channels, which are not known
-    /// before), and the plans of labels.
+    /// Returns the plan as JSON: the levels, the attributes that the group will have, and the plans of labels. Contrast
+    /// limits of channels are left out, because they are not known yet.
     pub fn to_json(&self) -> Value {
         let level = |(number, level): (usize, &ArrayMetadata)| json!({"path": number.to_string(), "shape": level.shape(), "chunk_shape": level.chunk_grid().chunk_shape()});
         let channels = self.options.channels.as_ref().map(|channels| json!({ "channels": channels }));
@@ -174,7 +175,7 @@ impl Pyramid {
         })
     }
 
-    /// Makes all levels. `progress` is called for each level's regions.
+    /// Writes all levels. `progress` is called for each level's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].
@@ -182,7 +183,7 @@ impl Pyramid {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Pyramid::run`], but `carrier` makes the regions of levels, such as workers of a cluster.
+    /// Like [`Pyramid::run`], but `carrier` computes the regions of levels, such as workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].
@@ -216,12 +217,12 @@ impl Pyramid {
         let channels = self.options.channels.as_ref().map(|channels| omero(channels, &above, &self.axes));
         let attributes = self.attributes(channels.transpose()?);
         for mut labels in std::mem::take(&mut self.labels) {
-            // What was to be replaced is gone, with the image.
+            // Labels to be replaced were deleted together with the image.
             labels.existing = level_exists;
             labels.run_by(carrier, progress)?;
         }
         let mut group = self.open_group(&self.path, options.clone())?;
-        // They take the place of the mark.
+        // The attributes replace the mark.
         group.set_attributes(attributes)?;
         if let Some(labels) = &self.options.labels {
             self.list_labels(&labels.name)?;
@@ -234,7 +235,7 @@ impl Pyramid {
         Group::open(Arc::clone(&self.store), path, format, Consolidation::Never, options)
     }
 
-    /// Adds the labels to those that the image's group of labels lists.
+    /// Adds the labels' name to the list in the image's group of labels.
     fn list_labels(&self, name: &str) -> Result<()> {
         let parent = self.path.rsplit_once('/').map_or("", |(parent, _)| parent);
         let mut group = self.open_group(parent, self.source.options().clone())?;
@@ -248,14 +249,14 @@ impl Pyramid {
         group.set_attributes(attributes)
     }
 
-    /// The factors that the caller chose, along these axes; others stay.
+    /// Returns the caller's factors for the given axes; 1 for other axes. `None` if the caller chose none.
     fn factors_along(&self, axes: &[String]) -> Option<Vec<u64>> {
         let own = self.options.factors.as_ref()?;
         let factor = |name: &String| self.axes.iter().position(|axis| axis == name).map_or(1, |at| own[at]);
         Some(axes.iter().map(factor).collect())
     }
 
-    /// Plans the copy that makes a level of the one above.
+    /// Plans the copy that computes a level from the level above.
     fn level_copy(&self, above: &Array, number: usize, existing: Existing) -> Result<Copy> {
         let shrink =
             number.checked_sub(1).map(|step| Shrink { factors: self.factors[step].clone(), method: self.method });
@@ -271,7 +272,7 @@ impl Pyramid {
         )
     }
 
-    /// Refuses what a level would be refused for, before there is any.
+    /// Checks all levels before the first is written, so that none is refused later.
     fn check_levels(&self) -> Result<()> {
         let mut above = self.source.clone();
         for (number, level) in self.levels.iter().enumerate() {
@@ -306,7 +307,8 @@ impl Pyramid {
         Err(Error::new(kind, message).with_hint("resume what was begun, overwrite it, or choose another place"))
     }
 
-    /// Refuses to go on with a pyramid that is whole and was made otherwise: its levels would stay as they are.
+    /// Refuses to continue with a complete pyramid that was made with other settings, because its levels would not
+    /// change.
     fn check_complete(&self, found: &Group) -> Result<()> {
         let attributes = found.metadata().attributes();
         let ome = attributes.get("ome").unwrap_or(&Value::Null);
@@ -324,7 +326,7 @@ impl Pyramid {
         Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("overwrite it, or choose another place"))
     }
 
-    /// The mark of the group until all of it is written: with every option, also those that were chosen here.
+    /// Returns the mark of the unfinished group. It records every option, including those that were chosen here.
     fn mark(&self) -> Mark {
         let given = &self.options;
         let mut options = given.changes.to_json();
@@ -338,7 +340,7 @@ impl Pyramid {
         Mark::new("pyramid", (self.source.store(), self.source.path()), options)
     }
 
-    /// The attributes that make the group an image.
+    /// Returns the attributes that make the group an image.
     fn attributes(&self, omero: Option<Value>) -> Map<String, Value> {
         let own = self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("image");
         let described = Described {
@@ -370,12 +372,13 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_string() } else { join_key(path, name) }
 }
 
-/// The metadata of the largest level.
+/// Returns the metadata of the largest level.
 fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersion) -> Result<ArrayMetadata> {
     let format = version.zarr_format();
     let changes = Changes { zarr_format: Some(format), ..changes.clone() };
     if format == ZarrFormat::V3 {
-        // Named afterwards: where an array of format 2 has names, its fill value marks missing elements for xarray.
+        // Dimensions are named afterwards: in named arrays of format 2, the fill value marks missing elements for
+        // xarray.
         let mut level = changes.apply(source.metadata())?;
         name_dimensions(&mut level, axes)?;
         return Ok(level);
@@ -385,7 +388,7 @@ fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersi
     let level = changes.apply(&named)?;
     let is_mark = named.zarr_format() == ZarrFormat::V3 || source.metadata().xarray_dimensions().is_some();
     let fill_value = if is_mark { level.fill_value().clone() } else { FillValue::Undefined };
-    // Version 0.4 has a folder for each dimension.
+    // Version 0.4 has one folder for each dimension.
     let chunk_key_encoding = Some(ChunkKeyEncoding::V2 { separator: Separator::Slash });
     let mut level_of_folders = ArrayMetadata::new(NewArray {
         fill_value,
@@ -401,7 +404,7 @@ fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersi
     Ok(level_of_folders)
 }
 
-/// Names the dimensions where the array's format has their names.
+/// Names the dimensions, at the place that the array's format has for names.
 fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> {
     if metadata.zarr_format() == ZarrFormat::V3 {
         return metadata.set_dimension_names(axes.iter().cloned().map(Some).collect());
@@ -411,13 +414,13 @@ fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> 
     metadata.set_attributes(attributes)
 }
 
-/// Whether labels may have elements of this type.
+/// Whether elements of labels may have this type.
 fn is_label_type(data_type: &DataType) -> bool {
     use cuzarr_device::DTypeKind::{Int, UInt};
     data_type.device_dtype().is_some_and(|dtype| matches!(dtype.kind(), Int | UInt))
 }
 
-/// Refuses methods that would let the number that marks missing elements take part in what is made of the others.
+/// Refuses methods that would combine the number that marks missing elements with other elements.
 fn check_missing(source: &Array, method: Downsampling) -> Result<()> {
     let counts = matches!(method, Downsampling::Mean | Downsampling::Max | Downsampling::Gaussian);
     let Some(mark) = source.metadata().missing_number().filter(|_| counts) else { return Ok(()) };

@@ -19,7 +19,7 @@ pub enum OmeVersion {
 }
 
 impl OmeVersion {
-    /// `0.4`, `0.5` or `0.6`.
+    /// Returns `0.4`, `0.5` or `0.6`.
     pub const fn name(self) -> &'static str {
         match self {
             OmeVersion::V04 => "0.4",
@@ -28,12 +28,12 @@ impl OmeVersion {
         }
     }
 
-    /// The version of that name.
+    /// Returns the version with this name.
     pub fn named(name: &str) -> Option<OmeVersion> {
         [OmeVersion::V04, OmeVersion::V05, OmeVersion::V06].into_iter().find(|version| version.name() == name)
     }
 
-    /// The Zarr format of its arrays.
+    /// Returns the Zarr format of the version's arrays.
     pub const fn zarr_format(self) -> ZarrFormat {
         match self {
             OmeVersion::V04 => ZarrFormat::V2,
@@ -42,43 +42,44 @@ impl OmeVersion {
     }
 }
 
-/// Labels: the array says for each element of an image which object it belongs to.
+/// Settings for a pyramid of labels. The array of labels tells for each element of an image which object it belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Labels {
-    /// Their name below the image's group `labels`.
+    /// The name of the labels, below the image's group `labels`.
     pub name: String,
     /// Members of the attribute `image-label`, such as `colors` and `properties`.
     pub metadata: Map<String, Value>,
 }
 
-/// Settings of a pyramid. What is `None` is taken from the source, or of labels from their image.
+/// Settings of a pyramid. Settings that are `None` come from the source or, for labels, from their image.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PyramidOptions {
-    /// The version of OME-Zarr; `None` for 0.5, and for 0.6 where the source is an image of that version.
+    /// The OME-Zarr version. The default is 0.5, or 0.6 if the source is an image of that version.
     pub version: Option<OmeVersion>,
-    /// The method that makes one element of several; `None` for the mean, and for labels the most frequent one.
+    /// The method that combines elements. The default is the mean; for labels, the most frequent value.
     pub method: Option<Downsampling>,
-    /// The number of levels, including the first; `None`: until no spatial extent is above 256.
+    /// Number of levels, including the first. By default, levels are added until no spatial extent is above 256.
     pub levels: Option<usize>,
-    /// Names of the dimensions, such as `t c z y x`; `None`: the array's own names, or the last of these.
+    /// Names of the dimensions, such as `t c z y x`. The default is the array's own names, or the last of these.
     pub axes: Option<Vec<String>>,
-    /// Size of an element along each dimension; `None` for 1.
+    /// Size of an element along each dimension. The default is 1.
     pub scale: Option<Vec<f64>>,
-    /// Place of the first element along each dimension; `None` for 0.
+    /// Position of the first element along each dimension. The default is 0.
     pub translation: Option<Vec<f64>>,
-    /// Unit of each dimension, such as `micrometer`; empty for none.
+    /// Unit of each dimension, such as `micrometer`; an empty text means no unit.
     pub units: Option<Vec<String>>,
-    /// The number of elements that become one, along each dimension, from level to level. `None`: 2 along spatial dimensions, but 1
-    /// where elements are still at least twice as large as along another one.
+    /// Number of elements that become one along each dimension, from each level to the next. The default is 2 along
+    /// spatial dimensions, but 1 where elements are already at least twice as large as along another one.
     pub factors: Option<Vec<u64>>,
-    /// The image's name; `None` for the last part of its path.
+    /// The image's name. The default is the last part of its path.
     pub name: Option<String>,
-    /// Channels as in the member `omero`: objects with `label`, `color` and `window`, of which what is missing is chosen.
+    /// Channels as in the member `omero`: objects with `label`, `color` and `window`. Missing members are chosen
+    /// automatically.
     pub channels: Option<Vec<Map<String, Value>>>,
-    /// Makes labels of the image at the target.
+    /// Turns the pyramid into labels of the image at the target.
     pub labels: Option<Labels>,
-    /// Coordinate systems of version 0.6; `None` for one with the name `intrinsic`.
+    /// Coordinate systems for version 0.6. The default is a single one named `intrinsic`.
     pub coordinates: Option<CoordinateSystems>,
     /// Chunks, shards and compressors of all levels.
     pub changes: Changes,
@@ -101,8 +102,8 @@ impl PyramidOptions {
         with_changes(changes: Changes) = changes;
     }
 
-    /// Reads settings from JSON: `version`, `method`, `levels`, `axes`, `scale`, `translation`, `units`, `factors`, `name`, `channels` and
-    /// `labels` (with `name` and `metadata`).
+    /// Reads settings from JSON: `version`, `method`, `levels`, `axes`, `scale`, `translation`, `units`, `factors`,
+    /// `name`, `channels` and `labels` (with `name` and `metadata`).
     ///
     /// # Errors
     /// `InvalidArgument` for other members or values.
@@ -134,7 +135,7 @@ fn list<'a, T, U: From<T>>(value: &'a Value, read: impl Fn(&'a Value) -> Option<
     value.as_array()?.iter().map(|one| read(one).map(U::from)).collect()
 }
 
-/// The method of that name.
+/// Returns the method with this name.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -145,7 +146,7 @@ fn method(name: &str) -> Result<Downsampling> {
     })
 }
 
-/// The version of that name.
+/// Returns the version with this name.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -156,7 +157,7 @@ fn version(name: &str) -> Result<OmeVersion> {
     })
 }
 
-/// Channels, each an object or only its label.
+/// Parses channels. Each is an object or only a label.
 fn channels(value: &Value) -> Result<Vec<Map<String, Value>>> {
     let wrong = |got: &Value| {
         let error = Error::new(ErrorKind::InvalidArgument, format!("a channel cannot be {got}"));

@@ -1,4 +1,4 @@
-//! What a pyramid takes over from an image: from the one that it is made of, or labels from the one that they belong to.
+//! Everything that a pyramid takes over from its source image or, for labels, from the image that they belong to.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Attributes that say what a group is for OME-Zarr, or how its levels are laid out: those of the new image say it anew.
+/// Attributes that tell OME-Zarr what a group is, or how its levels are stored. The new image writes its own.
 const REPLACED: [&str; 7] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator", UNFINISHED];
 
 /// Attributes of groups that hold several images.
@@ -21,7 +21,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// An image that is made anew.
+/// A source image.
 pub(super) struct Image {
     pub(super) array: Array,
     description: Multiscales,
@@ -29,10 +29,10 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The options, with what they do not say taken from the image.
+    /// Returns the options, completed from the image.
     ///
     /// # Errors
-    /// `Unsupported` where the image's coordinate systems cannot be kept.
+    /// `Unsupported` if the image's coordinate systems cannot be kept.
     pub(super) fn options_for(&self, mut options: PyramidOptions) -> Result<PyramidOptions> {
         if let Some(coordinates) = &self.description.coordinates {
             options.version = options.version.or(Some(OmeVersion::V06));
@@ -58,7 +58,7 @@ impl Image {
     }
 }
 
-/// Refuses to lose coordinate systems beside the one of the levels, and to move that one away from the others.
+/// Refuses options that would lose further coordinate systems, or would move the levels' system relative to the others.
 fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Result<()> {
     let is_other =
         |system: &&Map<String, Value>| system.get("name").and_then(Value::as_str) != Some(&coordinates.intrinsic);
@@ -89,10 +89,10 @@ fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Resu
     }
 }
 
-/// The largest level of an image, and what its attributes say.
+/// Returns the largest level of an image, and what the image's attributes say.
 ///
 /// # Errors
-/// `InvalidArgument` for a group that is no image.
+/// `InvalidArgument` for a group that is not an image.
 pub(super) fn of_image(group: &Group) -> Result<Image> {
     let attributes = group.metadata().attributes();
     let Some(description) = Multiscales::of(attributes).at(|| group.name())? else {
@@ -109,17 +109,17 @@ pub(super) fn of_image(group: &Group) -> Result<Image> {
     let array = group.array(&description.levels[0].path).at(|| format!("image {}", group.name()))?;
     let mut kept = attributes.clone();
     kept.retain(|name, _| !REPLACED.contains(&name.as_str()));
-    // GeoZarr's list of conventions no longer names the one whose attribute is gone.
+    // Removes the convention whose attribute is gone from GeoZarr's list.
     if let Some(Value::Array(conventions)) = kept.get_mut("zarr_conventions") {
         conventions.retain(|one| one.get("name").and_then(Value::as_str) != Some("multiscales"));
     }
     Ok(Image { array, description, kept })
 }
 
-/// The labels of an image, each with the options of its pyramid.
+/// Returns the labels of an image, each with the options of its pyramid.
 ///
 /// # Errors
-/// Those of opening them.
+/// Those of opening the labels.
 pub(super) fn labels_of(image: &Group, version: Option<OmeVersion>) -> Result<Vec<(Array, PyramidOptions)>> {
     let Ok(Node::Group(list)) = image.get(IMAGE_LABELS) else { return Ok(Vec::new()) };
     let mut labels = Vec::new();
@@ -137,10 +137,10 @@ pub(super) fn labels_of(image: &Group, version: Option<OmeVersion>) -> Result<Ve
     Ok(labels)
 }
 
-/// The options of labels, with what they do not say taken from the image at the target.
+/// Returns the options of labels, completed from the image at the target.
 ///
 /// # Errors
-/// `GroupNotFound`, and `InvalidArgument` for a group that is no image, or an image of another version or shape.
+/// `GroupNotFound`; `InvalidArgument` for a group that is not an image, or an image of another version or shape.
 pub(super) fn for_labels(
     source: &Array,
     store: &Arc<dyn Store>,
@@ -177,7 +177,7 @@ pub(super) fn for_labels(
     take_over(source, largest.shape(), &image, options).at(|| format!("labels of '/{path}'"))
 }
 
-/// Axes, scale, units and the number of levels of labels, as their image has them. Labels may lack dimensions, such as that of
+/// Takes axes, scale, units and the number of levels from the labels' image. Labels may lack dimensions, such as
 /// channels.
 fn take_over(
     source: &Array,

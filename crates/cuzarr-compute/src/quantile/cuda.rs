@@ -1,5 +1,5 @@
-//! Quantiles of many rows on a GPU: kernels of the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, generated for a type
-//! and a number of dimensions.
+//! Quantiles of many rows on a GPU. Kernels call the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, and
+//! are generated for an element type and a number of dimensions.
 
 use cuzarr_device::internal::defined;
 use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
@@ -27,47 +27,49 @@ const TILE_BYTES: usize = defined(ROWS_TEXT, "CUZARR_TILE_BYTES") as usize;
 const TILE_ROWS: usize = defined(ROWS_TEXT, "CUZARR_TILE_ROWS") as usize;
 const THREADS: u32 = 256;
 const MOST_BLOCKS: usize = 1 << 16;
-/// Elements of a row from which on it is searched sooner than sorted, where they lie side by side and where they lie a row apart.
-/// On an H200 rows of 2048 take as long either way, and 65,536 columns of 1024 are searched three times as fast
-/// (`bench/compute.py`).
+/// Length from which a row is searched instead of sorted: for rows whose elements are neighbours in memory, and for
+/// columns, whose elements lie a row apart. On an H200, rows of 2048 elements take equally long either way, and 65,536
+/// columns of 1024 are searched three times as fast as sorted (`bench/compute.py`).
 const LONG_ROW: u64 = 2049;
 const LONG_COLUMN: u64 = 1024;
-/// Rows, and columns, so few that a block for each leaves multiprocessors idle: they are counted by the whole GPU, one after the other.
+/// Number of rows, and of columns, from which blocks search them. With fewer, multiprocessors would be idle, so the
+/// whole GPU counts them one after the other.
 const MANY_ROWS: usize = 128;
 const MANY_COLUMNS: usize = 512;
-/// Elements of a row up to which places for every number of elements that are not NaN are few.
+/// Longest row for which a table has places for every number of elements that are not NaN.
 const MOST_LENGTHS: u64 = 1 << 16;
-/// Columns that a block searches at a time: fewer where there are few.
+/// Number of columns that a block searches at a time: the smaller number if there are few columns.
 const FEWEST_ACROSS: usize = 8;
 const MOST_ACROSS: usize = 32;
-/// Elements of a row up to which few threads search it, and blocks from which on half of the most do.
+/// Rows up to this length are searched by [`THREADS`] threads. From [`MANY_BLOCKS`] blocks on, a block has half of
+/// [`MOST_THREADS`].
 const FEW_THREADS_ROW: usize = 8192;
 const MANY_BLOCKS: usize = 512;
-/// Threads of a block that searches, at most.
+/// Largest number of threads in a block that searches.
 const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_THREADS");
 
-/// What is done with rows.
+/// The algorithm for rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Each is sorted in shared memory.
+    /// Sorts each row in shared memory.
     Sort,
-    /// Each is searched by a block, digit by digit.
+    /// Searches each row with one block, digit by digit.
     Search,
 }
 
 impl Way {
-    /// The way for rows like these, if there is one.
+    /// Returns the algorithm for the rows of a view; `None` if none suits.
     pub(super) fn of(device: Device, view: &View, quantile: &Quantile) -> Option<Way> {
         Way::for_rows(device, view.outputs, view.reduced as u64, view.is_across(), quantile)
     }
 
-    /// Whether there may be a way for `rows` rows of `elems` elements each, however they lie.
+    /// Whether there may be an algorithm for `rows` rows of `elems` elements, whatever their layout.
     pub(super) fn may_be(device: Device, rows: usize, elems: u64, quantile: &Quantile) -> bool {
         [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, elems, is_across, quantile).is_some())
     }
 
     fn for_rows(device: Device, rows: usize, elems: u64, is_across: bool, quantile: &Quantile) -> Option<Way> {
-        // Few where each thread is a fiber.
+        // Small limits on the simulator, where each thread is a fiber.
         let (short, long, many) = match (device, is_across) {
             (Device::Simt, _) => (40, 41, 3),
             (_, false) => ((TILE_BYTES / size_of::<u64>()) as u64, LONG_ROW, MANY_ROWS),
@@ -84,8 +86,9 @@ impl Way {
     }
 }
 
-/// The answers of all rows for each probability in turn, on the device: elements where they are among them, else binary64. A row
-/// is what an element of the result is made of. `nan` has the bits of an answer where there is none.
+/// Computes the answers of all rows for each probability in turn, on the device. A row consists of the elements that
+/// make up one element of the result. Answers are elements for discrete methods, else binary64. `nan` is the bit
+/// pattern for rows without an answer.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
@@ -103,7 +106,7 @@ pub(super) fn of_rows(
     let element = memory_type(source.dtype());
     let answer = if is_element { source.dtype() } else { DType::FLOAT64 };
     let out = NdBuffer::empty(stream.device(), answer, &[probabilities.len(), view.outputs], Order::C)?;
-    // `Place` in rows.cuh. Without NaN every row has all its elements.
+    // The counterpart of `Place` in rows.cuh. Without NaN, every row has all its elements.
     let lengths = if quantile.skip_nan { 1..=view.reduced } else { view.reduced..=view.reduced };
     let places =
         lengths.flat_map(|length| probabilities.iter().map(move |&q| quantile.method.places(length as u64, q)));
@@ -120,7 +123,7 @@ pub(super) fn of_rows(
         Way::Search if !view.is_across() => 1,
         Way::Search => (view.outputs / THREADS as usize).clamp(FEWEST_ACROSS, MOST_ACROSS).next_power_of_two(),
     };
-    // `Rows` in rows.cuh.
+    // The counterpart of `Rows` in rows.cuh.
     let mut rows = KeyWords::of(keys).bytes();
     rows.extend([nan, places.address() as u64].iter().flat_map(|word| word.to_ne_bytes()));
     let is_middle = quantile.method == QuantileMethod::Median;
@@ -164,10 +167,10 @@ pub(super) fn of_rows(
     };
     let arguments = vec![place(source, view), rows, address(out.buffer().address())];
     let shape = LaunchShape::line(blocks as u32, threads);
-    // SAFETY: the arguments are what the text declares. `View::new` made the walk of the source, whose constructor checked
-    // that all elements lie in its memory. The result was allocated here, with an answer for each row and probability, and so
-    // was the table of places, which `QuantileMethod::places` keeps below the lengths of rows. `Way` sorts no row that is
-    // longer than a tile.
+    // SAFETY: the arguments are those that the text declares. `View::new` made the walk of the source, whose
+    // constructor checked that all elements lie in its memory. The result was allocated here, with an answer for each
+    // row and probability. So was the table of places, which `QuantileMethod::places` keeps below the lengths of rows.
+    // `Way` sorts no row that is longer than a tile.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), &places, out.buffer()]) }?;
     stream.synchronize()?;
     Ok(out)

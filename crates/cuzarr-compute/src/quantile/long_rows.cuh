@@ -1,27 +1,28 @@
-// Quantiles of many rows that are too long to be sorted in shared memory. A block searches one row, or some neighbouring rows, digit
-// by digit. It counts the elements by the highest digit of their keys. Then it counts those that share this digit with the wanted
-// element by their next digit, and so on. So a row is read once for each digit, mostly from the cache. It is read once more if the
-// answer lies between the wanted element and a larger one.
+// Quantiles of many rows that are too long to be sorted in shared memory. A block searches one row, or several
+// neighbouring rows, digit by digit. It counts the elements by the highest digit of their keys. Then it takes those
+// that share this digit with the wanted element, and counts them by their next digit, and so on. So a row is read once
+// for each digit, mostly from the cache. It is read once more if the answer lies between the wanted element and a
+// larger one.
 //
-// Every lane of a warp has its own counters, and the lanes' counters lie in different banks of shared memory. So lanes do not wait for
-// each other when many elements have one value. If neighbouring rows are neighbours in memory, each lane counts for a row of its own.
-// Otherwise all lanes count for one row, and their counters are added.
+// Every lane of a warp has its own counters, and the counters of different lanes lie in different banks of shared
+// memory. So lanes do not wait for each other if many elements have the same value. If neighbouring rows are neighbours
+// in memory, each lane counts for its own row. Otherwise all lanes count for one row, and their counters are added.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100, for each pass that the cache does not hold.
 #pragma once
 #include "quantile/rows.cuh"
 
-/// Threads of a block at most.
+/// Largest number of threads in a block.
 #define CUZARR_SEARCH_THREADS 1024u
 
 namespace rows {
 
 const u32 DIGIT_BITS = 8, DIGITS = 1u << DIGIT_BITS;
-/// Digits that are added up together on the way to the wanted one.
+/// Number of digits whose counts are added up together in the search for the wanted digit.
 const u32 BAND = 32, BANDS = DIGITS / BAND;
 const u32 COUNTERS = DIGITS * CUZARR_WARP;
 
-/// What the threads of a block share.
+/// Shared memory of a block's threads.
 struct Search {
     u32* counters;  // COUNTERS: for each digit one of each lane. Later the keys of CUZARR_SEARCH_THREADS threads
     u32* bands;     // BANDS for each lane
@@ -30,16 +31,16 @@ struct Search {
     u32* count;     // elements of this digit
     u32* nans;
 };
-/// Words of shared memory that a search takes.
+/// Number of words of shared memory that a search takes.
 const u32 SEARCH_WORDS = COUNTERS + (BANDS + 4) * CUZARR_WARP;
 
-/// The sum over the lanes that count for one row. These lanes lie `rows` apart.
+/// Returns the sum over the lanes that count for one row. These lanes lie `rows` apart.
 CUZARR_DEVICE u32 sum_of_lanes(u32 own, u32 rows) {
     for (u32 apart = rows; apart < CUZARR_WARP; apart *= 2) own += warp_shuffle_xor(CUZARR_ALL_LANES, own, apart);
     return own;
 }
 
-/// Finds, for each lane's row, the digit of the element that is number `rank` of the counted ones.
+/// Finds the digit of element number `rank` of the counted elements, for each lane's row.
 CUZARR_DEVICE void find_digit(const Search& search, u32 rows, u32 rank) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 band = warp; band < BANDS; band += warps) {
@@ -70,7 +71,7 @@ CUZARR_DEVICE void find_digit(const Search& search, u32 rows, u32 rank) {
     block_barrier();
 }
 
-/// The least key above another one, of each lane's row.
+/// Returns the smallest of the threads' keys, for each lane's row.
 template <class K> CUZARR_DEVICE K least_of_lanes(K* least, K own, u32 rows) {
     least[thread_index()] = own;
     block_barrier();
@@ -101,7 +102,7 @@ template <class T, u32 KEPT, u32 REDUCED> struct Row {
     }
 };
 
-/// The answers of all rows, for the only probability.
+/// Computes the answers of all rows for a single probability.
 template <class T, bool IS_ELEMENT, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE void search(const reduce::Where<KEPT, REDUCED>& where, const Rows& rows, typename Answer<T, IS_ELEMENT>::type* out,
                           u32* words) {

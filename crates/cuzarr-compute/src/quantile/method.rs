@@ -1,40 +1,40 @@
-//! Between which elements a quantile lies.
+//! Methods that choose a quantile between two elements.
 
-/// The method for a quantile between two elements: NumPy's `method`, and the one of its `median`.
+/// The method for a quantile between two elements: NumPy's `method`, or the method of NumPy's `median`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
-    /// On the straight line between both.
+    /// Linear interpolation between both elements.
     Linear,
-    /// The lower one.
+    /// The lower element.
     Lower,
-    /// The higher one.
+    /// The higher element.
     Higher,
-    /// The nearer one; of two the one with the even place.
+    /// The nearer element; at equal distance, the element with an even place.
     Nearest,
-    /// The middle between both.
+    /// The middle between both elements.
     Midpoint,
-    /// R. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996): their first.
+    /// Method 1 of R. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996).
     InvertedCdf,
-    /// Their second.
+    /// Method 2 of Hyndman and Fan (1996).
     AveragedInvertedCdf,
-    /// Their third.
+    /// Method 3 of Hyndman and Fan (1996).
     ClosestObservation,
-    /// Their fourth.
+    /// Method 4 of Hyndman and Fan (1996).
     InterpolatedInvertedCdf,
-    /// Their fifth.
+    /// Method 5 of Hyndman and Fan (1996).
     Hazen,
-    /// Their sixth.
+    /// Method 6 of Hyndman and Fan (1996).
     Weibull,
-    /// Their eighth.
+    /// Method 8 of Hyndman and Fan (1996).
     MedianUnbiased,
-    /// Their ninth.
+    /// Method 9 of Hyndman and Fan (1996).
     NormalUnbiased,
-    /// The mean of the two in the middle, whatever quantile is asked for.
+    /// The mean of the two middle elements, whatever the probability is.
     Median,
 }
 
-/// The places of two elements in their order, and how far from the first the answer is.
+/// The places of two elements in sorted order, and the fraction of the way from the first to the second.
 pub(super) type Places = (u64, u64, f64);
 
 impl QuantileMethod {
@@ -55,23 +55,23 @@ impl QuantileMethod {
         (QuantileMethod::Median, "median"),
     ];
 
-    /// The method that has a name of NumPy's, or `median`.
+    /// Returns the method with one of NumPy's names, or `median`.
     pub fn named(name: &str) -> Option<QuantileMethod> {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(method, _)| *method)
     }
 
-    /// The names of all methods.
+    /// Returns the names of all methods.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// Whether every answer is one of the elements.
+    /// Whether every result is one of the elements.
     pub(super) fn is_discrete(self) -> bool {
         use QuantileMethod::{ClosestObservation, Higher, InvertedCdf, Lower, Nearest};
         matches!(self, Lower | Higher | Nearest | InvertedCdf | ClosestObservation)
     }
 
-    /// The place of the quantile `q` among `n` elements (at least one), computed like NumPy.
+    /// Returns where the quantile `q` of `n` sorted elements (at least one) lies, computed as in NumPy.
     pub(super) fn places(self, n: u64, q: f64) -> Places {
         use QuantileMethod::{
             AveragedInvertedCdf, ClosestObservation, Hazen, Higher, InterpolatedInvertedCdf, InvertedCdf, Linear,

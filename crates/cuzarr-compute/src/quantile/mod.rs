@@ -1,10 +1,10 @@
-//! Exact quantiles of arrays of any size. Elements are counted by the highest bits of their keys (`count/`). The bin of each
-//! wanted element becomes the next interval, until one key is left. Each pass reads everything once. Elements of 1 and 2 bytes
-//! take one pass, of 4 bytes two, and of 8 bytes four, if the memory limit leaves room for the tables.
+//! Exact quantiles of arrays of any size. Elements are counted by the highest bits of their keys (`count/`). The bin of
+//! each wanted element becomes the next interval, until a single key is left. Each pass reads everything once. Elements
+//! of 1 and 2 bytes take one pass, of 4 bytes two, and of 8 bytes four, if the memory limit leaves room for the tables.
 //!
-//! When all elements of a result fit the limit, they are read only once. On a GPU (`cuda.rs`) they are then sorted in shared
-//! memory when few elements make a result, or searched by a block when many do and there are many results. Results do not
-//! depend on the order of the work.
+//! If all elements of a result fit the limit, they are read only once. A GPU (`cuda.rs`) then sorts the rows in shared
+//! memory if few elements make up a result. If many do and there are many results, a block searches each row. Results
+//! do not depend on the order of the work.
 
 mod cuda;
 mod method;
@@ -24,27 +24,27 @@ use crate::stream::{Job, REGIONS_SHARE, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Quantiles over some dimensions: one for each probability, along a first dimension of the result.
+/// Quantiles over some dimensions. The result's first dimension has one entry for each probability.
 #[derive(Clone, Debug)]
 pub struct Quantile {
-    /// The quantiles, from 0 to 1.
+    /// The probabilities, from 0 to 1.
     pub probabilities: Vec<f64>,
     /// The method for a quantile between two elements.
     pub method: QuantileMethod,
-    /// The reduced dimensions; `None` for all.
+    /// The reduced dimensions; `None` means all.
     pub axes: Option<Vec<usize>>,
-    /// Whether reduced dimensions stay, with an extent of 1.
+    /// Whether reduced dimensions are kept, with an extent of 1.
     pub keepdims: bool,
     /// Whether NaN elements are left out. Otherwise a result with a NaN element is NaN.
     pub skip_nan: bool,
-    /// Whether the only probability has no dimension in the result.
+    /// Whether a single probability adds no dimension to the result.
     pub scalar: bool,
-    /// The type of results that lie between elements. `None`: the type of the elements where they are floats, else binary64.
+    /// The type of results that lie between elements. The default is the elements' type for floats, else binary64.
     pub dtype: Option<DType>,
 }
 
 impl Quantile {
-    /// Quantiles of all elements.
+    /// Describes quantiles of all elements.
     pub fn new(probabilities: Vec<f64>, method: QuantileMethod) -> Quantile {
         Quantile { probabilities, method, axes: None, keepdims: false, skip_nan: false, scalar: false, dtype: None }
     }
@@ -77,7 +77,8 @@ impl Summary for Quantile {
         Ok((result, leading.into_iter().chain(own).collect()))
     }
 
-    /// The memory limit bounds tables, too. Quantiles of no elements are an `InvalidArgument`.
+    /// Computes the quantiles. The memory limit bounds the tables too. Without elements, the error is
+    /// `InvalidArgument`.
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (dtype, shape) = self.result(of.dtype(), of.shape())?;
         let axes = sorted_axes(self.axes.as_deref(), of.ndim())?;
@@ -118,7 +119,7 @@ impl Summary for Quantile {
                 Err(_) => {
                     let outputs = |extent: &[u64]| kept_shape(extent, &axes, false).iter().product::<u64>();
                     let bits = room.digit_bits(outputs(&columns), reduced.ilog2() + 2)?;
-                    // A tile is bounded by its tables, and by what of it is read at a time.
+                    // A tile is limited by the size of its tables, and by the part of it that is read at a time.
                     let share = room.regions_bytes / REGIONS_SHARE;
                     let cost = |extent: &[u64]| {
                         let tables = room.tables(outputs(extent), bits) as f64 / room.tables_bytes as f64;
@@ -146,7 +147,8 @@ impl Summary for Quantile {
 }
 
 impl Quantile {
-    /// Those of rows that all are in a GPU's memory, where they stay.
+    /// Computes the quantiles of rows that are already in a GPU's memory, if an algorithm suits. The result stays
+    /// there.
     fn of_memory(&self, job: &Job<'_>, axes: &[usize], room: &Room<'_>) -> Result<Option<NdBuffer>> {
         let Some(stream) = job.processor.stream().filter(|_| job.is_in_memory()) else { return Ok(None) };
         let outputs: usize = memory_shape(&kept_shape(&job.part.extent, axes, false))?.iter().product();
@@ -160,7 +162,7 @@ impl Quantile {
         way.map(|way| cuda::of_rows(&elements, &view, room, nan, way, stream)).transpose()
     }
 
-    /// Those of elements in memory, which passes may go through as often as they like.
+    /// Computes the quantiles of elements in memory, in as many passes as needed.
     fn of_elements(&self, elements: &NdBuffer, axes: &[usize], job: &Job<'_>, room: &Room<'_>) -> Result<Chosen> {
         let extents = elements.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
         let outputs: usize = extents.map(|(_, extent)| extent).product();
@@ -174,7 +176,8 @@ impl Quantile {
                 return Ok(chosen);
             }
         }
-        // The host looks through the tables: those of a GPU should be much smaller than what the GPU reads meanwhile.
+        // The host searches the tables. Those of a GPU should be much smaller than the data that the GPU reads
+        // meanwhile.
         let spared = if job.processor.stream().is_some() { 6 } else { 0 };
         let bits = room.digit_bits(1, room.reduced.ilog2().saturating_sub(spared)).unwrap_or(1);
         let at_once = room.outputs(bits);
@@ -190,7 +193,7 @@ impl Quantile {
         Ok(chosen)
     }
 
-    /// Those of the job's part, which is read again for every pass.
+    /// Computes the quantiles of the job's part, which is read again for every pass.
     fn of_regions(
         &self,
         axes: &[usize],
@@ -220,7 +223,7 @@ impl Quantile {
 }
 
 impl Expr {
-    /// The expression for quantiles of the elements; see [`Quantile`].
+    /// Makes the expression for quantiles of the elements; see [`Quantile`].
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Quantile, QuantileMethod};
@@ -233,8 +236,8 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `DTypeMismatch` when they have no meaning for the elements; `InvalidArgument` for dimensions that are not there, and
-    /// for quantiles outside of 0 to 1.
+    /// `DTypeMismatch` when quantiles are not defined for the element type; `InvalidArgument` for dimensions that do
+    /// not exist, and for probabilities outside of 0 to 1.
     pub fn quantile(&self, quantile: Quantile) -> Result<Expr> {
         self.summary(quantile)
     }

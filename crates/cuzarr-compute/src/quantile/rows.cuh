@@ -1,27 +1,27 @@
-// Quantiles of many short rows. A block brings the keys of some rows to shared memory, sorts each row there, and takes the wanted
-// elements. `quantile/cuda.rs` says which rows are short.
+// Quantiles of many short rows. A block loads the keys of several rows into shared memory, sorts each row there, and
+// takes the wanted elements. `quantile/cuda.rs` decides which rows are short.
 //
-// Rows are sorted by K. Batcher's bitonic network (1968). They are filled up to a power of two with keys that come last.
+// Rows are sorted by K. Batcher's bitonic network (1968). They are padded to a power of two with keys that come last.
 //
 // Floor: the bytes of the elements / 3.3 TB/s on an H100; rows of 1024 go through 55 steps in shared memory.
 #pragma once
 #include "count/keys.cuh"
 #include "reduce/reduce.cuh"
 
-/// Bytes of the keys that a block sorts at a time.
+/// Size of the keys that a block sorts at a time, in bytes.
 #define CUZARR_TILE_BYTES (32u << 10)
-/// Rows of a tile at most.
+/// Largest number of rows in a tile.
 #define CUZARR_TILE_ROWS 256u
 
 namespace rows {
 
-/// The two elements of a sorted row between which an answer lies, and its distance from the first one.
+/// The two elements of a sorted row between which an answer lies, and its distance from the first one as a share.
 struct Place {
     u32 first, second;
     double share;
 };
 
-/// The rows, and the wanted answers. `quantile/cuda.rs` writes it field by field.
+/// The layout of the rows, and the wanted answers. `quantile/cuda.rs` writes it field by field.
 struct Rows {
     keys::Keys keys;
     u64 nan;              // the bits of NaN, where elements have one
@@ -38,24 +38,24 @@ template <u32 BYTES> struct Bits { typedef u64 type; };
 template <> struct Bits<1> { typedef u8 type; };
 template <> struct Bits<2> { typedef u16 type; };
 template <> struct Bits<4> { typedef u32 type; };
-/// Keys as they lie in shared memory.
+/// The type of keys in shared memory.
 template <u32 BYTES> struct Key { typedef u32 type; };
 template <> struct Key<8> { typedef u64 type; };
 
-/// The value at a share of the way from one element to another, by the same steps as on the CPU.
+/// Returns the value at a share of the way from one element to another, in the same steps as on the CPU.
 template <class T> CUZARR_DEVICE double between(const Rows& rows, u64 first, u64 second, double share) {
     typedef typename Bits<sizeof(T)>::type Raw;
     Raw raws[2] = {(Raw)keys::raw_of(rows.keys, first), (Raw)keys::raw_of(rows.keys, second)};
     double a = ops::Cast<double>::of(ops::load(*(const T*)&raws[0])), b = ops::Cast<double>::of(ops::load(*(const T*)&raws[1]));
     if (first == second || share == 0) return a;
     if (rows.is_middle) return (a + b) / 2;
-    // Whole numbers are subtracted as keys: binary64 may have rounded them.
+    // Integers are subtracted as keys, because binary64 may have rounded them.
     double distance = rows.keys.kind == keys::FLOAT ? b - a : (double)(second - first);
     if (share == 1) return b;
     return share >= 0.5 ? b - distance * (1 - share) : a + distance * share;
 }
 
-/// Answers: elements are given as their bits, values between two elements as binary64.
+/// Answers of a row. Elements are given as their bits, values between two elements as binary64.
 template <class T, bool IS_ELEMENT> struct Answer {
     typedef typename Bits<sizeof(T)>::type type;
     CUZARR_DEVICE static type of(const Rows& rows, u64 first, u64, double) { return (type)keys::raw_of(rows.keys, first); }
@@ -89,7 +89,7 @@ template <class K> CUZARR_DEVICE void sort(K* tile, u32 count, u32 width) {
     }
 }
 
-/// Brings the keys of a tile's rows to shared memory, and counts the NaN of each row.
+/// Loads the keys of a tile's rows into shared memory, and counts the NaN elements of each row.
 template <class T, class K, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE void load(const reduce::Where<KEPT, REDUCED>& where, const Rows& rows, u64 first_row, K* tile, u32* nans) {
     typedef typename Bits<sizeof(T)>::type Raw;
@@ -110,7 +110,7 @@ CUZARR_DEVICE void load(const reduce::Where<KEPT, REDUCED>& where, const Rows& r
     block_barrier();
 }
 
-/// The answers of all rows, for each probability in turn.
+/// Computes the answers of all rows for each probability in turn.
 template <class T, bool IS_ELEMENT, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE void select(const reduce::Where<KEPT, REDUCED>& where, const Rows& rows, typename Answer<T, IS_ELEMENT>::type* out,
                           typename Key<sizeof(T)>::type* tile, u32* nans) {

@@ -1,4 +1,4 @@
-//! Finding elements by their place in the order of all, by counting.
+//! Finds elements by their place in sorted order, by counting.
 
 use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind};
@@ -10,12 +10,12 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// One part in so many of the memory limit is for tables.
+/// Divisor of the memory limit that gives the memory for tables.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
 
-/// What the work goes by: keys, and bounds of memory.
+/// The keys, and the limits of memory that the work must keep.
 pub(super) struct Room<'a> {
     pub(super) quantile: &'a Quantile,
     job_copies: [u64; 2],
@@ -23,9 +23,9 @@ pub(super) struct Room<'a> {
     dtype: DType,
     pub(super) keys: Keys,
     pub(super) reduced: u64,
-    /// Bytes of tables.
+    /// Memory for tables, in bytes.
     pub(super) tables_bytes: u64,
-    /// The limit that regions are cut by.
+    /// The memory limit for regions, in bytes.
     pub(super) regions_bytes: u64,
 }
 
@@ -41,7 +41,8 @@ impl<'a> Room<'a> {
         let limit_bytes = options.memory_limit_bytes;
         let tables_bytes = (limit_bytes / TABLES_SHARE).max(1);
         let regions_bytes = if job.is_in_memory() { u64::MAX } else { limit_bytes.saturating_sub(tables_bytes) };
-        // Threads that count for one element of the result have tables of their own: no more of them than fit.
+        // Threads that share one element of the result need one table each. So there are no more threads than tables
+        // that fit.
         let slots = 2 * quantile.probabilities.len() as u64;
         let table_bytes = ((slots << FEWEST_DIGIT_BITS) + 2 * slots) * 8;
         let fitting = usize::try_from((tables_bytes / table_bytes).saturating_sub(2)).unwrap_or(usize::MAX);
@@ -51,12 +52,12 @@ impl<'a> Room<'a> {
         Ok(Room { quantile, job_copies, threads, dtype, keys, reduced, tables_bytes, regions_bytes })
     }
 
-    /// Wanted elements of a result.
+    /// Number of wanted elements for each element of the result.
     fn slots(&self) -> usize {
         2 * self.quantile.probabilities.len()
     }
 
-    /// Bytes that tables for so many elements of the result take, while they are filled and looked through.
+    /// Size in bytes of the tables for `outputs` elements of the result, while they are filled and searched.
     pub(super) fn tables(&self, outputs: u64, bits: u32) -> u64 {
         let copies = self.job_copies[usize::from(outputs >= self.threads)] + 1;
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
@@ -67,7 +68,7 @@ impl<'a> Room<'a> {
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
-        // As many passes with shorter digits.
+        // Shorter digits that need no more passes.
         fitting.map(|bits| self.keys.bits.div_ceil(self.passes(bits))).ok_or_else(|| {
             let needed = self.tables(outputs, 1).saturating_mul(TABLES_SHARE);
             let message = format!("counting for {outputs} quantiles at once takes a memory limit of {needed} bytes");
@@ -75,12 +76,12 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Passes with digits of so many bits.
+    /// Number of passes with digits of `bits` bits.
     pub(super) fn passes(&self, bits: u32) -> u32 {
         self.keys.bits.div_ceil(bits)
     }
 
-    /// Elements of the result whose tables fit; at least one.
+    /// Number of elements of the result whose tables fit; at least one.
     pub(super) fn outputs(&self, bits: u32) -> usize {
         let fitting = |count: u64| count.max(1).min(usize::MAX as u64) as usize;
         let many = self.tables_bytes / (self.tables(self.threads.max(1), bits) / self.threads.max(1)).max(1);
@@ -100,7 +101,7 @@ impl<'a> Room<'a> {
         let mut bins = Bins::Digits { lows: vec![0; outputs], intervals: 1, shift, bits: self.keys.bits - shift };
         let counters = count(&bins)?;
         let nan = &counters[counters.len() - outputs..];
-        // The first pass counts everything that has a key.
+        // The first pass counts every element that has a key.
         let mut wanted: Vec<Wanted> = Vec::with_capacity(outputs * slots);
         let mut gammas = Vec::with_capacity(outputs);
         for &nan in nan {
@@ -132,16 +133,17 @@ impl<'a> Room<'a> {
     }
 }
 
-/// An element that is looked for: it is number `rank` of those in an interval of keys that begins at `low`.
+/// A wanted element: number `rank` of those in an interval of keys that begins at `low`.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// The interval among those of its element of the result; `None` when there is no answer.
+    /// The number of the interval in its row of the table; `None` if there is no answer.
     interval: Option<usize>,
     low: u64,
     rank: u64,
 }
 
-/// The intervals that are looked at next: those of each element of the result once, filled up to as many for all.
+/// Returns the next intervals to count, and the number of intervals per element of the result. Each distinct interval
+/// appears once, and rows are padded to the same length.
 fn intervals(wanted: &mut [Wanted], slots: usize) -> (Vec<u64>, usize) {
     let mut rows: Vec<Vec<u64>> = Vec::with_capacity(wanted.len() / slots);
     for wanted in wanted.chunks_mut(slots) {
@@ -160,7 +162,7 @@ fn intervals(wanted: &mut [Wanted], slots: usize) -> (Vec<u64>, usize) {
     (rows.concat(), count)
 }
 
-/// Finds the counter where each wanted element is: its keys are the next interval.
+/// Finds the counter that contains each wanted element. The keys of that counter become the next interval.
 fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     let Bins::Digits { shift, bits, .. } = bins else { return };
     for (wanted, own) in wanted.chunks_mut(slots).zip(counters.chunks(bins.counters())) {
@@ -178,11 +180,11 @@ fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     }
 }
 
-/// Answers so far: of each probability, for one element of the result after the other.
+/// The answers so far: for each probability, those of one element of the result after the other.
 pub(super) struct Chosen {
     method: QuantileMethod,
     keys: Keys,
-    /// Type of the elements, and of the answers as they are gathered.
+    /// The type of the elements. `gathered` is the type in which answers are gathered.
     dtype: DType,
     gathered: DType,
     answers: Vec<Vec<u8>>,
@@ -205,7 +207,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Takes answers of all elements of a result: those for each probability in turn.
+    /// Appends answers that are already computed: those of all elements of the result for each probability in turn.
     pub(super) fn take(&mut self, answers: &[u8]) {
         let row = (answers.len() / self.answers.len().max(1)).max(1);
         self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));
@@ -218,7 +220,7 @@ impl Chosen {
         Ok(nan)
     }
 
-    /// The bits of that NaN.
+    /// Returns the bits of [`Chosen::nan_bytes`].
     pub(super) fn nan(&self) -> Result<u64> {
         let mut word = [0; 8];
         let bytes = self.nan_bytes()?;
@@ -226,7 +228,8 @@ impl Chosen {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// The value that lies so far from one element towards another, rounded as NumPy does it in binary64.
+    /// Returns the value at the fraction `gamma` of the way from one element to another, rounded like NumPy's in
+    /// binary64.
     fn between(&self, first: u64, second: u64, gamma: f64) -> Result<f64> {
         let (a, b) = (self.value(first)?, self.value(second)?);
         if first == second || gamma == 0.0 {
@@ -236,7 +239,7 @@ impl Chosen {
             return Ok((a + b) / 2.0);
         }
         let distance = match self.dtype.kind() {
-            // Exact, whatever the numbers are.
+            // Exact for all integers.
             DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt => second.wrapping_sub(first) as f64,
             _ => b - a,
         };
@@ -253,7 +256,7 @@ impl Chosen {
         Ok(f64::from_ne_bytes(value))
     }
 
-    /// All of them, in the result's type.
+    /// Returns all answers in the result's type.
     pub(super) fn elements(&self, dtype: DType) -> Result<Vec<u8>> {
         let mut answers = self.answers.concat();
         nan::canonicalize(self.gathered, &mut answers);

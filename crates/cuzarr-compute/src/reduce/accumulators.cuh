@@ -1,11 +1,11 @@
-// States of reductions, which summarise the elements so far: sums, products, moments, extremes, counts. `reduce/state.rs` has the same
-// states for the CPU, with the same operations in the same order.
+// States of reductions, which summarize the elements so far: sums, products, moments, extremes, counts.
+// `reduce/state.rs` has the same states for the CPU, with the same operations in the same order.
 #pragma once
 #include "program/arithmetic.cuh"
 
 namespace reduce {
 
-/// Elements in the type in which they are reduced.
+/// Converts an element to the type in which it is reduced.
 CUZARR_DEVICE double widen(float x) { return x; }
 CUZARR_DEVICE double widen(double x) { return x; }
 CUZARR_DEVICE double widen(ops::Half x) { return ops::load(x); }
@@ -29,7 +29,7 @@ CUZARR_DEVICE void unword(u64 word, double& x) { x = double_of(word); }
 CUZARR_DEVICE void unword(u64 word, i64& x) { x = (i64)word; }
 CUZARR_DEVICE void unword(u64 word, u64& x) { x = word; }
 
-/// A state as three words. Each accumulator has its own meaning for them.
+/// A state as three words, whose meaning depends on the accumulator.
 struct State {
     u64 at[3];
 };
@@ -60,7 +60,7 @@ template <class V> struct Product {
     CUZARR_DEVICE void begin(V, u32) {}
     CUZARR_DEVICE void take(V x, u32) { product = ops::multiply(product, x); }
     CUZARR_DEVICE void merge(const Product& other) {
-        // A state of zeros also stands for no elements.
+        // A state of zeros means that there were no elements.
         product = count ? ops::multiply(product, other.product) : other.product;
         count += other.count;
     }
@@ -68,8 +68,9 @@ template <class V> struct Product {
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], product); count = state.at[1]; }
 };
 
-/// Number, mean, and sum of squared distances from the mean. A lane takes distances from its first element, which lies among
-/// its elements and so is never much further from their mean than they are (their squares lose a few bits at most).
+/// Count, mean, and sum of squared distances from the mean. A lane measures distances from its first element. That is
+/// one of its elements, so it is not much further from their mean than they are, and the squares lose a few bits at
+/// most.
 struct Moments {
     double first = 0, sum = 0, squares = 0;
     u64 count = 0;
@@ -79,7 +80,7 @@ struct Moments {
         sum += distance;
         squares += distance * distance;
     }
-    /// From a lane's sums to mean (`first`) and squares about it.
+    /// Converts a lane's sums to the mean (`first`) and the squares about it.
     CUZARR_DEVICE void settle() {
         if (!count) return;
         double shift = sum / (double)count;
@@ -87,7 +88,7 @@ struct Moments {
         first = first + shift;
         sum = 0;
     }
-    /// T. Chan, G. Golub, R. LeVeque (1979).
+    /// Merges by the formula of T. Chan, G. Golub, R. LeVeque (1979).
     CUZARR_DEVICE void merge(const Moments& other) {
         if (!other.count) return;
         if (!count) { *this = other; return; }
@@ -100,7 +101,7 @@ struct Moments {
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], first); count = state.at[1]; unword(state.at[2], squares); }
 };
 
-/// Elements in the narrowest type in which they can be compared.
+/// The narrowest type in which elements can be compared.
 template <class T> struct Compared {
     typedef T type;
     CUZARR_DEVICE static T of(T x) { return x; }
@@ -114,8 +115,8 @@ template <> struct Compared<ops::BFloat> {
     CUZARR_DEVICE static float of(ops::BFloat x) { return ops::load(x); }
 };
 
-/// The least or greatest element, and the place of its first occurrence. A NaN wins over all others. While a lane takes elements,
-/// `place` is the number of the step.
+/// The smallest or largest element, and the place of its first occurrence. NaN wins over all other elements. While a
+/// lane takes elements, `place` is the number of the step.
 template <class V, bool LEAST> struct Extreme {
     V best = 0;
     u64 place = 0, count = 0;
@@ -135,7 +136,7 @@ template <class V, bool LEAST> struct Extreme {
     CUZARR_DEVICE void set(const State& state) { unword(state.at[0], best); count = state.at[1]; place = state.at[2]; }
 };
 
-/// The number of elements that are not 0, and the number of all elements.
+/// Number of elements that are not 0, and number of all elements.
 struct Count {
     u64 nonzero = 0, count = 0;
     template <class V> CUZARR_DEVICE void begin(V, u32) {}
@@ -145,7 +146,7 @@ struct Count {
     CUZARR_DEVICE void set(const State& state) { nonzero = state.at[0]; count = state.at[1]; }
 };
 
-/// The type of a state of type A while it takes elements of type T, and the type of these elements then.
+/// The state of type A while it takes elements of type T, and the type of these elements then.
 template <class A, class T> struct Lane {
     typedef A State;
     CUZARR_DEVICE static auto element(T x) { return widen(x); }
@@ -155,7 +156,7 @@ template <class V, bool LEAST, class T> struct Lane<Extreme<V, LEAST>, T> {
     CUZARR_DEVICE static auto element(T x) { return Compared<T>::of(x); }
 };
 
-/// Ends a lane that began at element `first`, whose elements are `row` apart.
+/// Finishes a lane that began at element `first`, and whose elements are `row` apart.
 template <class A> CUZARR_DEVICE void settle(A&, u64, u64) {}
 CUZARR_DEVICE void settle(Moments& moments, u64, u64) { moments.settle(); }
 template <class V, bool LEAST> CUZARR_DEVICE void settle(Extreme<V, LEAST>& state, u64 first, u64 row) {

@@ -1,4 +1,4 @@
-//! Reductions on the host: the same segments, lanes and steps as on a GPU, a row of lanes at a time.
+//! Reductions on the host. They use the same segments, lanes and steps as a GPU, one row of lanes at a time.
 
 use std::ops::Range;
 
@@ -10,18 +10,19 @@ use super::state::{Accumulator, Fold, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
 
-/// Jobs that a thread takes at a time, at most, and elements, at least: fewer are not worth a thread.
+/// Largest number of jobs that a thread takes at a time. [`ELEMS_AT_ONCE`] elements are enough too; fewer are not worth
+/// a thread.
 const JOBS_AT_ONCE: usize = 64;
 const ELEMS_AT_ONCE: usize = 1 << 16;
 
-/// The states of all segments of all elements of the result, those of one element together.
+/// Computes the states of all segments. Those of one element of the result lie together.
 ///
 /// # Errors
-/// `MemorySpace` for memory elsewhere.
+/// `MemorySpace` for memory of another device.
 pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize) -> Result<Vec<State>> {
     let bytes = source.buffer().host_bytes()?;
     let mut states = vec![fold.accumulator.empty(fold.wide); view.outputs * view.segments];
-    // A row: the lanes of one segment, or as many neighbouring elements of the result.
+    // A row consists of the lanes of one segment, or of neighbouring elements of the result.
     let rows_per_job = if view.by_blocks { 1 } else { BLOCK_LANES };
     let jobs = if view.by_blocks { states.len() } else { view.outputs.div_ceil(rows_per_job) * view.segments };
     let job_elems = source.len().div_ceil(jobs.max(1)).max(1);
@@ -51,7 +52,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// One segment by its lanes, merged; or one segment each of some elements of the result.
+    /// Computes one segment and merges its lanes, or computes one segment each for several elements of the result.
     fn job(&self, job: usize) -> Result<Vec<State>> {
         match self.fold.wide {
             Wide::Signed => self.walk::<i64>(job),
@@ -61,7 +62,7 @@ impl Row<'_> {
         }
     }
 
-    /// Merges states two by two, the upper half into the lower, until the first is all.
+    /// Merges states pairwise, the upper half into the lower half, until only the first is left.
     fn join(&self, states: &mut [State]) {
         let mut half = states.len() / 2;
         while half > 0 {
@@ -91,7 +92,7 @@ impl Row<'_> {
         let bases: Vec<isize> = outputs.clone().map(|output| view.kept_offset(output)).collect();
         let origin = self.source.layout().offset_bytes();
         for step in 0..steps {
-            // The last segment is shorter, and its last row too.
+            // The last segment and its last row are shorter.
             let at = (segment * steps + step) * lanes_of_output;
             if at >= view.reduced {
                 break;
@@ -118,7 +119,7 @@ impl Row<'_> {
         }
         let mut states = lanes.settle();
         if view.by_blocks {
-            // The lanes of each thread, then the threads.
+            // First the lanes of each thread are merged, then the threads.
             states.chunks_mut(PACK).for_each(|thread| self.join(thread));
             states = states.into_iter().step_by(PACK).collect();
             debug_assert_eq!(states.len(), BLOCK_THREADS);
@@ -152,7 +153,7 @@ impl<V: Value> Lanes<V> {
         }
     }
 
-    /// Takes one element a lane: number `at` and those behind it, or number `at` of neighbouring elements of the result.
+    /// Takes one element for each lane: consecutive elements from number `at`, or element `at` of neighbouring results.
     fn take(&mut self, wide: &[u8], at: usize, by_blocks: bool, skip_nan: bool, is_complex: bool) {
         let word = |at: usize| {
             let mut own = [0; 8];

@@ -1,4 +1,5 @@
-//! Reductions on a GPU: kernels of the functions in `reduce/reduce.cuh`, generated for a type and a number of dimensions.
+//! Reductions on a GPU. Kernels call the functions in `reduce/reduce.cuh`, and are generated for an element type and a
+//! number of dimensions.
 
 use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header};
@@ -15,17 +16,17 @@ use cuzarr::plan::Region;
 const HEADERS: &[Header] =
     &[header!("program/arithmetic.cuh"), header!("reduce/accumulators.cuh"), header!("reduce/reduce.cuh")];
 const MOST_BLOCKS: usize = 1 << 16;
-/// Segments of an element of the result that blocks join sooner than one thread.
+/// Number of segments of an element of the result from which blocks join them faster than single threads.
 const MANY_SEGMENTS: usize = 64;
-/// Elements of the result so few that blocks join any number of segments sooner than so few threads.
+/// Number of elements of the result up to which blocks join any number of segments faster than single threads.
 const FEW_OUTPUTS: usize = 64;
-/// Segments that one block joins.
+/// Number of segments that one block joins.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
 /// The end of a reduction kernel: what it does with the state of each element of the result. Its arguments follow
 /// those of the walk.
 struct End<'a> {
-    /// C++ parameters behind others, and what is done with `output` and `state`.
+    /// C++ parameters that follow the others. `text` is the C++ code that uses `output` and `state`.
     parameters: String,
     text: String,
     arguments: Vec<Vec<u8>>,
@@ -33,7 +34,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// It never comes to that, as states are kept.
+    /// Does nothing: the kernel keeps the states of segments instead.
     fn none(states: &'a Buffer) -> End<'a> {
         End { parameters: String::new(), text: String::new(), arguments: Vec::new(), memory: states }
     }
@@ -58,7 +59,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// The element is made of it, in its widest type and converted.
+    /// Computes the element of the result from the state, in its widest type, and converts it.
     fn finish(finish: &Finish, out: &'a Buffer) -> End<'a> {
         let (wide, element) = (memory_type(finish.wide), memory_type(finish.dtype));
         End {
@@ -73,7 +74,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// The C++ that the kernels call.
+    /// Returns the C++ lambda that the kernels call.
     fn lambda(&self) -> String {
         match self.text.is_empty() {
             true => "[](u64, const reduce::State&) {}".into(),
@@ -82,7 +83,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// The state of each element of the result.
+/// Computes the state of each element of the result.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
@@ -93,15 +94,15 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, stream: &Stream
     on_host(&states)
 }
 
-/// A copy of states.
+/// Copies states to the host.
 fn on_host(states: &Buffer) -> Result<Vec<State>> {
     let bytes = states.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
     Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
 }
 
-/// Puts the work on a stream: the walk through all segments, and a kernel that joins them where elements of the result have
-/// several.
+/// Puts the work on a stream: the walk through all segments and, if elements of the result have several segments, a
+/// kernel that joins them.
 fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &Stream) -> Result<()> {
     let count = view.outputs * view.segments;
     if count == 0 {
@@ -116,10 +117,11 @@ fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &St
     StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
 }
 
-/// The states of all segments, those of an element of the result together; each element is ended where it has one.
+/// Computes the states of all segments; those of one element of the result lie together. Elements with a single segment
+/// are finished at once.
 fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
     let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
-    // As many registers as keep loads on their way; moments take more.
+    // As many registers as loads in flight need. Moments take more.
     let kernel = match fold.accumulator {
         Accumulator::Moments => "CUZARR_KERNEL(",
         _ if !view.by_blocks => "CUZARR_KERNEL(",
@@ -151,14 +153,15 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
     let shape = LaunchShape::line(jobs.clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32);
     let mut arguments = vec![place(source, view), address(states.address())];
     arguments.extend_from_slice(&end.arguments);
-    // SAFETY: the arguments are what the generated text declares. `View::new` made the walk of the source, whose constructor
-    // checked that all elements lie in its memory. The callers in this file allocated `states`, one for each segment of each
-    // element of the result where there are several, and the memory of `end`, with a place for each element of the result.
+    // SAFETY: the arguments are those that the generated text declares. `View::new` made the walk of the source, whose
+    // constructor checked that all elements lie in its memory. The callers in this file allocated `states`, one for
+    // each segment of each element of the result if there are several segments, and the memory of `end`, with a place
+    // for each element of the result.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), states, end.memory]) }?;
     Ok(())
 }
 
-/// A table of states on the device: for each element of the result a row with a state for each segment.
+/// A table of states on the device. Each element of the result has a row with one state for each segment.
 struct StateTable<'a> {
     states: &'a Buffer,
     /// The C++ type of a state.
@@ -168,7 +171,7 @@ struct StateTable<'a> {
 }
 
 impl StateTable<'_> {
-    /// Joins the states of each row, and ends each element of the result.
+    /// Joins the states of each row, and finishes each element of the result.
     fn join(&self, end: &End<'_>, stream: &Stream) -> Result<()> {
         if self.segments > JOINED {
             let rows = self.segments.div_ceil(JOINED);
@@ -180,7 +183,7 @@ impl StateTable<'_> {
         self.join_rows(end, by_blocks, stream)
     }
 
-    /// Joins the states in one pass. Where there are more segments than a block joins, `end` has a place for each block.
+    /// Joins the states in one pass. If there are more segments than a block joins, `end` has a place for each block.
     fn join_rows(&self, end: &End<'_>, by_blocks: bool, stream: &Stream) -> Result<()> {
         let StateTable { states, state, outputs, segments } = *self;
         let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
@@ -207,15 +210,15 @@ impl StateTable<'_> {
             true => outputs.saturating_mul(segments.div_ceil(JOINED)).saturating_mul(BLOCK_THREADS),
             false => outputs,
         };
-        // SAFETY: the arguments are what the text declares. Callers in this file made the table with a row of segments for each
-        // element of the result, and have memory of `end` with a place for each thread that joins a row, or for each block that
-        // joins a part of one.
+        // SAFETY: the arguments are those that the text declares. Callers in this file made the table with a row of
+        // segments for each element of the result. Their `end` has memory with a place for each thread that joins a
+        // row, or for each block that joins a part of a row.
         unsafe { kernel.launch(stream, line(threads), arguments, &[states, end.memory]) }?;
         Ok(())
     }
 }
 
-/// `Where` in reduce.cuh, of as many dimensions as the view has.
+/// Encodes `Where` in reduce.cuh, with as many dimensions as the view has.
 pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
@@ -223,18 +226,18 @@ pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Enough blocks for so many threads.
+/// Returns a launch with enough blocks for `threads` threads.
 fn line(threads: usize) -> LaunchShape {
     LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
 }
 
-/// Dimensions of a region at most.
+/// Largest number of dimensions of a region.
 const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 
 /// One dimension of a region: its extent and start, and the extent of the whole.
 type Axis = [u64; 3];
 
-/// `Part` in reduce.cuh.
+/// The counterpart of `Part` in reduce.cuh.
 struct Part {
     outputs: u64,
     kept: [Axis; MOST_AXES],
@@ -244,7 +247,8 @@ struct Part {
 }
 
 impl Part {
-    /// The part that a region has in what is gathered: `outputs` elements of the result, which lie in the hull.
+    /// Describes the part of the gathered states that belongs to a region: `outputs` elements of the result, inside the
+    /// hull.
     fn new(region: &Region, gathered: &Gathered<'_>, outputs: usize) -> Part {
         let Gathered { shape, hull, axes, .. } = gathered;
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
@@ -270,7 +274,7 @@ impl Part {
     }
 }
 
-/// What a result is made of its state: the numbers of `Answer` in reduce.cuh.
+/// How a result is computed from its state. The numbers are those of `Answer` in reduce.cuh.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Value,
@@ -286,18 +290,19 @@ pub(super) enum Answer {
     All,
 }
 
-/// The last step of a reduction: how elements of the result are made of their states.
+/// The last step of a reduction: how elements of the result are computed from their states.
 pub(super) struct Finish {
     pub(super) answer: Answer,
     /// NumPy's `ddof`.
     pub(super) ddof: f64,
-    /// The widest type of the answer.
+    /// The widest type of the answer: it is computed in this type.
     pub(super) wide: DType,
-    /// The type that it is converted to.
+    /// The type that the answer is converted to.
     pub(super) dtype: DType,
 }
 
-/// The states of the elements of a result on the device, or of those that a part of the array has, as far as regions came in.
+/// The states of a result's elements on the device, or of those that belong to a part of the array. They cover the
+/// regions that were added so far.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
     hull: Region,
@@ -305,7 +310,7 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// All zero where nothing came in; none before the first region.
+    /// The states. They are zero where nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 
@@ -315,7 +320,7 @@ impl<'a> Gathered<'a> {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
-    /// States of no elements yet, for regions of an array of this shape that lie in `hull`.
+    /// Makes states without elements, for regions of an array of this shape that lie in `hull`.
     pub(super) fn new(
         shape: &'a [u64],
         hull: Region,
@@ -327,7 +332,7 @@ impl<'a> Gathered<'a> {
         Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
-    /// Takes the elements of a region; they are no longer needed when this returns.
+    /// Adds the elements of a region. They are no longer needed when this returns.
     pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
@@ -341,7 +346,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Takes the states of regions that lie in `hull`; they are no longer needed when this returns.
+    /// Adds the states of regions that lie in `hull`. They are no longer needed when this returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };
         let (all, state) = (self.all()?, state_type(self.fold));
@@ -352,7 +357,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// The states, in host memory; those of no elements as the host has them.
+    /// Returns the states, in host memory. States without elements are converted to the host's form.
     pub(super) fn states(&self) -> Result<Vec<State>> {
         let empty = self.fold.accumulator.empty(self.fold.wide);
         let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
@@ -361,7 +366,7 @@ impl<'a> Gathered<'a> {
         Ok(found)
     }
 
-    /// The memory of the states, taken out to be written to.
+    /// Takes out the memory of the states, to be written to.
     fn all(&mut self) -> Result<Buffer> {
         match self.states.take() {
             Some(states) => Ok(states),
@@ -369,7 +374,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// The elements of the result of the only region, converted from their widest type.
+    /// Computes the result from a single region, and converts it from its widest type.
     pub(super) fn finish_all(&self, elements: &NdBuffer, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let end = End::finish(finish, out.buffer());
@@ -378,7 +383,7 @@ impl<'a> Gathered<'a> {
         Ok(out)
     }
 
-    /// The elements of the result, converted from their widest type.
+    /// Computes the result from the gathered states, and converts it from its widest type.
     pub(super) fn finish(&self, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let Some(states) = &self.states else { return Ok(out) };
@@ -393,15 +398,15 @@ impl<'a> Gathered<'a> {
         };
         let kernel = function(self.stream.device(), &name, HEADERS, text)?;
         let arguments = (self.outputs as u64, finish.answer as u32, finish.ddof, states.address(), out.address());
-        // SAFETY: the arguments are what the text declares. `self.states` has a state for each result, and the result was
-        // allocated here.
+        // SAFETY: the arguments are those that the text declares. `self.states` has a state for each result, and the
+        // result was allocated here.
         unsafe { kernel.launch(self.stream, line(self.outputs), arguments, &[states, out.buffer()]) }?;
         self.stream.synchronize()?;
         Ok(out)
     }
 }
 
-/// The C++ type of the states of a fold.
+/// Returns the C++ type of a fold's states.
 fn state_type(fold: Fold) -> String {
     let value = match fold.wide {
         Wide::Signed => "i64",

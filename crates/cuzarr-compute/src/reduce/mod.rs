@@ -1,13 +1,14 @@
-//! Reductions: sums, means, extremes and their like, over all dimensions or some.
+//! Reductions over all dimensions or some: sums, means, extremes and others.
 //!
-//! Elements are divided into segments of fixed size, by their place. Each segment gives a state ([`state::State`]), and states
-//! are joined in order, two by two. So results do not depend on threads or blocks, and have the same bits on the CPU and on a
-//! GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions, first those of a run
-//! ([`runs`]), then those of the runs. Regions and runs depend on the memory limit, not on the device, and a run is a task of a
-//! cluster.
+//! Elements are divided by their place into segments of fixed size. Each segment gives a state ([`state::State`]), and
+//! states are joined pairwise, in order. So results do not depend on threads or blocks, and have the same bits on the
+//! CPU and on a GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions,
+//! first within a run ([`runs`]), then across runs. Regions and runs depend on the memory limit, not on the device. On
+//! a cluster, a run is a task.
 //!
-//! Sums of floats are made in binary64, over at most 256 elements in a row and then two by two, and rounded once. Variances use
-//! distances from an element nearby and the formula of Chan, Golub and LeVeque. Integers wrap like NumPy's.
+//! Sums of floats are computed in binary64 and rounded once: first over at most 256 elements in a row, then pairwise.
+//! Variances use distances from a nearby element and the formula of Chan, Golub and LeVeque. Integers wrap around, as
+//! in NumPy.
 
 mod cpu;
 pub(crate) mod cuda;
@@ -30,16 +31,16 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Divisor of the memory limit for the states of a result that a GPU gathers.
+/// Divisor of the memory limit that gives the memory for states which a GPU gathers.
 const STATES_SHARE: u64 = 4;
 
 /// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// The sum; of bools and whole numbers in 64 bits.
+    /// The sum. Bools and integers are summed in 64 bits.
     Sum,
-    /// The product; of bools and whole numbers in 64 bits.
+    /// The product. Bools and integers are multiplied in 64 bits.
     Prod,
     /// The mean.
     Mean,
@@ -47,19 +48,19 @@ pub enum ReduceOp {
     Std,
     /// The variance.
     Var,
-    /// The least element; NaN where one is NaN.
+    /// The smallest element; NaN if one is NaN.
     Min,
-    /// The greatest element; NaN where one is NaN.
+    /// The largest element; NaN if one is NaN.
     Max,
-    /// The place of the first least element.
+    /// The place of the first smallest element.
     ArgMin,
-    /// The place of the first greatest element.
+    /// The place of the first largest element.
     ArgMax,
-    /// Whether one element is not 0.
+    /// Whether at least one element is not 0.
     Any,
     /// Whether no element is 0.
     All,
-    /// The number of elements that are not 0.
+    /// Number of elements that are not 0.
     CountNonzero,
 }
 
@@ -68,11 +69,11 @@ pub enum ReduceOp {
 pub struct Reduction {
     /// The operation.
     pub op: ReduceOp,
-    /// The reduced dimensions; `None` for all.
+    /// The reduced dimensions; `None` means all.
     pub axes: Option<Vec<usize>>,
-    /// Whether reduced dimensions stay, with an extent of 1.
+    /// Whether reduced dimensions are kept, with an extent of 1.
     pub keepdims: bool,
-    /// NumPy's `ddof`: a variance is divided by the number of elements minus reduction.
+    /// NumPy's `ddof`: a variance is divided by the number of elements minus `ddof`.
     pub ddof: f64,
     /// Whether NaN elements are left out.
     pub skip_nan: bool,
@@ -94,22 +95,22 @@ impl ReduceOp {
         (ReduceOp::CountNonzero, "count_nonzero"),
     ];
 
-    /// The reduction with this NumPy name.
+    /// Returns the reduction with this NumPy name.
     pub fn named(name: &str) -> Option<ReduceOp> {
         Self::NAMES.iter().find(|(_, own)| *own == name).map(|(op, _)| *op)
     }
 
-    /// NumPy's names of all reductions.
+    /// Returns NumPy's names of all reductions.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// NumPy's name of the reduction.
+    /// Returns NumPy's name of the reduction.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
     }
 
-    /// The type that elements are converted to before, and that of the result.
+    /// Returns the type that elements are converted to first, and the type of the result.
     pub(crate) fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
         let is_exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
         let refused_of_complex =
@@ -132,7 +133,7 @@ impl ReduceOp {
         })
     }
 
-    /// What a result is made of its state, and its widest type.
+    /// Returns how the result is computed from a state, and the widest type that it is computed in.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
@@ -166,23 +167,23 @@ impl ReduceOp {
 }
 
 impl Reduction {
-    /// A reduction over all dimensions, or some.
+    /// Describes a reduction over the given dimensions; `None` means all.
     pub fn new(op: ReduceOp, axes: Option<Vec<usize>>) -> Reduction {
         Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
     }
 
-    /// The reduction of elements of a type. Where no element can be NaN, none is left out, as in NumPy.
+    /// Adapts the reduction to an element type. For types without NaN, nothing is left out, as in NumPy.
     fn for_elements(&self, dtype: DType) -> Reduction {
         let has_nan = matches!(Wide::of(dtype), Wide::Float | Wide::Complex);
         Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }
     }
 
-    /// The fold of elements of type `dtype`.
+    /// Returns the fold for elements of type `dtype`.
     fn fold(&self, dtype: DType) -> Fold {
         Fold::of(dtype, self.op.accumulator(), self.skip_nan)
     }
 
-    /// The reduced dimensions, sorted.
+    /// Returns the reduced dimensions in ascending order.
     fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
         let axes = sorted_axes(self.axes.as_deref(), ndim)?;
         if matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax) && axes.len() != 1 && axes.len() != ndim {
@@ -267,10 +268,10 @@ impl Summary for Reduction {
     }
 }
 
-/// The dimensions that are reduced, sorted; `None` for all.
+/// Returns the reduced dimensions in ascending order; `None` means all.
 ///
 /// # Errors
-/// `InvalidArgument` when one is not there, or twice.
+/// `InvalidArgument` when a dimension does not exist, or is named twice.
 pub(super) fn sorted_axes(axes: Option<&[usize]>, ndim: usize) -> Result<Vec<usize>> {
     let mut axes = axes.map_or_else(|| (0..ndim).collect(), <[usize]>::to_vec);
     axes.sort_unstable();
@@ -282,7 +283,7 @@ pub(super) fn sorted_axes(axes: Option<&[usize]>, ndim: usize) -> Result<Vec<usi
     Ok(axes)
 }
 
-/// A shape without its reduced dimensions, or with an extent of 1 for each.
+/// Returns a shape without its reduced dimensions, or with an extent of 1 for each of them.
 pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u64> {
     let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
         true => keepdims.then_some(1),
@@ -291,7 +292,8 @@ pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u
     extents.collect()
 }
 
-/// States of the elements of a result, or of those that a part of the array has, as far as regions came in.
+/// The states of a result's elements, or of those that belong to a part of the array. They cover the regions that were
+/// added so far.
 struct Gathered {
     shape: Vec<u64>,
     hull: Region,
@@ -301,7 +303,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// States of no elements yet, for regions of an array of this shape that lie in `hull`.
+    /// Makes states without elements, for regions of an array of this shape that lie in `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![fold.accumulator.empty(fold.wide); outputs];
@@ -312,13 +314,13 @@ impl Gathered {
         self.axes.contains(&axis)
     }
 
-    /// Number of an element of the result in C order among those of the hull, by where it is.
+    /// Returns the number of an element of the result in the C order of the hull.
     fn number(&self, place: &[u64]) -> u64 {
         let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
-    /// Takes the states of a region, in C order of its part of the result, row by row along the last dimension.
+    /// Merges the states of a region. They are in C order of the region's part of the result.
     fn take(&mut self, region: &Region, states: &[State]) {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
         let (row, outer) = match kept.split_last() {
@@ -337,7 +339,7 @@ impl Gathered {
                 }
                 *own = self.fold.accumulator.merge(self.fold.wide, *own, state);
             }
-            // The next row of the region's part of the result.
+            // Moves to the next row of the region's part of the result.
             for &axis in outer.iter().rev() {
                 place[axis] += 1;
                 if place[axis] < region.start[axis] + region.extent[axis] {
@@ -349,8 +351,8 @@ impl Gathered {
         self.states = all;
     }
 
-    /// Turns the number of an element in a region into its number in the whole array. Both count the reduced
-    /// dimensions only.
+    /// Converts the number of an element in a region to its number in the whole array. Both only count the reduced
+    /// dimensions.
     fn place_of(&self, region: &Region, number: u64) -> u64 {
         let (mut rest, mut place, mut scale) = (number, 0, 1);
         for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
@@ -363,7 +365,7 @@ impl Gathered {
     }
 }
 
-/// The memory that the states of a region of some extent take.
+/// Returns a function that gives the size of the states of a region with some extent, in bytes.
 pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send + Sync + use<> {
     let axes = axes.to_vec();
     move |extent| state_bytes(extent, &axes)
@@ -376,17 +378,18 @@ fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
 }
 
-/// All elements of an array of this shape.
+/// Returns the region that covers an array of this shape.
 fn whole_of(shape: &[u64]) -> Region {
     Region { number: 0, start: vec![0; shape.len()], extent: shape.to_vec() }
 }
 
-/// The states of an array whose `axes` are reduced: one for each element of the result, in C order.
+/// Computes the states of an array whose `axes` are reduced: one for each element of the result, in C order.
 fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processor) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
     let all = match processor.stream() {
         None => cpu::states(source, &view, fold, processor.threads)?,
-        // States that are larger than the elements would be much that no limit counts, and more to bring back.
+        // States larger than the elements would need much memory that no limit counts, and would take longer to copy
+        // back.
         Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
             stream.synchronize()?;
             return states_of(
@@ -412,7 +415,7 @@ fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processo
     Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
 
-/// The state of all elements but NaN.
+/// Computes the state of all elements except NaN.
 ///
 /// # Errors
 /// Those of the pass on the device.
@@ -423,15 +426,17 @@ pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &
 }
 
 impl Expr {
-    /// The expression for a reduction of the elements.
+    /// Makes the expression for a reduction of the elements.
     ///
     /// # Errors
-    /// `DTypeMismatch` when it has no meaning for them; `InvalidArgument` for dimensions that are not there.
+    /// `DTypeMismatch` when the reduction is not defined for the element type; `InvalidArgument` for dimensions that do
+    /// not exist.
     pub fn reduced(&self, reduction: Reduction) -> Result<Expr> {
         self.summary(reduction)
     }
 
-    /// Reduces the expression, region by region while others are read, into new memory of the device.
+    /// Reduces the expression into new memory of the device. It goes region by region, and reads the next regions
+    /// meanwhile.
     ///
     /// ```
     /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};
@@ -444,14 +449,14 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `DTypeMismatch` when it has no meaning for the elements; `InvalidArgument` for dimensions that are not there, and for
-    /// an extreme of no elements; else as [`Expr::compute`].
+    /// `DTypeMismatch` when the reduction is not defined for the element type; `InvalidArgument` for dimensions that do
+    /// not exist, and for an extreme without elements; those of [`Expr::compute`].
     pub fn reduce(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.check_sources(options)?;
         self.reduce_checked(reduction, options)
     }
 
-    /// Like [`Expr::reduce`], as a part of work whose arrays were compared with their documents.
+    /// Like [`Expr::reduce`], for callers that have already compared the arrays with their documents.
     fn reduce_checked(&self, reduction: &Reduction, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let reduction = &reduction.for_elements(self.dtype());
         let axes = reduction.axes(self.ndim())?;
@@ -466,7 +471,8 @@ impl Expr {
         deliver(&result, options)
     }
 
-    /// How the result is made of states where a GPU gathers them: the answer, and the widest type of its elements.
+    /// Returns how a GPU computes the result from its states, and the widest type of its elements; `None` if the host
+    /// gathers.
     fn gathers_there(
         &self,
         reduction: &Reduction,
@@ -475,14 +481,14 @@ impl Expr {
     ) -> Result<Option<(cuda::Answer, DType)>> {
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         let (answer, widest) = reduction.op.answer(Wide::of(self.dtype()), reduction.skip_nan);
-        // Refusals are the host's.
+        // The host reports errors, so it takes the cases that may fail.
         let may_fail = self.shape().contains(&0) || (reduction.skip_nan && matches!(answer, cuda::Answer::Place));
         let suits = cuda::Gathered::suits(self.shape(), axes);
         let fits = beside_states(outputs, options.memory_limit_bytes).is_some();
         Ok((options.device != Device::Cpu && !may_fail && suits && fits).then_some((answer, widest)))
     }
 
-    /// The elements of the result, of type `dtype`, where a GPU gathers them.
+    /// Computes the result in type `dtype` on a GPU; `None` if the host gathers.
     fn reduce_there(
         &self,
         reduction: &Reduction,
@@ -524,7 +530,7 @@ impl Expr {
         gathered.finish(&finish).map(Some)
     }
 
-    /// The states of a run, which a GPU gathers: of regions that lie in `hull`.
+    /// Computes the states of a run on a GPU. All regions of the run lie in `hull`.
     fn gathered_there(
         &self,
         reduction: &Reduction,
@@ -540,8 +546,8 @@ impl Expr {
         run.states()
     }
 
-    /// The least and the greatest element, in one pass. There must be at least one element. If one is NaN, so are
-    /// both.
+    /// Returns the smallest and the largest element, in one pass. There must be at least one element. If one is NaN,
+    /// both results are NaN.
     ///
     /// # Errors
     /// Those of [`Expr::reduce`].
@@ -554,7 +560,7 @@ impl Expr {
         Ok((least, greatest))
     }
 
-    /// The states of all elements of a result, one after the other, by one way through the expression for all folds.
+    /// Computes the states of all elements of a result for every fold, in a single pass through the expression.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],
@@ -588,7 +594,7 @@ impl Expr {
         whole.try_into().map_err(|_| missing())
     }
 
-    /// Computes regions, and hands on their states in host memory, region by region, for each fold.
+    /// Computes regions and passes on their states in host memory, region by region, for each fold.
     fn gather_regions(
         &self,
         job: &Job<'_>,
@@ -605,12 +611,12 @@ impl Expr {
         for_each_region(job, regions, work, take)
     }
 
-    /// A job that looks at all elements, and its regions, which are the same on every device.
+    /// Makes a job that reads all elements, and its regions, which are the same on every device.
     fn gathering<'a>(&self, axes: &[usize], options: &ComputeOptions<'a>) -> Result<(Job<'a>, Vec<Region>)> {
         let whole = whole_of(self.shape());
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
-        // As where a GPU gathers: the same regions, and results.
+        // The same limit as on a GPU, so that regions and results are the same.
         let left_bytes = beside_states(outputs, options.memory_limit_bytes).unwrap_or(options.memory_limit_bytes);
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { left_bytes };
         let regions = job.regions(None, limit_bytes)?;
@@ -618,7 +624,7 @@ impl Expr {
     }
 }
 
-/// The elements of the result, from their states.
+/// Computes the elements of the result from their states.
 fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
     let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
     let mut bytes = Vec::new();
@@ -641,14 +647,14 @@ fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Ve
             }
             ReduceOp::Std | ReduceOp::Var => {
                 let variance = f64::from_bits(second).max(0.0) / (n - reduction.ddof).max(0.0);
-                // NaN among the elements stays one. Where NaN was left out, NumPy has none of too few elements.
+                // A NaN element makes the result NaN. If NaN is left out, NumPy returns NaN for too few elements.
                 let has_none = reduction.skip_nan && n <= reduction.ddof;
                 let variance = if has_none || f64::from_bits(second).is_nan() { f64::NAN } else { variance };
                 let value = if reduction.op == ReduceOp::Std { variance.sqrt() } else { variance };
                 bytes.extend(value.to_ne_bytes());
             }
             ReduceOp::Min | ReduceOp::Max if count > 0 => bytes.extend(value.to_ne_bytes()),
-            // Nothing but NaN was left out.
+            // All elements were NaN and left out.
             ReduceOp::Min | ReduceOp::Max if total > 0 => bytes.extend(f64::NAN.to_ne_bytes()),
             ReduceOp::ArgMin | ReduceOp::ArgMax if count > 0 => {
                 from = DType::INT64;

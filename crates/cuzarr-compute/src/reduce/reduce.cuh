@@ -1,32 +1,34 @@
-// Reductions. A reduction cuts the elements behind each element of the result into segments, and computes a state for each segment.
+// Reductions. The elements that make up one element of the result are divided into segments, and each segment gives a
+// state.
 //
-// The lanes of a block walk through a segment, or one thread does, which is then the only lane. Each lane takes every n-th element
-// of the segment in order, where n is the number of lanes. A thread of a block has CUZARR_REDUCE_PACK neighbouring lanes. At the end
-// the states of lanes are merged two by two, the upper half into the lower, and those of one thread first. Another kernel joins the
-// states of segments two by two, neighbours first.
+// A segment is processed by the lanes of a block, or by one thread, which is then the only lane. Each lane takes every
+// n-th element of the segment in order, where n is the number of lanes. A thread of a block has CUZARR_REDUCE_PACK
+// neighbouring lanes. At the end, the states of lanes are merged pairwise, the upper half into the lower half, and the
+// lanes of each thread first. Another kernel joins the states of segments pairwise, neighbours first.
 //
 // The order of operations does not depend on the number of blocks, nor on how many elements are loaded at once. `reduce/cpu.rs`
 // works in the same order, so the results of CPU and GPU are the same bits.
 #pragma once
 #include "reduce/accumulators.cuh"
 
-/// Elements that a thread takes of a segment.
+/// Number of elements of a segment that a thread takes.
 #define CUZARR_REDUCE_STEPS 256u
-/// Threads of a block; the host launches as many.
+/// Number of threads in a block. The host launches as many.
 #define CUZARR_REDUCE_THREADS 256u
-/// Neighbouring lanes of each thread of a block. One load brings their elements where these lie side by side.
+/// Number of neighbouring lanes of each thread of a block. If their elements are neighbours in memory, one load brings
+/// all.
 #define CUZARR_REDUCE_PACK 4u
-/// Segments that a thread of a block joins.
+/// Number of segments that a thread of a block joins.
 #define CUZARR_REDUCE_JOINED 16u
-/// Dimensions of a region at most: those of the result, and those that are reduced.
+/// Largest number of dimensions of a region, both of the result's and of the reduced ones.
 #define CUZARR_REDUCE_AXES 8u
 
 namespace reduce {
 
-/// Elements that a lane of a block takes of a segment.
+/// Number of elements of a segment that a lane of a block takes.
 const u32 LANE_STEPS = CUZARR_REDUCE_STEPS / CUZARR_REDUCE_PACK;
 
-/// Where elements lie: KEPT dimensions are the result's, and REDUCED dimensions are reduced.
+/// The layout of the elements. KEPT dimensions belong to the result; REDUCED dimensions are reduced.
 template <u32 KEPT, u32 REDUCED> struct Where {
     u64 origin, outputs, reduced, segments;
     u64 kept_shape[KEPT], reduced_shape[REDUCED];
@@ -44,7 +46,7 @@ template <u32 RANK> CUZARR_DEVICE i64 offset(u64 number, const u64* shape, const
     return offset + (i64)number * strides[0];
 }
 
-/// Takes the element that is number `step` of its lane. Without SKIP the caller has begun and counted the lane.
+/// Adds an element to its lane, in which it is number `step`. Without SKIP, the caller has begun and counted the lane.
 template <bool SKIP, class A, class X> CUZARR_DEVICE void take(A& state, X x, u32 step) {
     if (SKIP) {
         if (ops::is_nan(x)) return;
@@ -54,7 +56,7 @@ template <bool SKIP, class A, class X> CUZARR_DEVICE void take(A& state, X x, u3
     state.take(x, step);
 }
 
-/// The state of the elements that a thread of a block takes of a segment.
+/// Computes the state of the elements of a segment that a thread of a block takes.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE typename Lane<A, T>::State thread_of_block(const Where<KEPT, REDUCED>& where, u64 output, u64 segment) {
     typedef Lane<A, T> Lane;
@@ -67,7 +69,7 @@ CUZARR_DEVICE typename Lane<A, T>::State thread_of_block(const Where<KEPT, REDUC
     auto element = [&](u64 at) {
         return Lane::element(*(const T*)(base + (u64)offset<REDUCED>(at, where.reduced_shape, where.reduced_strides)));
     };
-    // Steps that all lanes of the thread take.
+    // Number of steps that all lanes of the thread take.
     u32 steps = left < CUZARR_REDUCE_PACK ? 0 : left / ROW >= LANE_STEPS ? LANE_STEPS : (u32)((left - CUZARR_REDUCE_PACK) / ROW) + 1;
     u64 done = (u64)steps * ROW;
     u32 more = steps < LANE_STEPS && done < left ? (u32)(left - done) : 0;
@@ -106,8 +108,8 @@ CUZARR_DEVICE typename Lane<A, T>::State thread_of_block(const Where<KEPT, REDUC
     return states[0];
 }
 
-/// Reduces with a block for each segment of each element of the result. If elements have several segments, the states are stored,
-/// and another kernel joins them. Otherwise one thread calls `end(output, state)` for each element.
+/// Reduces with one block for each segment. If elements of the result have several segments, the states are stored, and
+/// another kernel joins them. Otherwise one thread calls `end(output, state)` for each element.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
 CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, typename Lane<A, T>::State* threads, End end) {
     u32 thread = thread_index();
@@ -129,7 +131,7 @@ CUZARR_DEVICE void by_blocks(const Where<KEPT, REDUCED>& where, State* states, t
     }
 }
 
-/// The state of one segment, computed by one thread.
+/// Computes the state of one segment with one thread.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED>
 CUZARR_DEVICE State thread_alone(const Where<KEPT, REDUCED>& where, u64 output, u64 segment) {
     typedef Lane<A, T> Lane;
@@ -150,7 +152,8 @@ CUZARR_DEVICE State thread_alone(const Where<KEPT, REDUCED>& where, u64 output, 
     return state.state();
 }
 
-/// Like `by_blocks`, with a thread for each segment. Neighbouring threads take neighbouring elements of the result.
+/// Like `by_blocks`, but with one thread for each segment. Neighbouring threads take neighbouring elements of the
+/// result.
 template <class A, class T, bool SKIP, u32 KEPT, u32 REDUCED, class End>
 CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
@@ -165,7 +168,7 @@ CUZARR_DEVICE void by_threads(const Where<KEPT, REDUCED>& where, State* states, 
     }
 }
 
-/// Joins the segments of each element of the result two by two, in place. One thread does all segments of an element.
+/// Joins the segments of each element of the result pairwise, in place. One thread joins all segments of an element.
 template <class A, class End> CUZARR_DEVICE void join(u64 outputs, u64 segments, State* states, End end) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {
@@ -185,10 +188,10 @@ template <class A, class End> CUZARR_DEVICE void join(u64 outputs, u64 segments,
     }
 }
 
-/// Segments that a block joins.
+/// Number of segments that a block joins.
 const u32 BLOCK_JOINED = CUZARR_REDUCE_THREADS * CUZARR_REDUCE_JOINED;
 
-/// Joins the first COUNT states, or all if there are fewer. There is at least one, and COUNT is a power of two.
+/// Joins the first COUNT states, or all if there are fewer. There is at least one state; COUNT is a power of two.
 template <class A, u32 COUNT> struct Tree {
     CUZARR_DEVICE static A of(const State* states, u32 count) {
         A own = Tree<A, COUNT / 2>::of(states, count);
@@ -237,7 +240,7 @@ struct Part {
     u32 kept_axes, reduced_axes;
 };
 
-/// The number of an element in the C order of the whole array, from its number in the C order of the region.
+/// Converts the number of an element in the C order of the region to its number in the C order of the whole array.
 CUZARR_DEVICE u64 whole_number(u64 number, const Axis* axes, u32 count) {
     u64 whole = 0, scale = 1;
 #pragma unroll 1
@@ -267,7 +270,7 @@ template <class A> CUZARR_DEVICE void merge_part(const Part& part, u64 output, c
     all[whole] = own.state();
 }
 
-/// How a state becomes the result: the numbers of `Answer` in reduce/cuda.rs.
+/// How a state becomes the result. The numbers are those of `Answer` in reduce/cuda.rs.
 enum Answer { VALUE, MEAN, MEAN_OF_BOTH, VARIANCE, DEVIATION, NAN_VARIANCE, NAN_DEVIATION, EXTREME, PLACE, ANY, ALL };
 
 CUZARR_DEVICE double variance(const State& state, double ddof) {
@@ -275,12 +278,12 @@ CUZARR_DEVICE double variance(const State& state, double ddof) {
     return (squares < 0 ? 0 : squares) / (count < 0 ? 0 : count);
 }
 
-/// The variance where NaN was left out: NaN unless more than `ddof` elements were taken, as NumPy's `nanvar` has it.
+/// The variance without NaN elements. It is NaN unless more than `ddof` elements were taken, as in NumPy's `nanvar`.
 CUZARR_DEVICE double nan_variance(const State& state, double ddof) {
     return (double)state.at[1] > ddof ? variance(state, ddof) : double_of(0x7ff8000000000000ull);
 }
 
-/// An element in its widest type, made of the words of its state.
+/// Returns an element in its widest type from the words of its state.
 template <class W> CUZARR_DEVICE W answer_of(u64 first, u64) {
     W value;
     unword(first, value);
@@ -290,7 +293,7 @@ template <> CUZARR_DEVICE ops::Complex<double> answer_of(u64 first, u64 second) 
     return {double_of(first), double_of(second)};
 }
 
-/// An element as it lies in memory, rounded once. A NaN is the canonical one, also after the conversion, which makes one of its own.
+/// An element as it is stored, rounded once. NaN is canonical even after the conversion, which makes its own NaN.
 template <class T> struct Stored {
     template <class W> CUZARR_DEVICE static T of(W x) { return ops::canonical(ops::Cast<T>::of(x)); }
 };
@@ -301,7 +304,7 @@ template <> struct Stored<ops::BFloat> {
     template <class W> CUZARR_DEVICE static ops::BFloat of(W x) { return ops::BFloat{ops::bfloat_bits(x)}; }
 };
 
-/// An element of the result, from its state. Its type is W before it is converted to T.
+/// Computes an element of the result from its state. It has type W before it is converted to T.
 template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, const State& state) {
     double count = (double)state.at[1];
     u64 first = state.at[0], second = state.at[2];
@@ -312,7 +315,7 @@ template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, co
         case DEVIATION: first = bits_of(sqrt(variance(state, ddof))); break;
         case NAN_VARIANCE: first = bits_of(nan_variance(state, ddof)); break;
         case NAN_DEVIATION: first = bits_of(sqrt(nan_variance(state, ddof))); break;
-        // No element was taken: all of them were NaN.
+        // No element was taken, because all of them were NaN.
         case EXTREME: first = state.at[1] ? first : 0x7ff8000000000000ull; break;
         case PLACE: first = second; break;
         case ANY: first = first > 0; break;
@@ -322,7 +325,7 @@ template <class W, class T> CUZARR_DEVICE T finished(u32 answer, double ddof, co
     return Stored<T>::of(ops::canonical(answer_of<W>(first, second)));
 }
 
-/// All elements of a result, from their states.
+/// Computes all elements of a result from their states.
 template <class W, class T> CUZARR_DEVICE void finish(u64 outputs, u32 answer, double ddof, const State* states, T* out) {
     u64 step = (u64)block_count() * thread_count();
     for (u64 output = (u64)block_index() * thread_count() + thread_index(); output < outputs; output += step) {

@@ -1,4 +1,4 @@
-//! Runs of regions whose states are joined before they join those of others: what a task of a cluster makes.
+//! Runs of regions. The states of a run are joined first, then those of different runs. A run is a task of a cluster.
 
 use super::state::State;
 use super::{beside_states, kept_shape};
@@ -8,16 +8,16 @@ use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Bytes of elements for each byte of states that a run has, at least: so states that tasks send are few beside what they read.
+/// Least number of bytes of elements for each byte of states in a run. So a task sends far less than it reads.
 const ELEMENTS_OF_STATES: u64 = 256;
 
-/// Runs at least, where there are as many regions: so that as many workers have something to do.
+/// Least number of runs, if there are as many regions, so that as many workers have something to do.
 const LEAST_RUNS: usize = 16;
 
-/// States that are sent in no time.
+/// Size of states up to which sending them takes no noticeable time.
 const FEW_BYTES: u64 = 1 << 16;
 
-/// The regions of a reduction, divided into runs. What is decided here depends on nothing but regions and the memory limit.
+/// The regions of a reduction, divided into runs. The division depends only on the regions and the memory limit.
 pub(super) struct Runs<'a> {
     regions: &'a [Region],
     length: usize,
@@ -26,7 +26,7 @@ pub(super) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// The regions of an expression whose `axes` are reduced.
+    /// Divides the regions of an expression whose `axes` are reduced into runs.
     pub(super) fn of(
         source: &'a Expr,
         regions: &'a [Region],
@@ -35,7 +35,7 @@ impl<'a> Runs<'a> {
     ) -> Runs<'a> {
         let product = |extent: &[u64]| extent.iter().fold(1u64, |all, &one| all.saturating_mul(one));
         let outputs = usize::try_from(product(&kept_shape(source.shape(), axes, false))).unwrap_or(usize::MAX);
-        // A run has states beside those of the result.
+        // A run needs states in addition to those of the result.
         let has_room = beside_states(outputs, options.memory_limit_bytes).is_some();
         let length = regions.first().map_or(1, |first| {
             let bytes =
@@ -53,10 +53,10 @@ impl<'a> Runs<'a> {
         self.regions.len().div_ceil(self.length)
     }
 
-    /// The regions of a run, and the box that they lie in, with all of the reduced dimensions.
+    /// Returns the regions of a run, and the box that contains them and spans the reduced dimensions.
     ///
     /// # Errors
-    /// `InvalidArgument` where there are not so many.
+    /// `InvalidArgument` if there is no run with this number.
     pub(super) fn numbered(&self, number: u64) -> Result<(&'a [Region], Region)> {
         let found = usize::try_from(number).ok().and_then(|number| self.regions.chunks(self.length).nth(number));
         let regions = found.ok_or_else(|| {
@@ -66,7 +66,8 @@ impl<'a> Runs<'a> {
         Ok((regions, self.hull(regions)))
     }
 
-    /// For each region the hull of its run, and whether it is the last one there; nothing where each region is a run.
+    /// Returns for each region the hull of its run, and whether it is the run's last region. `None` if each region is a
+    /// run.
     pub(super) fn ends(&self) -> impl Iterator<Item = Option<(Region, bool)>> {
         self.regions.chunks(self.length).flat_map(|run| {
             let hull = (self.length > 1).then(|| self.hull(run));

@@ -1,26 +1,27 @@
-//! What is known of elements that were reduced so far, and how two such are joined. The GPU's twins are in
-//! `reduce/reduce.cuh`; both do the same operations in the same order.
+//! States of reductions: what is known about the elements so far, and how two states are joined. The GPU's counterparts
+//! are in `reduce/accumulators.cuh`. Both do the same operations in the same order.
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// Three words, whose meaning is the [`Accumulator`]'s: a value, how many elements, and a second value.
+/// Three words: a value, the number of elements, and a second value. The [`Accumulator`] defines the meaning of the
+/// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) [u64; 3]);
 
-/// What is computed of elements, in the widest type of their kind.
+/// What is computed from elements, in the widest type of their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Accumulator {
     Sum,
     Product,
-    /// Mean, number, and squared distances from the mean.
+    /// Mean, count, and squared distances from the mean.
     Moments,
     Least,
     Greatest,
-    /// Elements that are not 0.
+    /// Number of elements that are not 0.
     Count,
 }
 
-/// A fold of elements to a state: what is computed, in which type, and whether NaN elements are left out.
+/// A fold of elements into a state: what is computed, in which type, and whether NaN elements are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub(crate) accumulator: Accumulator,
@@ -29,13 +30,13 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// The fold of elements of type `dtype`.
+    /// Makes the fold for elements of type `dtype`.
     pub(crate) fn of(dtype: DType, accumulator: Accumulator, skip_nan: bool) -> Fold {
         Fold { accumulator, wide: Wide::of(dtype), skip_nan }
     }
 }
 
-/// The widest type of a kind.
+/// The widest type of a kind of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wide {
     Signed,
@@ -54,7 +55,7 @@ impl Wide {
         }
     }
 
-    /// A number that is known by its word; of a complex one the real part.
+    /// Returns the number that a word represents; for complex numbers, the real part.
     pub(crate) fn number(self, word: u64) -> f64 {
         match self {
             Wide::Signed => word.cast_signed() as f64,
@@ -63,7 +64,7 @@ impl Wide {
         }
     }
 
-    /// An integer that is known by its word; `None` for other kinds.
+    /// Returns the integer that a word represents; `None` for other kinds.
     pub(crate) fn whole(self, word: u64) -> Option<i128> {
         match self {
             Wide::Signed => Some(word.cast_signed().into()),
@@ -135,7 +136,7 @@ impl Value for f64 {
     }
 }
 
-/// Whether `x` goes before `y` as the least (or greatest) element; NaN goes before everything.
+/// Whether `x` beats `y` as the smallest (or largest) element. NaN beats all other elements.
 pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
     if x.is_nan() {
         !y.is_nan()
@@ -147,7 +148,7 @@ pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
 }
 
 impl Accumulator {
-    /// The state of no elements.
+    /// Returns the state of no elements.
     pub(crate) fn empty(self, wide: Wide) -> State {
         match (self, wide) {
             (Accumulator::Product, Wide::Float) => State([1f64.to_bits(), 0, 0]),
@@ -156,7 +157,7 @@ impl Accumulator {
         }
     }
 
-    /// The state of both's elements; those of `other` come behind.
+    /// Joins two states. The elements of `other` come after those of `own`.
     pub(crate) fn merge(self, wide: Wide, own: State, other: State) -> State {
         match wide {
             Wide::Signed => self.join::<i64>(own, other),
@@ -190,7 +191,7 @@ impl Accumulator {
     }
 }
 
-/// T. Chan, G. Golub, R. LeVeque (1979).
+/// Joins moments by the formula of T. Chan, G. Golub, R. LeVeque (1979).
 fn moments(own: State, other: State) -> State {
     if other.0[1] == 0 {
         return own;

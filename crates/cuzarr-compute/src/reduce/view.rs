@@ -1,4 +1,4 @@
-//! Elements as a reduction walks through them: dimensions of the result, and dimensions that are reduced.
+//! The layout of an array for a reduction: dimensions of the result, and dimensions that are reduced.
 
 use cuzarr_device::internal::defined;
 use cuzarr_device::{DType, NdBuffer};
@@ -7,37 +7,37 @@ use super::state::{State, Wide};
 use crate::program::Joint;
 use cuzarr::Result;
 
-/// The kernels' text, which has the numbers that the CPU's walk shares.
+/// The text of the kernels. It defines the numbers that the CPU uses too.
 pub(super) const KERNELS: &str = include_str!("reduce.cuh");
 
-/// Threads of a block.
+/// Number of threads in a block.
 pub(crate) const BLOCK_THREADS: usize = defined(KERNELS, "CUZARR_REDUCE_THREADS") as usize;
-/// Lanes of each of them: neighbours.
+/// Number of neighbouring lanes of each thread.
 pub(crate) const PACK: usize = defined(KERNELS, "CUZARR_REDUCE_PACK") as usize;
-/// Lanes of a segment that a block walks.
+/// Number of lanes in a segment that a block processes.
 pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
-/// Elements that a thread takes of a segment, with all of its lanes.
+/// Number of elements of a segment that a thread takes with all of its lanes.
 pub(crate) const THREAD_STEPS: usize = defined(KERNELS, "CUZARR_REDUCE_STEPS") as usize;
-/// Rows shorter than this are walked by one thread each: a block would mostly wait.
+/// Length below which one thread processes a row: a block would mostly wait.
 const SHORT_ROW_ELEMS: usize = 64;
 
-/// How the elements of an array are grouped and cut into segments.
+/// How the elements of an array are grouped and divided into segments.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Elements of the result.
+    /// Number of elements of the result.
     pub(crate) outputs: usize,
-    /// Elements that each of them is made of.
+    /// Number of elements that make up each element of the result.
     pub(crate) reduced: usize,
-    /// Segments that those are cut into.
+    /// Number of segments that those elements are divided into.
     pub(crate) segments: usize,
-    /// Whether a segment is walked by the lanes of a block; else by one thread, and neighbouring threads walk through
+    /// Whether the lanes of a block process a segment. Otherwise one thread does, and neighbouring threads take
     /// neighbouring elements of the result.
     pub(crate) by_blocks: bool,
     pub(crate) kept: Walk,
     pub(crate) over: Walk,
 }
 
-/// Extents and strides in bytes of at least one dimension.
+/// Extents, and strides in bytes, of at least one dimension.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pub(crate) shape: Vec<usize>,
@@ -45,13 +45,13 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Dimensions `axes` of an array, joined where possible.
+    /// Makes the walk through the dimensions `axes` of an array. Dimensions are joined where possible.
     fn new(source: &NdBuffer, axes: &[usize]) -> Result<Walk> {
         let dropped: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
         let order: Vec<usize> = dropped.iter().chain(axes).copied().collect();
         let mut part = source.transpose(&order)?;
         for _ in &dropped {
-            // Where there are no elements, there is nothing to walk.
+            // Without elements there is nothing to walk through.
             if part.is_empty() {
                 let shape: Vec<usize> = axes.iter().map(|&axis| source.shape()[axis]).collect();
                 return Ok(Walk { shape: vec![shape.iter().product()], strides: vec![0] });
@@ -67,7 +67,7 @@ impl Walk {
         })
     }
 
-    /// Bytes from each element to the next, where that is one number.
+    /// Returns the distance from each element to the next in bytes, if it is the same everywhere.
     pub(crate) fn even(&self) -> Option<isize> {
         if let [stride] = self.strides[..] { Some(stride) } else { None }
     }
@@ -85,8 +85,8 @@ impl Walk {
     }
 }
 
-/// Bytes of the states of an array of this shape whose `axes` are reduced: the states of all segments, at their
-/// shortest, and the states that they are joined to.
+/// Size of the states of an array whose `axes` are reduced, in bytes. It counts the states of all segments, at the
+/// shortest segment length, and the states that they are joined to.
 pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
     let product = |reduced: bool| {
         let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);
@@ -98,10 +98,10 @@ pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
 }
 
 impl View {
-    /// An array as its `axes` are reduced. What is decided here depends on nothing but its layout.
+    /// Makes the view of an array whose `axes` are reduced. It depends only on the array's layout.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension.
+    /// `InvalidArgument` for a dimension that does not exist.
     pub(crate) fn new(source: &NdBuffer, axes: &[usize]) -> Result<View> {
         let others: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
         let (kept, over) = (Walk::new(source, &others)?, Walk::new(source, axes)?);
@@ -111,7 +111,7 @@ impl View {
         Ok(View { outputs, reduced, segments: usize::max(1, reduced.div_ceil(segment)), by_blocks, kept, over })
     }
 
-    /// Whether neighbouring elements of the result are nearer in memory than those that each is made of.
+    /// Whether neighbouring elements of the result are closer in memory than the elements that make up one of them.
     pub(crate) fn is_across(&self) -> bool {
         is_across(self.outputs, &self.kept, &self.over)
     }
@@ -130,7 +130,7 @@ fn is_across(outputs: usize, kept: &Walk, over: &Walk) -> bool {
     outputs > 1 && inner(kept) < inner(over)
 }
 
-/// The widest type of a kind as a type of elements.
+/// Returns the widest type of a kind as an element type.
 pub(crate) fn wide_type(wide: Wide) -> DType {
     match wide {
         Wide::Signed => DType::INT64,

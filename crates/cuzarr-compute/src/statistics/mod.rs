@@ -1,8 +1,9 @@
-//! Statistics of numbers in one pass: their count, extremes, mean, standard deviation and spread.
+//! Statistics of numbers in one pass: count, extremes, mean, standard deviation and spread.
 //!
-//! Every region gives its own [`Statistics`], by the kernels of reductions and histograms where it is on a GPU, and these are
-//! joined. The edges of a region's bins are multiples of a power of two, so bins of two regions are joined without a
-//! second look at the elements. All but mean and deviation do not depend on how the regions are cut.
+//! Every region gives its own [`Statistics`], which are then joined. On a GPU, the kernels of reductions and histograms
+//! compute them. The edges of a region's bins are multiples of a power of two, so bins of two regions are joined
+//! without looking at the elements again. Everything except mean and deviation is independent of how the regions are
+//! divided.
 
 mod spread;
 
@@ -18,50 +19,50 @@ use crate::stream::{Job, for_each_region};
 use cuzarr::Result;
 use cuzarr::plan::Region;
 
-/// Elements whose infinities are left out at a time: what takes their place is memory beside the limit.
+/// Number of elements whose infinities are replaced at a time. The replaced copy takes memory beside the limit.
 const PART_ELEMS: usize = 1 << 20;
 
 /// Statistics of numbers, in binary64.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// The number of finite elements.
+    /// Number of finite elements.
     pub finite: u64,
-    /// The number of NaN elements.
+    /// Number of NaN elements.
     pub nan: u64,
-    /// The number of infinite elements.
+    /// Number of infinite elements.
     pub infinite: u64,
-    /// The least and the greatest number, infinities among them; `None` where all are NaN. Of integers beyond 2⁵³ they are the
-    /// nearest numbers that binary64 has; [`Statistics::whole_range`] has them exactly.
+    /// The smallest and the largest number, including infinities; `None` if all elements are NaN. Integers beyond 2⁵³
+    /// are rounded to binary64; [`Statistics::whole_range`] has them exactly.
     pub range: Option<(f64, f64)>,
-    /// The least and the greatest of integers, exactly; `None` for other elements, and where there are none.
+    /// The exact smallest and largest integer; `None` for other types, and without elements.
     pub whole_range: Option<(i128, i128)>,
-    /// Mean, number and squared distances from the mean, of the finite ones.
+    /// Mean, count and squared distances from the mean, of the finite elements.
     moments: State,
     /// The spread of the finite elements.
     spread: Spread,
 }
 
 impl Statistics {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> u64 {
         self.finite + self.nan + self.infinite
     }
 
-    /// The mean of the finite numbers; `None` where there are none.
+    /// Returns the mean of the finite numbers; `None` if there are none.
     pub fn mean(&self) -> Option<f64> {
         (self.finite > 0).then(|| f64::from_bits(self.moments.0[0]))
     }
 
-    /// The standard deviation of the finite numbers, as NumPy's `std` computes it (divided by n, not by n - 1);
-    /// `None` where there are none.
+    /// Returns the standard deviation of the finite numbers, as NumPy's `std` computes it (divided by n, not by n - 1);
+    /// `None` if there are none.
     pub fn std(&self) -> Option<f64> {
         let squares = f64::from_bits(self.moments.0[2]).max(0.0);
         (self.finite > 0).then(|| (squares / self.finite as f64).sqrt())
     }
 
-    /// The histogram of the finite numbers: the width of its bins, and the start and the count of each bin. All bins
-    /// have the same width, a power of two. There are at most `most` bins (2, if `most` is less), and never more than
-    /// 129.
+    /// Returns the histogram of the finite numbers: the width of its bins, and the start and the count of each bin. All
+    /// bins have the same width, a power of two. There are at most `most` bins (2, if `most` is less), and never more
+    /// than 129.
     pub fn histogram(&self, most: usize) -> (f64, Vec<(f64, u64)>) {
         let mut wide = self.spread.clone();
         while wide.ends().is_some_and(|(first, last)| (last - first) as usize >= most.max(2)) {
@@ -72,7 +73,7 @@ impl Statistics {
         (wide.width, (first..=last).map(bin).collect())
     }
 
-    /// The statistics of elements on the processor's device.
+    /// Computes the statistics of elements on the processor's device.
     fn of(elements: &NdBuffer, processor: &Processor) -> Result<Statistics> {
         let (mut all, dtype) = (Statistics::default(), elements.dtype());
         let Some(keys) = Keys::of(dtype) else { return Err(without_arithmetic(dtype)) };
@@ -95,7 +96,7 @@ impl Statistics {
         all.finite = finite.as_ref().map_or(0, |finite| finite.count);
         all.infinite = elements.len() as u64 - all.nan - all.finite;
         let Some(finite) = finite else { return Ok(all) };
-        // Both are rounded down, and edges of bins are numbers of binary64. So each integer stays in the bin that it is in.
+        // Both limits are rounded down, and bin edges are binary64 numbers. So each integer stays in its bin.
         let (least, greatest) =
             finite.whole.map_or((finite.least, finite.greatest), |(least, greatest)| (below(least), below(greatest)));
         all.spread = Spread::within(least, greatest);
@@ -128,12 +129,12 @@ impl Statistics {
     }
 }
 
-/// Mean and squares are binary64 whatever the elements are.
+/// Merges moments. Mean and squares are binary64, whatever the elements are.
 fn merged_moments(own: State, other: State) -> State {
     Accumulator::Moments.merge(Wide::Float, own, other)
 }
 
-/// The greatest number of binary64 that is not above an integer of 64 bits.
+/// Returns the largest binary64 number that is not above a 64-bit integer.
 fn below(whole: i128) -> f64 {
     let nearest = whole as f64;
     if nearest as i128 > whole { nearest.next_down() } else { nearest }
@@ -146,12 +147,12 @@ fn joined(own: Option<(i128, i128)>, other: Option<(i128, i128)>) -> Option<(i12
     }
 }
 
-/// The least and the greatest of the numbers that are not NaN. There is at least one such number.
+/// The smallest and the largest number that is not NaN. There is at least one such number.
 struct Extremes {
     count: u64,
     least: f64,
     greatest: f64,
-    /// The exact least and greatest element of integer arrays.
+    /// The exact smallest and largest element of integer arrays.
     whole: Option<(i128, i128)>,
 }
 
@@ -183,14 +184,14 @@ impl Extremes {
     }
 }
 
-/// Elements a part at a time, in rows.
+/// Divides the elements into one-dimensional parts.
 fn parts(elements: &NdBuffer) -> Result<Vec<NdBuffer>> {
     let row = elements.reshape_copy(&[elements.len()])?;
     let part = |start: usize| row.region(&[start], &[PART_ELEMS.min(row.len() - start)], &[1]);
     Ok((0..row.len()).step_by(PART_ELEMS).map(part).collect::<std::result::Result<_, _>>()?)
 }
 
-/// Floats with NaN in the place of infinities.
+/// Replaces infinities in floats by NaN.
 fn without_infinities(elements: &NdBuffer, processor: &Processor) -> Result<NdBuffer> {
     let own = Expr::buffer(elements.clone())?;
     let is_finite = Expr::apply(Op::IsFinite, &[own.clone().into()])?;
@@ -200,7 +201,7 @@ fn without_infinities(elements: &NdBuffer, processor: &Processor) -> Result<NdBu
 }
 
 impl Expr {
-    /// Looks at all elements once, region by region while others are read.
+    /// Computes statistics in one pass. It goes region by region, and reads the next regions meanwhile.
     ///
     /// ```
     /// use cuzarr_compute::Expr;
@@ -214,7 +215,7 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `DTypeMismatch` for elements that are not real numbers; else those of [`Expr::compute`].
+    /// `DTypeMismatch` for elements that are not real numbers; those of [`Expr::compute`].
     pub fn statistics(&self, options: &ComputeOptions<'_>) -> Result<Statistics> {
         if matches!(self.dtype().kind(), DTypeKind::Complex | DTypeKind::Opaque) {
             return Err(without_arithmetic(self.dtype()));

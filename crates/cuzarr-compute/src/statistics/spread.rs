@@ -8,32 +8,34 @@ use cuzarr_device::internal::cpu::cast;
 use crate::count::{KeyKind, Keys};
 use cuzarr::Result;
 
-/// Bins that the range of all numbers has at least, unless they are too near each other; at most it has twice as many, and one.
+/// Least number of bins in the range of all numbers, unless the numbers are too close. There are at most twice as many,
+/// plus one.
 const LEAST_BINS: f64 = 64.0;
 
-/// Counts of bins by their number; bin `n` begins at `n * width`. The width depends on nothing but the range.
+/// Counts by bin number. Bin `n` begins at `n * width`. The width depends only on the range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spread {
-    /// The least and the greatest number, where there is one.
+    /// The smallest and the largest number, if there is one.
     range: Option<(f64, f64)>,
     pub(super) width: f64,
     pub(super) bins: BTreeMap<i64, u64>,
 }
 
 impl Spread {
-    /// No counts yet, and bins for numbers of this range.
+    /// Makes empty bins for numbers from `low` to `high`.
     pub(super) fn within(low: f64, high: f64) -> Spread {
         Spread { range: Some((low, high)), width: width_for(low, high), bins: BTreeMap::new() }
     }
 
-    /// The first and the last bin.
+    /// Returns the numbers of the first and the last bin.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         // Quotients by powers of two are exact, and below 2^53: see `width_for`.
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
     }
 
-    /// The keys of elements of a type between the bins: the least element of each bin, and the greatest of all. That of integers is the
-    /// greatest of their type, because the greatest one may lie above the number that stands for it.
+    /// Returns the keys of the edges between bins, for elements of a type: the smallest element of each bin, and the
+    /// largest element of all. For integers, the last key is that of the type's largest value, because the largest
+    /// element may lie above the rounded number.
     ///
     /// # Errors
     /// `Unsupported` for a type without order.
@@ -47,7 +49,7 @@ impl Spread {
         [low].into_iter().chain(inner).map(|edge| least_key(keys, dtype, edge)).chain([greatest]).collect()
     }
 
-    /// Adds counts of the bins from the first on.
+    /// Adds counts of consecutive bins, beginning with the first bin.
     pub(super) fn add(&mut self, counts: &[u64]) {
         let first = self.ends().map_or(0, |(first, _)| first);
         for (bin, &count) in (first..).zip(counts).filter(|(_, count)| **count > 0) {
@@ -55,7 +57,7 @@ impl Spread {
         }
     }
 
-    /// Takes the counts of other numbers.
+    /// Adds the counts of another spread.
     pub(super) fn join(&mut self, mut other: Spread) {
         let Some((low, high)) = other.range else { return };
         let (least, greatest) = self.range.unwrap_or((low, high));
@@ -74,7 +76,7 @@ impl Spread {
         }
     }
 
-    /// Joins pairs of bins.
+    /// Doubles the width, which joins pairs of bins.
     pub(super) fn widen(&mut self) {
         self.width *= 2.0;
         let mut wide = BTreeMap::new();
@@ -90,16 +92,16 @@ impl Spread {
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;
-    // Their difference may be too large for a number.
+    // The difference of both numbers may overflow.
     let wanted = (high / parts - low / parts).max(least);
     if wanted > 0.0 { wanted.log2().ceil().exp2() } else { 1.0 }
 }
 
-/// The key of the least element of a type that is not below a number, of which there is one.
+/// Returns the key of the smallest element of a type that is not below `number`. Such an element must exist.
 fn least_key(keys: Keys, dtype: DType, number: f64) -> Result<u64> {
     let mask = u64::MAX >> (64 - keys.bits);
     match keys.kind {
-        // Beyond the type's greatest element that one: 64 bits were rounded up.
+        // Larger numbers become the type's largest value: 64-bit integers may have been rounded up.
         KeyKind::Signed => Ok(keys.key((number.ceil() as i64).cast_unsigned() & mask).unwrap_or(0)),
         KeyKind::Unsigned => Ok(keys.key(number.ceil() as u64).unwrap_or(0)),
         KeyKind::Float => {

@@ -1,4 +1,4 @@
-//! Expressions into memory.
+//! Computes expressions into memory.
 
 use cuzarr_device::{NdBuffer, Order};
 
@@ -10,19 +10,19 @@ use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
 impl Expr {
-    /// Computes the whole expression into new memory of the device: region by region while others are read, with what is in
-    /// flight below the memory limit. What is in memory elsewhere is moved there.
+    /// Computes the whole expression into new memory of the device. It goes region by region and reads the next regions
+    /// meanwhile; data in flight stays below the memory limit. Operands in memory elsewhere are moved to the device.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound` or `InvalidArgument` when an array was resized, replaced or deleted after
-    /// the expression was made; `BudgetExceeded` when work on one chunk does not fit the limit; `OutOfMemory` for the result; what
-    /// reading reports.
+    /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound` or `InvalidArgument` when an array was resized, replaced or
+    /// deleted after the expression was made; `BudgetExceeded` when work on one chunk does not fit the limit;
+    /// `OutOfMemory` for the result; those of reading.
     pub fn compute(&self, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// The regions in which [`Expr::compute`] works through the expression. Regions along which sums run count as
-    /// one. They depend on the memory limit, but not on the device.
+    /// Returns the regions in which [`Expr::compute`] works through the expression. Regions along which sums run count
+    /// as one. They depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// `BudgetExceeded` when work on one chunk does not fit the limit.
@@ -34,13 +34,13 @@ impl Expr {
         Ok(hulls(&job.apart(regions)))
     }
 
-    /// Whether the expression is a summary: a reduction, quantiles or a histogram of another one.
+    /// Whether the expression is a summary: a reduction, quantiles or a histogram of another expression.
     pub fn is_summary(&self) -> bool {
         matches!(self.0.kind, Kind::Summary(..))
     }
 
-    /// How many parts of a summary (a reduction) other processes can make with [`Expr::summary_part`], each of some regions; `None`
-    /// for other expressions, and summaries that have no parts.
+    /// Returns the number of parts of a summary that other processes can compute with [`Expr::summary_part`]. A part
+    /// consists of some regions. `None` for other expressions, and for summaries without parts.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -54,7 +54,7 @@ impl Expr {
         }
     }
 
-    /// What is known of the part of a summary that has this number, as bytes for [`Expr::join_summary`].
+    /// Computes the state of one part of a summary, as bytes for [`Expr::join_summary`].
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` for other expressions.
@@ -64,8 +64,8 @@ impl Expr {
         summary.part(of, number, options)
     }
 
-    /// The result of a summary in host memory, of all its parts, in their order. It has the bits of [`Expr::compute`]
-    /// with the same memory limit.
+    /// Computes the result of a summary from all its parts in order, in host memory. It has the same bits as the result
+    /// of [`Expr::compute`] with the same memory limit.
     ///
     /// ```
     /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};
@@ -80,7 +80,7 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// Those of the parts; `InvalidArgument` for bytes that are no such part; `Unsupported` for other expressions.
+    /// Those of the parts; `InvalidArgument` for bytes that are not such a part; `Unsupported` for other expressions.
     pub fn join_summary(&self, parts: &mut Parts<'_>, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (summary, of) = self.as_summary()?;
         summary.joined(of, parts, options)
@@ -102,7 +102,7 @@ impl Expr {
         self.compute_checked(start, extent, options)
     }
 
-    /// Like [`Expr::compute_region`], as a part of work whose arrays were compared with their documents.
+    /// Like [`Expr::compute_region`], for callers that have already compared the arrays with their documents.
     ///
     /// # Errors
     /// Those of [`Expr::compute_region`], except for changed arrays.
@@ -128,8 +128,8 @@ impl Expr {
         Ok(result)
     }
 
-    /// Computes the whole expression into memory of the options' device, converted to the element type of that memory. Operands
-    /// may lie in it.
+    /// Computes the whole expression into memory of the options' device, and converts it to the element type of that
+    /// memory. The memory may contain operands.
     ///
     /// # Errors
     /// `ShapeMismatch` when the shapes differ; `InvalidArgument` for memory that is read-only or elsewhere; those of
@@ -152,7 +152,7 @@ impl Expr {
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if regions.len() > 1 && job.shares_memory_with(result) {
-            // A later region may need elements that an earlier one replaces.
+            // A later region may need elements that an earlier region overwrites.
             let elements = converted.compute_checked(&vec![0; self.ndim()], self.shape(), options)?;
             return Ok(result.copy_from(&elements)?);
         }
@@ -160,7 +160,7 @@ impl Expr {
     }
 }
 
-/// Computes regions, each into its place.
+/// Computes regions and puts each into its place in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
     for_each_region(
         job,

@@ -1,4 +1,4 @@
-//! Expressions into new arrays, which readers see whole or not at all.
+//! Computes expressions into new arrays. Readers see a complete array or none.
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ pub struct Creation {
 }
 
 impl Expr {
-    /// Checks a computation into a new array at `path`, whose chunks `settings` write. Like a copy, the array gets its document when
-    /// all chunks are stored. Until then, a checkpoint lies beside the chunks, and a killed call can be resumed.
+    /// Checks a computation into a new array at `path`; `settings` are the array's options. The array gets its document
+    /// once all chunks are stored. Until then, a checkpoint lies beside the chunks, and an interrupted call can be
+    /// resumed.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -44,9 +45,9 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when the place overlaps a source; `ContainsArray` and `ContainsGroup` when it is taken, and for a complete array
-    /// that would be resumed; `ReadOnly`; `Unsupported` for a store that cannot delete values, and for resuming in one that commits
-    /// all writes at once; errors in the metadata's codecs.
+    /// `InvalidArgument` when the place overlaps a source; `ContainsArray` and `ContainsGroup` when the place is taken,
+    /// and when a complete array should be resumed; `ReadOnly`; `Unsupported` for a store that cannot delete values,
+    /// and for resuming in a store that commits all writes at once; errors in the metadata's codecs.
     pub fn creation(
         &self,
         store: Arc<dyn Store>,
@@ -78,8 +79,8 @@ impl Creation {
     /// Computes and stores all elements, and returns the array.
     ///
     /// # Errors
-    /// Those of [`Expr::store`]. Written chunks stay, and the call can be resumed with the same memory limit. With another one, it
-    /// begins with the first region again.
+    /// Those of [`Expr::store`]. Written chunks stay, and the call can be resumed with the same memory limit. With
+    /// another limit, it begins with the first region again.
     pub fn run(mut self, options: &ComputeOptions<'_>) -> Result<Array> {
         let storing = self.expr.storing(&self.target, options)?;
         let (store, path) = (Arc::clone(self.target.store()), self.target.path().to_string());

@@ -1,4 +1,4 @@
-//! Inputs that are made of other expressions' elements on their way through regions: running sums, elements in one dimension.
+//! Inputs that are computed from other expressions' elements, region by region: running sums, and flattened elements.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -11,24 +11,24 @@ use crate::expression::{Flat, Running};
 use crate::regions::memory_shape;
 
 impl Derived<'_> {
-    /// The dimensions of the input along which regions are worked on one after the other.
+    /// Returns the dimensions of the input along which regions must be computed one after the other.
     pub(super) fn run_axes(&self) -> Vec<usize> {
         match &self.how {
             How::Running(running, _) => [&[running.axis], &self.of.run_axes()[..]].concat(),
-            // One dimension has the order of all of them.
+            // The one dimension has the order of all dimensions.
             How::Flat(_) => Vec::from_iter(self.of.run_axes().first().map(|_| 0)),
         }
     }
 
-    /// The dimension along which totals of elements are kept for those behind them.
+    /// Returns the dimension along which totals are kept for the elements after them.
     pub(super) fn axis(&self) -> Option<usize> {
         if let How::Running(running, _) = &self.how { Some(running.axis) } else { None }
     }
 
-    /// The elements that a part of the input is made of.
+    /// Reads the elements from which a part of the input is computed.
     ///
     /// # Errors
-    /// What reading reports.
+    /// Those of reading.
     pub(super) fn read(&self, part: &Region) -> Result<Vec<NdBuffer>> {
         let mut read = Vec::new();
         for part in self.parts(part) {
@@ -37,7 +37,7 @@ impl Derived<'_> {
         Ok(read)
     }
 
-    /// How many arrays are read for a part of the input.
+    /// Returns the number of arrays that are read for a part of the input.
     pub(super) fn count_read(&self, part: &Region) -> usize {
         self.parts(part).iter().map(|part| self.of.count_read(part)).sum()
     }
@@ -49,10 +49,11 @@ impl Derived<'_> {
         }
     }
 
-    /// The elements of a part of the input, from what was read for it. Totals of other columns are forgotten unless `keeps_all`.
+    /// Computes a part of the input from the elements that were read for it. Totals of other columns are dropped unless
+    /// `keeps_all`.
     ///
     /// # Errors
-    /// What reading and computing report.
+    /// Those of reading and computing.
     pub(super) fn work(&self, part: &Region, read: &[NdBuffer], keeps_all: bool) -> Result<NdBuffer> {
         match &self.how {
             How::Running(running, columns) => {
@@ -95,7 +96,8 @@ impl Derived<'_> {
         Ok(results)
     }
 
-    /// The totals before a region, of elements that are read for them: where nothing before it was worked on.
+    /// Computes the totals before a region from elements that are read for this purpose, when no earlier region was
+    /// computed.
     fn totals_before(&self, running: &Running, region: &Region) -> Result<Option<NdBuffer>> {
         let axis = running.axis;
         let (mut totals, mut part) = (None, region.clone());
@@ -126,20 +128,21 @@ impl Derived<'_> {
         Ok(result)
     }
 
-    /// Bytes of elements that are read for a part of this extent.
+    /// Size in bytes of the elements that are read for a part of this extent.
     pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
         self.of.bytes_read(&self.extent_of(extent))
     }
 
-    /// Bytes that a part of this extent takes beside what is read for it, with totals of so many elements.
+    /// Memory for a part of this extent besides the elements that are read for it, in bytes. It includes `totals`
+    /// totals.
     pub(super) fn bytes(&self, extent: &[u64], totals: u64) -> u64 {
         let (own, working) = match &self.how {
-            // In the wider type with the totals before them, once more in their own type, and the elements that they are made of.
+            // The results exist in the wider type, in their own type, and as the elements that they are computed from.
             How::Running(running, _) => (2 * running.of.dtype().size_bytes() as u64, running.working_bytes()),
             How::Flat(flat) => (2 * flat.of.dtype().size_bytes() as u64, 0),
         };
         let elems = extent.iter().fold(1u64, |all, &one| all.saturating_mul(one));
-        // Before a region and behind it, each as a copy is made.
+        // Totals exist before and after a region, and each is copied once.
         let totals = totals.saturating_mul(4 * working);
         let made = elems.saturating_mul(own + 2 * working);
         made.saturating_add(totals).saturating_add(self.of.bytes_derived(&self.extent_of(extent)))
@@ -153,7 +156,7 @@ impl Derived<'_> {
     }
 }
 
-/// The part of the elements for a part of running results.
+/// Returns the part of the elements from which a part of the running results is computed.
 fn elements_of(running: &Running, part: &Region) -> Region {
     let mut part = part.clone();
     part.start[running.axis] += running.from;

@@ -1,4 +1,4 @@
-//! What computing an expression would do.
+//! Explains what computing an expression would do.
 
 use std::fmt;
 
@@ -12,33 +12,34 @@ use crate::expression::{Expr, Flat, Kind, Running};
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
 
-/// What computing an expression would do, stage by stage. Its `Display` is for people, [`ComputeExplanation::to_json`] for programs.
+/// An explanation of what computing an expression would do, stage by stage. Its `Display` is for people,
+/// [`ComputeExplanation::to_json`] for programs.
 #[derive(Clone, Debug)]
 pub struct ComputeExplanation {
-    /// The device of the work.
+    /// The device that computes.
     pub device: Device,
-    /// Most bytes in flight outside of the result.
+    /// Limit for memory in use outside of the result, in bytes.
     pub memory_limit_bytes: u64,
-    /// The stages in their order: results made of many elements come before what is computed with them.
+    /// The stages in order. Summaries come before the computations that use them.
     pub stages: Vec<ComputeStage>,
 }
 
 /// One pass through arrays.
 #[derive(Clone, Debug)]
 pub struct ComputeStage {
-    /// What is computed, as text.
+    /// The expression that is computed, as text.
     pub computes: String,
     /// The shape of the result.
     pub shape: Vec<u64>,
     /// The element type of the result.
     pub dtype: String,
-    /// Operations on each element.
+    /// Number of operations on each element.
     pub operations: usize,
-    /// The number of regions, and the shape of the first one; `None` where the function that joins elements cuts them itself.
+    /// The number of regions, and the shape of the first one. `None` for summaries, which choose their own regions.
     pub regions: Option<(u64, Vec<u64>)>,
-    /// The arrays that are read, each with what reading all that is needed of it would do.
+    /// The names of the arrays that are read, each with an explanation of reading everything that is needed of it.
     pub reads: Vec<(String, Explanation)>,
-    /// Bytes of operands in memory.
+    /// Size of operands in memory, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Expr {
         Ok(ComputeExplanation { device: options.device, memory_limit_bytes: options.memory_limit_bytes, stages })
     }
 
-    /// The stages of [`Expr::explain`].
+    /// Returns the stages of [`Expr::explain`].
     pub(super) fn stages(&self, options: &ComputeOptions<'_>) -> Result<Vec<ComputeStage>> {
         let mut stages = Vec::new();
         self.add_stages(options, &mut stages)?;
@@ -96,7 +97,7 @@ impl Expr {
         Ok(())
     }
 
-    /// The stages of the summaries that the expression is computed with.
+    /// Adds the stages of all summaries that the expression uses.
     fn add_summaries(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {
         for input in &lower(self)?.1 {
             if let Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) = input {
@@ -104,7 +105,7 @@ impl Expr {
             }
             if let Input::Reduced(of, summary) = input {
                 of.add_stages(options, stages)?;
-                // The last of them has the elements that are joined.
+                // The last stage computes the elements that the summary takes.
                 if let Some(stage) = stages.last_mut() {
                     let (dtype, shape) = summary.result(of.dtype(), of.shape())?;
                     stage.computes =
@@ -135,7 +136,7 @@ impl ComputeStage {
 }
 
 impl ComputeExplanation {
-    /// The explanation as JSON.
+    /// Returns the explanation as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "device": self.device.to_string(),

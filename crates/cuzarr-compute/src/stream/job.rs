@@ -1,4 +1,4 @@
-//! A job: an expression of arrays in stores on its way through regions.
+//! A job: an expression whose inputs are read and computed region by region.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,88 +18,90 @@ use cuzarr::internal::run::{walk, write_behind};
 use cuzarr::plan::{Explanation, Region};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Bytes of a region beyond which there is nothing to gain: several are under way at a time.
+/// Size of a region in bytes beyond which nothing is gained: several regions are in progress at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// One part in so many of the memory limit is for regions at most; what reads and writes has in flight takes the others.
+/// Divisor of the memory limit that gives the memory for regions. The rest is for data in flight of reads and writes.
 pub(crate) const REGIONS_SHARE: u64 = 3;
-/// The share where it suffices for several regions that are read at a time: some end while others are under way. On an H200 a
-/// mean of 8 GiB took 1.4 times as long as reading them with one region ahead, 1.2 times with four (`bench/compute.py`).
+/// Divisor of the memory limit if there is room for reading several regions at a time: some end while others continue.
+/// On an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
+/// (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
-/// Bytes of such regions together that leave nothing to gain: each is as much as decoders take at once.
+/// Size of all such regions in bytes beyond which nothing is gained: each is as much as decoders take at once.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
 /// Ways to read regions in turn, by one pipeline. Of each pair, the first number is how many regions are read beside
 /// the one that is worked on. All of them take at most the n-th part of the memory limit; the second number is n. The
 /// first way with room for a chunk is taken.
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
-/// Bytes of all such regions that leave nothing to gain.
+/// Size of all such regions in bytes beyond which nothing is gained.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
 type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
 
-/// A program with its inputs, ready to be read region by region.
+/// A program with its inputs, ready to be computed region by region.
 pub(crate) struct Job<'a> {
     pub(crate) program: Program,
     inputs: Vec<Input>,
-    /// For each input, the first one of the same array.
+    /// For each input, the number of the first input from the same array.
     same: Vec<usize>,
-    /// For each input that is made of another expression's elements, how; none where no input is.
+    /// For each input, how it is computed from another expression, if it is. Empty if no input is.
     derived: Vec<Option<Derived<'a>>>,
     /// The part of the expression that is computed.
     pub(crate) part: Region,
-    /// Whether inputs that are the result as they are need no copy.
+    /// Whether an input that is already the result is passed on without a copy.
     keeps: bool,
-    /// The memory that the caller takes for a region of some extent.
+    /// The memory that the caller needs for a region of some extent, in bytes.
     beside: Option<Box<BesideRegion>>,
-    /// Regions that are read at a time.
+    /// Number of regions that are read ahead.
     ahead: usize,
-    /// Whether the caller writes results of regions to a store, which needs memory that reads take.
+    /// Whether the caller writes results to a store. Writing needs memory that reads would take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     options: ComputeOptions<'a>,
-    /// Bytes that reading has in flight at most.
+    /// Limit for the data that reading has in flight, in bytes.
     pub(super) reading_bytes: u64,
-    /// Where something is read.
+    /// The guard of the memory limit; `None` if nothing is read.
     _within: Option<Within>,
 }
 
-/// An input, with the job of the elements that it is made of.
+/// An input that is computed from another expression, with the job of that expression.
 pub(super) struct Derived<'a> {
     pub(super) of: Job<'a>,
     pub(super) how: How,
 }
 
-/// How an input is made.
+/// How such an input is computed.
 pub(super) enum How {
     Running(Running, Mutex<Columns>),
     Flat(Flat),
 }
 
-/// The last region of each column of regions along a dimension: columns by where they begin beside it, and their extents there.
+/// The last region of each column of regions along a dimension. A column is identified by its start and extent along
+/// the other dimensions.
 pub(super) type Columns = HashMap<(Vec<u64>, Vec<u64>), Last>;
 
-/// A region that was worked on.
+/// A region that was computed.
 pub(super) struct Last {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Totals of the elements before it, and up to its end.
+    /// Totals of the elements before the region. `totals` also includes the region's own elements.
     pub(super) before: Option<NdBuffer>,
     pub(super) totals: Option<NdBuffer>,
 }
 
 impl<'a> Job<'a> {
-    /// Lowers an expression, binds its arrays to the device, and moves what is in memory there.
+    /// Lowers an expression to a program, binds its arrays to the device, and moves operands in memory there.
     ///
     /// # Errors
-    /// What the device reports; `Unsupported` for expressions of thousands of operations.
+    /// What the device reports; `Unsupported` for expressions with thousands of operations.
     pub(crate) fn new(expr: &Expr, part: Region, options: &ComputeOptions<'a>) -> Result<Job<'a>> {
         Job::bound(expr, part, options, &|of, summary| summary.compute(&of, options).map(Input::Buffer))
     }
 
-    /// A job that is only looked at: what is made of all of another expression's elements is not computed.
+    /// Makes a job that is only explained: summaries are not computed.
     ///
     /// # Errors
     /// Those of [`Job::new`].
@@ -149,7 +151,7 @@ impl<'a> Job<'a> {
                 _ => return Ok(None),
             };
             let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
-            // Progress is told once, of everything.
+            // Only the outer job reports progress, for everything.
             let of = Job::bound(of, whole, &ComputeOptions { progress: None, ..*options }, reduced)?;
             Ok(Some(Derived { of, how }))
         };
@@ -159,7 +161,7 @@ impl<'a> Job<'a> {
         };
         let is_in_memory = inputs.iter().all(Input::is_in_memory);
         let processor = match is_in_memory {
-            // Beside nothing else: the stream that is there already.
+            // No other work runs beside it, so it uses the existing stream.
             true => Processor::eager(options.device)?.with_threads(options.threads),
             false => Processor::apart(options.device, options.threads)?,
         };
@@ -181,31 +183,31 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The job of a caller that only looks at the elements.
+    /// Returns the job for a caller that only reads the elements of the result.
     pub(crate) fn looked_at(self) -> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
     }
 
-    /// The job of a caller that takes memory of its own, in bytes by the extent of a region.
+    /// Returns the job for a caller that needs its own memory; `bytes` gives its size by the extent of a region.
     pub(crate) fn beside(self, bytes: impl Fn(&[u64]) -> u64 + Send + Sync + 'static) -> Job<'a> {
         Job { beside: Some(Box::new(bytes)), ..self }
     }
 
-    /// The job of a caller that writes results of regions to a store.
+    /// Returns the job for a caller that writes results to a store.
     pub(super) fn written(self) -> Job<'a> {
         Job { writes: true, ..self }
     }
 
-    /// Regions of the result, along the grid of the largest array, or along `unit`s.
+    /// Divides the result into regions along the grid of the largest array, or along `unit`s.
     ///
     /// # Errors
-    /// `BudgetExceeded` when not even one unit fits.
+    /// `BudgetExceeded` when a single unit does not fit.
     pub(crate) fn regions(&mut self, unit: Option<Vec<u64>>, limit_bytes: u64) -> Result<Vec<Region>> {
         let unit = unit.map_or_else(|| self.unit(), Ok)?;
         self.regions_of_passes(unit, limit_bytes, 1)
     }
 
-    /// Like [`Job::regions`], for a caller that goes through them several times.
+    /// Like [`Job::regions`], but for a caller that goes through the regions several times.
     ///
     /// # Errors
     /// Those of [`Job::regions`].
@@ -213,7 +215,7 @@ impl<'a> Job<'a> {
         let limit_bytes = plannable_bytes(limit_bytes);
         let cost = |extent: &[u64], ahead: u64| {
             let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
-            // One unit is worked on whatever the caller takes beside it.
+            // A single unit is computed whatever memory the caller needs.
             let beside = self.beside.as_ref().filter(|_| !is_least).map_or(0, |bytes| bytes(extent));
             self.bytes_ahead(extent, ahead).saturating_add(beside)
         };
@@ -221,7 +223,7 @@ impl<'a> Job<'a> {
             regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
         };
         let in_turn = || {
-            // Wherever is computed: what is made of regions depends on how they are cut.
+            // On every device: results depend on how regions are divided.
             let mut ways = IN_TURN.into_iter().filter(|_| self.only_array().is_some());
             ways.find_map(|(ahead, share)| Some((cut(ahead, share, ENOUGH_IN_TURN_BYTES).ok()?, ahead)))
         };
@@ -245,7 +247,7 @@ impl<'a> Job<'a> {
         Ok(regions)
     }
 
-    /// The dimensions of the result along which inputs run.
+    /// Returns the dimensions of the result along which inputs run, that is, need the totals of earlier regions.
     pub(super) fn run_axes(&self) -> Vec<usize> {
         let mut axes = Vec::new();
         for (input, derived) in self.inputs.iter().zip(&self.derived) {
@@ -258,8 +260,8 @@ impl<'a> Job<'a> {
         axes
     }
 
-    /// Regions in the order in which they are worked on: along the dimensions along which inputs run before all others, so that
-    /// few totals are kept.
+    /// Sorts regions into the order in which they are computed. They advance along the dimensions along which inputs
+    /// run before they advance along others, so that few totals are kept.
     fn in_order(&self, mut regions: Vec<Region>) -> Vec<Region> {
         let axes = self.run_axes();
         if !axes.is_empty() {
@@ -275,7 +277,8 @@ impl<'a> Job<'a> {
         regions
     }
 
-    /// Regions, in their order, as work that others can do apart: one each, or all along the dimensions along which inputs run.
+    /// Groups regions, in order, into tasks that can be done separately: one region each, or all regions along the
+    /// dimensions along which inputs run.
     pub(super) fn apart(&self, regions: Vec<Region>) -> Vec<Vec<Region>> {
         let axes = self.run_axes();
         let is_beside = |one: &Region, other: &Region| {
@@ -292,14 +295,14 @@ impl<'a> Job<'a> {
         apart
     }
 
-    /// Bytes that inputs which are made of others take for a region, beside what is read.
+    /// Memory that inputs computed from other expressions need for a region, besides what is read, in bytes.
     pub(super) fn bytes_derived(&self, extent: &[u64]) -> u64 {
         let axes = if self.derived.is_empty() { Vec::new() } else { self.run_axes() };
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
         let bytes = self.inputs.iter().zip(&self.derived).filter_map(|(input, derived)| {
             let (derived, shape) = (derived.as_ref()?, input.shape());
             let own = operand_region(&region, &shape).extent;
-            // Totals are kept over the whole extent of other dimensions along which inputs run.
+            // Totals are kept over the whole extent of the other dimensions along which inputs run.
             let is_run = |axis: usize| axes.contains(&(extent.len() + axis - shape.len()));
             let column = |(axis, &extent): (usize, &u64)| match axis {
                 _ if Some(axis) == derived.axis() => 1,
@@ -312,7 +315,7 @@ impl<'a> Job<'a> {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Bytes of the elements of arrays that a region of this extent is made of.
+    /// Size in bytes of the array elements that are read for a region of this extent.
     pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
         let inputs = self.inputs.iter().zip(&self.program.inputs).enumerate();
@@ -324,7 +327,7 @@ impl<'a> Job<'a> {
             Input::Array(view) => {
                 Some(operand_region(&region, &view.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
             }
-            // What is computed of others lies beside what they are read into.
+            // Joined parts are computed apart, and then copied into the memory of the input.
             Input::Joined(joined) => {
                 Some(operand_region(&region, &joined.shape()).elems().saturating_mul(2 * dtype.size_bytes() as u64))
             }
@@ -333,12 +336,12 @@ impl<'a> Job<'a> {
         read.fold(0, u64::saturating_add)
     }
 
-    /// Bytes that work on a region takes: what is read and what is made, each of two regions at a time.
+    /// Memory for computing a region, in bytes. It counts inputs and results of two regions at a time.
     pub(crate) fn bytes(&self, extent: &[u64]) -> u64 {
         self.bytes_ahead(extent, 1)
     }
 
-    /// Like [`Job::bytes`], where so many regions are read at a time.
+    /// Like [`Job::bytes`], but with `ahead` regions read ahead.
     fn bytes_ahead(&self, extent: &[u64], ahead: u64) -> u64 {
         let made = match self.keeps {
             true => 0,
@@ -348,7 +351,7 @@ impl<'a> Job<'a> {
         made.saturating_mul(2).saturating_add(read).saturating_add(self.bytes_derived(extent))
     }
 
-    /// Bounds what reading has in flight.
+    /// Limits the data that reading has in flight.
     fn leave_for_reading(&mut self, memory_limit_bytes: u64) {
         self.reading_bytes = memory_limit_bytes;
         for input in &mut self.inputs {
@@ -362,12 +365,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The chunk of the largest array, under the shape of the result.
+    /// Returns the chunk shape of the largest array, in the dimensions of the result.
     pub(crate) fn unit(&self) -> Result<Vec<u64>> {
         unit_of(&self.inputs, &self.part.extent)
     }
 
-    /// The only array that is read, in boxes, unless the caller takes memory of reads and writes meanwhile.
+    /// Returns the only array that is read, if it is read in boxes. `None` if there are others, or if the caller writes
+    /// meanwhile, which takes memory from reads.
     fn only_array(&self) -> Option<&View> {
         if self.inputs.iter().any(|input| matches!(input, Input::Joined(_)) || input.is_derived()) {
             return None;
@@ -380,17 +384,17 @@ impl<'a> Job<'a> {
         arrays.next().is_none().then_some(first)
     }
 
-    /// The part of an input of this shape that a region of the part needs.
+    /// Returns the part of an input with this shape that a region of the job's part needs.
     pub(crate) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
         let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
         operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
     }
 
-    /// The inputs' elements for a region of the part, on the device; for an input that is made of others' elements
-    /// these.
+    /// Reads the inputs' elements for a region of the job's part to the device. For an input that is computed from
+    /// another expression, these are that expression's elements.
     ///
     /// # Errors
-    /// What reading reports.
+    /// Those of reading.
     pub(crate) fn read(&self, region: &Region) -> Result<Vec<NdBuffer>> {
         let together = self.together(region)?;
         let elements = self.operands(region, |input, view, part| match &together[self.same[input]] {
@@ -401,7 +405,8 @@ impl<'a> Job<'a> {
         Ok(elements)
     }
 
-    /// For the first input of each array that several inputs view: the box around what a region of the part needs of them.
+    /// Reads arrays that several inputs view: for the first input of each such array, the box that contains all needed
+    /// parts.
     fn together(&self, region: &Region) -> Result<Vec<Option<Together>>> {
         let views = |first: usize| -> Vec<(&View, Region)> {
             let own = self.inputs.iter().zip(&self.same).filter(|(_, same)| **same == first);
@@ -418,10 +423,10 @@ impl<'a> Job<'a> {
         (0..self.inputs.len()).map(read).collect()
     }
 
-    /// Like [`Job::read`], the elements of arrays being got by `of_array`, which is told the number of the input.
+    /// Like [`Job::read`], but `of_array` reads the elements of arrays. It gets the number of the input.
     ///
     /// # Errors
-    /// What that reports.
+    /// Those of `of_array`.
     pub(crate) fn operands(
         &self,
         region: &Region,
@@ -454,7 +459,7 @@ impl<'a> Job<'a> {
         Ok(elements)
     }
 
-    /// How many arrays [`Job::read`] gives for a region.
+    /// Returns the number of arrays that [`Job::read`] returns for a region.
     pub(super) fn count_read(&self, region: &Region) -> usize {
         let count = |(number, input): (usize, &Input)| match self.derived.get(number) {
             Some(Some(derived)) => derived.count_read(&self.part_of(region, &input.shape())),
@@ -463,12 +468,12 @@ impl<'a> Job<'a> {
         self.inputs.iter().enumerate().map(count).sum()
     }
 
-    /// The device that computes.
+    /// Returns the device that computes.
     pub(super) fn device(&self) -> Device {
         self.options.device
     }
 
-    /// The inputs' elements for a region, of what was read for it.
+    /// Returns the inputs' elements for a region, from the elements that were read for it.
     fn inputs_of(&self, region: &Region, mut read: &[NdBuffer]) -> Result<Vec<NdBuffer>> {
         let keeps_all = self.run_axes().len() > 1;
         let mut take = |count: usize| match read.split_at_checked(count) {
@@ -491,8 +496,8 @@ impl<'a> Job<'a> {
         Ok(inputs)
     }
 
-    /// The arrays that are read by their names, each with what reading all that is needed of it would do; the bytes of operands in
-    /// memory.
+    /// Returns the arrays that are read, by name and with an explanation of reading everything that is needed of each,
+    /// and the size of operands in memory in bytes.
     ///
     /// # Errors
     /// Those of [`Array::explain`](cuzarr::node::Array::explain).
@@ -519,14 +524,14 @@ impl<'a> Job<'a> {
         Ok((reads, memory_bytes))
     }
 
-    /// Tells that a region was read.
+    /// Reports that a region was read.
     pub(crate) fn note_read(&self, region: &Region) {
         if let Some(meter) = &self.meter {
             meter.note(1, self.bytes_read(&region.extent));
         }
     }
 
-    /// The result's elements of a region.
+    /// Computes the result's elements in a region.
     ///
     /// # Errors
     /// Those of the processor.
@@ -540,7 +545,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether operands in memory lie in the memory of this array, or around it.
+    /// Whether an operand in memory may overlap the memory of `other`.
     pub(super) fn shares_memory_with(&self, other: &NdBuffer) -> bool {
         let span = |buffer: &NdBuffer| {
             let start = buffer.buffer().address();
@@ -562,12 +567,12 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The boxes of regions that are kept together, numbered in their order.
+/// Returns the box around each group of regions, numbered in order.
 pub(super) fn hulls(apart: &[Vec<Region>]) -> Vec<Region> {
     apart.iter().zip(0..).map(|(regions, number)| Region { number, ..hull_of(regions) }).collect()
 }
 
-/// The chunk of the largest input in stores, under a shape.
+/// Returns the chunk shape of the largest input in a store, in the dimensions of `shape`.
 fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
     let size = |own: &[u64]| own.iter().fold(1u64, |all, &one| all.saturating_mul(one));
     let stored =
@@ -583,7 +588,7 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
             largest.map_or_else(|| Ok(own_shape.clone()), |part| unit_of(&lower(part)?.1, part.shape()))?
         }
         Input::Flat(flat) => {
-            // Chunks beside each other along all dimensions but the first, so that each is read once.
+            // All chunks that lie side by side along every dimension except the first, so that each is read once.
             let unit = unit_of(&lower(&flat.of)?.1, flat.of.shape())?;
             let rows = flat.of.shape().iter().skip(1).copied();
             vec![rows.fold(unit.first().copied().unwrap_or(1), u64::saturating_mul).max(1)]
@@ -593,14 +598,14 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
     };
     for (axis, (unit, &whole)) in unit.iter_mut().zip(shape).enumerate().rev() {
         let own = (axis + chunk.len()).checked_sub(shape.len());
-        // Along dimensions that the array lacks, everything is as good.
+        // Along dimensions that the array lacks, any extent is as good as another.
         *unit = own.filter(|&own| own_shape[own] > 1).map_or(whole, |own| chunk[own]).clamp(1, whole.max(1));
     }
     Ok(unit)
 }
 
-/// Works on regions of a job, one after the other, while others are read and the former one is written. A single region needs
-/// no threads. What is made of one outlives its inputs.
+/// Computes the regions of a job one after the other. Meanwhile, other regions are read and the previous one is
+/// written. A single region needs no threads. The result of `work` must not refer to the inputs.
 ///
 /// # Errors
 /// The first failure.
@@ -634,7 +639,7 @@ pub(crate) fn for_each_region<U: Send>(
     walk(&token, regions.iter().map(Ok), job.ahead, read, work, write)
 }
 
-/// A result on its device, which counts beside what may be in flight.
+/// Moves a result to its device. The copy counts against the memory limit.
 ///
 /// # Errors
 /// `OutOfMemory`

@@ -1,4 +1,4 @@
-//! Streams: expressions of arrays in stores, read and computed region by region, into memory or into another array.
+//! Expressions of arrays in stores, read and computed region by region, into memory or into another array.
 
 mod compute;
 mod creation;

@@ -1,4 +1,4 @@
-//! The arrays that an expression reads, and whether they are still what they were when it was made.
+//! Checks that the arrays which an expression reads have not changed since it was made.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use cuzarr::store::Store;
 use crate::expression::{Expr, Flat, Kind, Running};
 use crate::options::ComputeOptions;
 
-/// What to do when an array has changed.
+/// The hint for an array that has changed.
 const HINT: &str = "make the plan again; if it was changed through another handle, open the array again first";
 
 impl Expr {
-    /// The arrays in stores that the expression is made of, each as it was when the expression was made.
+    /// Returns the arrays in stores that the expression reads, each as it was when the expression was made.
     fn arrays(&self) -> Vec<&Array> {
         let (mut seen, mut left, mut arrays) = (HashSet::new(), vec![self], Vec::<&Array>::new());
         while let Some(expr) = left.pop() {
@@ -38,12 +38,12 @@ impl Expr {
         arrays
     }
 
-    /// Refuses to run an expression whose arrays were resized, replaced or deleted after it was made. It reads one document for
-    /// each array, of those in one store as one batch.
+    /// Refuses to run an expression whose arrays were resized, replaced or deleted after it was made. One document is
+    /// read for each array; the documents in one store are read as one batch.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound`, `InvalidArgument`, with the name of the array and the change; what the
-    /// stores report.
+    /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound`, `InvalidArgument`, with the name of the array and the change;
+    /// those of the stores.
     pub(crate) fn check_sources(&self, options: &ComputeOptions<'_>) -> Result<()> {
         if self.is_in_memory() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Expressions into arrays in stores.
+//! Computes expressions into arrays in stores.
 
 use super::job::{Job, for_each_region, hulls};
 use crate::checkpoint::Checkpoint;
@@ -18,7 +18,7 @@ pub(super) struct Storing<'a> {
 }
 
 impl Storing<'_> {
-    /// Computes and writes some regions. `done` is called for each one that is written.
+    /// Computes and writes some regions. `done` is called after each region is written.
     pub(super) fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
         if regions.is_empty() {
             return Ok(());
@@ -45,8 +45,9 @@ impl Expr {
     /// assignment. Each stored object is written once, whole, while the next ones are read and computed.
     ///
     /// # Errors
-    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one stored
-    /// object does not fit the limit; what reading and writing report. Objects that were written before a failure stay.
+    /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one
+    /// stored object does not fit the limit; those of reading and writing. Objects that were written before a failure
+    /// stay.
     pub fn store(&self, target: &Array, options: &ComputeOptions<'_>) -> Result<()> {
         self.store_noting(target, options, false)
     }
@@ -72,7 +73,7 @@ impl Expr {
         Ok(hulls(&apart))
     }
 
-    /// Like [`Expr::store`], but only for the region with this number, as one task of many.
+    /// Like [`Expr::store`], but only for the region with this number, as one of many tasks.
     ///
     /// # Errors
     /// Those of [`Expr::store`]; `InvalidArgument` beyond the last region.
@@ -122,7 +123,7 @@ impl Expr {
         Ok(Storing { job, regions, target })
     }
 
-    /// A text that describes this computation and no other work.
+    /// Returns a text that describes this computation and no other work.
     pub(super) fn origin(&self) -> Result<String> {
         let (program, inputs) = lower(self)?;
         let origins = inputs.iter().map(|input| match input {

@@ -1,4 +1,4 @@
-//! Views of one array, read together.
+//! Reads several views of one array together.
 
 use crate::expression::View;
 use crate::regions::memory_shape;
@@ -6,14 +6,16 @@ use cuzarr::Result;
 use cuzarr::plan::{AxisSelection, Region, Selection};
 use cuzarr_device::NdBuffer;
 
-/// A box of an array that holds the parts of several views, read at once: a chunk that several of them touch is read once.
+/// A box of an array that contains the parts of several views. It is read at once, so chunks that several views need
+/// are read once.
 pub(crate) struct Together {
     start: Vec<u64>,
     elements: NdBuffer,
 }
 
 impl Together {
-    /// Reads the box around parts of views of one array. `None` when it has more elements than the parts together.
+    /// Reads the box around the parts of views of one array. `None` if the box has more elements than all parts
+    /// together.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].
@@ -40,7 +42,7 @@ impl Together {
         Ok(Some(Together { start, elements }))
     }
 
-    /// The elements of a part of one of the views.
+    /// Returns the elements of one view's part.
     ///
     /// # Errors
     /// `InvalidArgument` for a part that was not read.

@@ -1,7 +1,8 @@
 //! Metadata files of Icechunk, versions 1 and 2 of its specification.
 //!
-//! Specification: <https://icechunk.io/en/latest/reference/spec/>. A file is a header of 39 bytes, and a FlatBuffer that is
-//! compressed by zstd. The numbers of fields below are those of the schemas in `icechunk-format/flatbuffers`.
+//! Specification: <https://icechunk.io/en/latest/reference/spec/>. A file is a header of 39 bytes, followed by a
+//! FlatBuffer that is compressed by zstd. Field numbers below are those of the schemas in
+//! `icechunk-format/flatbuffers`.
 
 use std::io::Read;
 
@@ -12,16 +13,16 @@ use super::flatbuffer::{Table, damaged};
 const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 const HEADER_BYTES: usize = 39;
 
-/// The largest metadata file after decompression.
+/// Largest decompressed size of a metadata file in bytes.
 const DECOMPRESSED_MOST: u64 = 1 << 30;
 
-/// The longest URL of a virtual chunk that is compressed.
+/// Longest URL of a virtual chunk that is stored compressed, in bytes.
 const LOCATION_MOST: usize = 16 << 10;
 
-/// The 12 bytes that name a snapshot, a manifest or a chunk.
+/// The 12 bytes that identify a snapshot, a manifest or a chunk.
 pub(crate) type ObjectId = [u8; 12];
 
-/// The 8 bytes that name an array or a group.
+/// The 8 bytes that identify an array or a group.
 pub(super) type NodeId = [u8; 8];
 
 /// The kind of a metadata file.
@@ -39,7 +40,7 @@ impl FileKind {
 /// The alphabet of Douglas Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// An identifier as file names have it.
+/// Encodes an identifier for a file name.
 pub(super) fn encoded(id: &[u8]) -> String {
     let mut text = String::with_capacity(id.len() * 8 / 5 + 1);
     let (mut bits, mut count) = (0u32, 0);
@@ -56,7 +57,7 @@ pub(super) fn encoded(id: &[u8]) -> String {
     text
 }
 
-/// The identifier that a file name has; `None` when it has none.
+/// Decodes the identifier in a file name; `None` if it is invalid.
 pub(super) fn decoded(text: &str) -> Option<ObjectId> {
     let mut id = ObjectId::default();
     let (mut bits, mut count, mut at) = (0u32, 0, 0);
@@ -72,7 +73,7 @@ pub(super) fn decoded(text: &str) -> Option<ObjectId> {
     (at == id.len()).then_some(id)
 }
 
-/// The FlatBuffer of a metadata file.
+/// Checks the header of a metadata file, and returns its decompressed FlatBuffer.
 pub(super) fn content(file: &[u8], kind: FileKind) -> Result<Vec<u8>> {
     if !file.starts_with(MAGIC) || file.len() < HEADER_BYTES {
         return Err(damaged("it does not begin as files of Icechunk do"));
@@ -107,7 +108,7 @@ fn required<T>(found: Option<T>, name: &str) -> Result<T> {
     found.ok_or_else(|| damaged(&format!("'{name}' is missing")))
 }
 
-/// The names of branches or tags, with the snapshot of each.
+/// Returns the names of branches or tags, with the snapshot of each.
 fn references(repository: &Table<'_>, field: usize, snapshots: &[ObjectId]) -> Result<Vec<(String, ObjectId)>> {
     let named = |reference: Result<Table<'_>>| {
         let reference = reference?;
@@ -139,15 +140,15 @@ impl RepositoryFile {
 /// An array or group of a snapshot.
 pub(super) struct NodeEntry {
     pub(super) id: NodeId,
-    /// Its path without a slash at the beginning.
+    /// The node's path, without a leading slash.
     pub(super) path: String,
-    /// Its `zarr.json`.
+    /// The node's `zarr.json`.
     pub(super) document: Vec<u8>,
     /// The manifests of an array's chunks.
     pub(super) manifests: Vec<ObjectId>,
 }
 
-/// The nodes of a snapshot.
+/// Returns the nodes of a snapshot.
 pub(super) fn nodes(content: &[u8]) -> Result<Vec<NodeEntry>> {
     Table::root(content)?.tables(2)?.map(|node| node_entry(&node?)).collect()
 }
@@ -171,7 +172,7 @@ fn node_entry(node: &Table<'_>) -> Result<NodeEntry> {
     })
 }
 
-/// Where the bytes of a chunk are.
+/// The place of a chunk's bytes.
 pub(super) enum ChunkPlace<'a> {
     Inline(&'a [u8]),
     Native(ObjectId),
@@ -180,17 +181,17 @@ pub(super) enum ChunkPlace<'a> {
 
 /// A reference to a chunk.
 pub(super) struct ChunkEntry<'a> {
-    /// Its coordinates in the grid of chunks.
+    /// The chunk's coordinates in the chunk grid.
     pub(super) index: Vec<u32>,
     pub(super) place: ChunkPlace<'a>,
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
     pub(super) etag: Option<&'a str>,
-    /// Seconds since 1970, after which the file must not have changed; 0: none.
+    /// Seconds since 1970; the file must not have changed after this time. 0 means no check.
     pub(super) changed_until: u32,
 }
 
-/// The arrays that a manifest has chunks of.
+/// Returns the identifiers of the arrays whose chunks a manifest lists.
 pub(super) fn array_ids(content: &[u8]) -> Result<Vec<NodeId>> {
     Table::root(content)?.tables(1)?.map(|array| required(array?.array::<8>(0)?, "node_id")).collect()
 }

@@ -1,10 +1,11 @@
-//! Snapshots of Icechunk repositories, read-only, from the repository's own files.
+//! Reads snapshots of Icechunk repositories directly from the repository's files.
 //!
-//! A snapshot is a table of references: the documents of its nodes, and for each chunk its bytes, or a part of a chunk's file, or a
-//! part of a file elsewhere (a virtual chunk). A snapshot takes two rounds of requests to open; the manifests of an array, which
-//! say where its chunks are, are read when its first chunk is.
+//! A snapshot is a table of references. It has the documents of its nodes. Each chunk is stored inline, in a chunk's
+//! file, or as a part of a file elsewhere (a virtual chunk). Opening a snapshot takes two rounds of requests. The
+//! manifests of an array, which list its chunks, are read together with its first chunk.
 //!
-//! This reader follows the specification instead of using the crate `icechunk`, which brings the SDKs of the clouds. What is written goes through Icechunk's own package.
+//! This reader follows the specification instead of using the crate `icechunk`, which would add the SDKs of the clouds.
+//! Writes go through Icechunk's own package.
 
 mod flatbuffer;
 mod format;
@@ -21,10 +22,10 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
 use crate::reference::{Location, Part, Pending, Place, Reference, ReferenceTable};
 
-/// The largest metadata file that is read.
+/// Largest metadata file that is read, in bytes.
 const FILE_MOST_BYTES: u64 = 1 << 30;
 
-/// Which state of a repository is wanted.
+/// The wanted version of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Revision {
     Branch(String),
@@ -32,7 +33,8 @@ pub(crate) enum Revision {
     Snapshot(ObjectId),
 }
 
-/// `branch.NAME`, `tag.NAME` or `snapshot.ID`, as Icechunk spells its references; nothing is the branch `main`.
+/// Parses `branch.NAME`, `tag.NAME` or `snapshot.ID`, in Icechunk's own spelling. An empty text means the branch
+/// `main`.
 impl FromStr for Revision {
     type Err = Error;
 
@@ -51,17 +53,17 @@ impl FromStr for Revision {
     }
 }
 
-/// The key of a chunk's file in its repository.
+/// Returns the key of a chunk's file in its repository.
 pub(crate) fn chunk_key(id: &ObjectId) -> String {
     format!("chunks/{}", format::encoded(id))
 }
 
-/// The FlatBuffer of a metadata file of any kind; `None` where it is none.
+/// Returns the FlatBuffer of a metadata file of any kind; `None` if the file is not a metadata file.
 pub fn flat_content(file: &[u8]) -> Option<Vec<u8>> {
     FileKind::ALL.into_iter().find_map(|kind| format::content(file, kind).ok())
 }
 
-/// Reads a FlatBuffer as a metadata file of each kind. Returns how many of them it can be.
+/// Reads a FlatBuffer as a metadata file of each kind, and returns how many of these succeed.
 pub fn read_as_every_kind(content: &[u8]) -> usize {
     let chunks = format::array_ids(content)
         .and_then(|ids| ids.iter().try_for_each(|id| format::chunks(content, id, |_| Ok(()))));
@@ -69,10 +71,11 @@ pub fn read_as_every_kind(content: &[u8]) -> usize {
     read.into_iter().filter(|&is_read| is_read).count()
 }
 
-/// The identifier and the table of a snapshot. `containers` are the URLs that names in `vcc://name/…` stand for.
+/// Opens a snapshot, and returns its identifier and its table. `containers` are the URLs for the names in
+/// `vcc://name/…`.
 ///
 /// # Errors
-/// `InvalidArgument` when there is no such branch or tag; `StoreFailed` when there is no repository, or a damaged one.
+/// `InvalidArgument` if there is no such branch or tag; `StoreFailed` if there is no repository, or it is damaged.
 pub(crate) fn open(
     repository: &Arc<dyn Store>,
     revision: &Revision,
@@ -99,7 +102,7 @@ fn metadata_file(repository: &dyn Store, key: &Key, kind: FileKind) -> Result<Op
     file.map(|file| format::content(&file, kind).at(|| key.to_string())).transpose()
 }
 
-/// The snapshot of a branch or a tag.
+/// Returns the snapshot of a branch or a tag.
 fn snapshot_of(repository: &dyn Store, revision: &Revision) -> Result<ObjectId> {
     let (what, name) = match revision {
         Revision::Snapshot(id) => return Ok(*id),
@@ -138,17 +141,17 @@ fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Resu
     id.ok_or_else(|| flatbuffer::damaged("it names no snapshot")).at(|| key)
 }
 
-/// The chunks of a snapshot's arrays, by the manifests that tell of them.
+/// The chunks of a snapshot's arrays. They are loaded from manifests when they are needed.
 struct Chunks {
     repository: Arc<dyn Store>,
     arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,
     containers: HashMap<String, String>,
-    /// Arrays whose manifests were read. Held while others are, so that each is read once.
+    /// Arrays whose manifests have been read. The lock is held while others are read, so that each is read once.
     loaded: Mutex<HashSet<String>>,
 }
 
 impl Chunks {
-    /// Reads the manifests of arrays by one batch, each once.
+    /// Reads the manifests of several arrays in one batch, each manifest once.
     fn load_arrays(&self, paths: HashSet<&str>, entries: &KeyTable<Reference>) -> Result<()> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut by_manifest: BTreeMap<ObjectId, Vec<(&str, NodeId)>> = BTreeMap::new();
@@ -204,7 +207,7 @@ impl Chunks {
         entries.insert_if(&key, Reference::Part(part), |_| true).map(|_| ())
     }
 
-    /// A URL in which the name of a container is replaced by the container's URL.
+    /// Replaces the name of a container in a URL by the container's URL.
     fn resolved(&self, url: String) -> String {
         let named = url.strip_prefix("vcc://").and_then(|rest| rest.split_once('/'));
         let found = named.and_then(|(name, rest)| Some((self.containers.get(name)?, rest)));
@@ -212,7 +215,7 @@ impl Chunks {
     }
 }
 
-/// The path of the array that a chunk's key belongs to.
+/// Returns the path of the array that a chunk's key belongs to.
 fn array_of(key: &str) -> Option<&str> {
     let name = key.rsplit('/').next().unwrap_or(key);
     if name == "c" {

@@ -1,9 +1,9 @@
-//! Tables in kerchunk's JSON format.
+//! Reads tables in kerchunk's JSON format.
 //!
 //! - Specification: <https://fsspec.github.io/kerchunk/spec.html>, versions 0 and 1.
 //! - A value is text, `base64:` and bytes, a JSON document, `[URL]`, or `[URL, offset, size]`.
-//! - `templates` are replaced where they are named (`{{u}}`). Expressions and `gen` are programs in a template language, and are
-//!   refused.
+//! - Names of `templates` in a URL (`{{u}}`) are replaced. Expressions and `gen` are programs in a template language,
+//!   and are refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use super::location::{LONGEST_URL, Location};
 use super::table::{Part, Place, Reference, ReferenceTable};
 
-/// Bytes that all URLs of a table may have together once their templates are replaced: so many times the bytes of the document, and
-/// some more.
+/// Limit for the size of all URLs of a table after templates are replaced: this many times the size of the document,
+/// plus [`SMALL_BYTES`].
 const MOST_GROWTH: usize = 8;
 const SMALL_BYTES: usize = 16 << 20;
 
@@ -118,18 +118,18 @@ fn inline(text: String) -> Result<Vec<u8>> {
     decoded.map_err(|error| invalid(format!("the value is no base64: {error}")))
 }
 
-/// Texts that stand for parts of URLs.
+/// Texts that replace their names in URLs.
 #[derive(Default)]
 struct Templates {
     texts: HashMap<String, String>,
-    /// Bytes that URLs may still have once their templates are replaced.
+    /// Number of bytes that URLs may still take after templates are replaced.
     left_bytes: usize,
 }
 
 impl Templates {
     fn new(templates: Map<String, Value>, left_bytes: usize) -> Result<Templates> {
         let text = |(name, value): (String, Value)| match value {
-            // Text with templates in it would be replaced again and again.
+            // Text that contains templates would have to be replaced repeatedly.
             Value::String(text) if text.contains("{{") || text.contains("{%") => {
                 Err(unsupported(&format!("the template '{}' with an expression", printable(&name))))
             }
@@ -140,7 +140,8 @@ impl Templates {
         Ok(Templates { texts, left_bytes })
     }
 
-    /// A URL whose templates are replaced. A short URL may name a long template many times, so its length is checked before it grows.
+    /// Replaces the templates in a URL. A short URL may name a long template many times, so the length is checked
+    /// before it grows.
     fn expand(&mut self, url: &str) -> Result<String> {
         if self.texts.is_empty() || !url.contains("{{") {
             return Ok(url.to_string());
@@ -166,7 +167,7 @@ impl Templates {
     }
 }
 
-/// Adds text to a URL, as long as a table may name.
+/// Appends text to a URL, up to the longest URL that a table may name.
 fn extend(url: &mut String, text: &str) -> Result<()> {
     if url.len() + text.len() > LONGEST_URL {
         let message = format!("the URL has more than {LONGEST_URL} characters once its templates are replaced");

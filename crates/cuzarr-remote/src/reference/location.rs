@@ -1,4 +1,4 @@
-//! Where references point: which URLs a table may name, and how they are opened.
+//! The targets of references: which URLs a table may name, and how they are opened.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,15 +13,15 @@ use percent_encoding::percent_decode_str;
 use crate::open::with_clouds;
 use crate::options::StorageOptions;
 
-/// The longest URL that a table may name. Web servers refuse longer ones.
+/// Longest URL that a table may name. Web servers refuse longer ones.
 pub(super) const LONGEST_URL: usize = 16 << 10;
 
-/// Schemes of buckets. Their first segment is the bucket, and their keys are spelled as they are.
+/// Schemes of buckets. The first segment of their URLs is the bucket, and keys are not percent-encoded.
 const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 
-/// Which URLs the references of a table may name.
+/// Rules for the URLs that the references of a table may name.
 ///
-/// A prefix ends at a `/` or at the end of the URL: `s3://bucket/a` allows `s3://bucket/a/b` and not `s3://bucket/ab`.
+/// A prefix ends at a `/` or at the end of the URL: `s3://bucket/a` allows `s3://bucket/a/b`, but not `s3://bucket/ab`.
 ///
 /// ```
 /// use cuzarr_remote::reference::Rules;
@@ -32,24 +32,24 @@ const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Folder or bucket of the table.
+    /// The table's own folder or bucket.
     own: Option<String>,
-    /// Prefixes, without the slash at their end.
+    /// Allowed prefixes, without a slash at the end.
     allowed: Vec<String>,
-    /// The protocol of locations that name none.
+    /// The protocol of locations that do not name one.
     protocol: Option<String>,
 }
 
 impl Rules {
-    /// Allows nothing.
+    /// Makes rules that allow nothing.
     pub fn new() -> Rules {
         Rules::default()
     }
 
-    /// Allows the folder of a table, or its bucket. `url` is the table's own URL.
+    /// Allows the table's own folder or bucket. `url` is the table's own URL.
     ///
     /// # Errors
-    /// `InvalidArgument` when the URL has no meaning.
+    /// `InvalidArgument` for an invalid URL.
     pub fn with_table(mut self, url: &str) -> Result<Rules> {
         let url = normalized(url)?;
         let (scheme, path) = parts(&url);
@@ -64,7 +64,7 @@ impl Rules {
     /// Allows everything below a prefix: `s3://bucket/folder`, `/data/netcdf`.
     ///
     /// # Errors
-    /// `InvalidArgument` when the prefix has no meaning.
+    /// `InvalidArgument` for an invalid prefix.
     pub fn allow(mut self, prefix: &str) -> Result<Rules> {
         let prefix = match prefix.strip_suffix("://") {
             Some(scheme) => format!("{}:/", canonical_scheme(scheme)),
@@ -74,7 +74,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Allows every location of a protocol, such as `s3`. Locations without a protocol are of this one.
+    /// Allows every location of a protocol, such as `s3`. Locations without a protocol get this one.
     #[must_use]
     pub fn with_protocol(mut self, protocol: &str) -> Rules {
         let protocol = canonical_scheme(protocol);
@@ -86,13 +86,13 @@ impl Rules {
         self
     }
 
-    /// Whether the table may name places on a server: by its own protocol, or by an allowed prefix.
+    /// Whether the table may name places on a server, by its own protocol or by an allowed prefix.
     pub(super) fn is_of_a_server(&self) -> bool {
         let schemes = self.allowed.iter().filter_map(|prefix| prefix.split(':').next());
         self.protocol.as_deref().into_iter().chain(schemes).any(|scheme| scheme != "file" && scheme != "memory")
     }
 
-    /// The URL of a location as tables spell it, with its scheme.
+    /// Returns the normalized URL of a location, with a scheme.
     fn url_of(&self, location: &str) -> Result<String> {
         if location.contains("://") || location.starts_with('/') {
             return normalized(location);
@@ -113,13 +113,14 @@ impl Rules {
         self.allowing(&self.url_of(url)?).map(|_| ())
     }
 
-    /// The prefix that a user must allow so that a table may name this URL; `None` if it may already, or never.
+    /// Returns the prefix that the user must allow before a table may name this URL. `None` if the URL is already
+    /// allowed, or can never be.
     pub fn needed(&self, url: &str) -> Option<String> {
         let url = self.url_of(url).ok()?;
         self.allowing(&url).is_err().then(|| prefix_of(&url))
     }
 
-    /// The prefix that allows a URL.
+    /// Returns the prefix that allows a URL.
     fn allowing(&self, url: &str) -> Result<&str> {
         let begins = |prefix: &&String| {
             url.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -136,8 +137,8 @@ impl Rules {
     }
 }
 
-/// The prefix to allow for a normalized URL: the folder of a file, or a bucket or host. The option `allow` is a list with spaces and
-/// commas between its parts, so a folder with one of them in its name is allowed by a folder above it.
+/// Returns the prefix to allow for a normalized URL: the folder of a file, or a bucket or host. The option `allow` is a
+/// list separated by spaces and commas. So a folder whose name contains one of them is allowed by a folder above it.
 fn prefix_of(url: &str) -> String {
     let (scheme, path) = parts(url);
     if scheme != "file" {
@@ -152,7 +153,7 @@ fn refused(location: &str, reason: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// A URL without its query, which may hold a signature.
+/// Returns a URL without its query, which may contain a signature.
 fn without_query(url: &str) -> String {
     let end = url.find('?').unwrap_or(url.len());
     url[..end].chars().take(300).collect()
@@ -170,12 +171,12 @@ fn canonical_scheme(scheme: &str) -> String {
     .to_string()
 }
 
-/// The scheme of a normalized URL, and what is behind it.
+/// Splits a normalized URL into its scheme and the rest.
 fn parts(url: &str) -> (&str, &str) {
     url.split_once("://").unwrap_or(("file", url))
 }
 
-/// A URL in one spelling: the scheme and the host in lower case, paths of files absolute and with `file://`.
+/// Normalizes a URL: scheme and host in lower case, file paths absolute and with `file://`.
 fn normalized(location: &str) -> Result<String> {
     if location.len() > LONGEST_URL {
         return Err(refused(location, &format!("has {} characters, expected at most {LONGEST_URL}", location.len())));
@@ -210,13 +211,13 @@ fn normalized(location: &str) -> Result<String> {
     Ok(rest.map_or(format!("{scheme}://{host}"), |rest| format!("{scheme}://{host}/{rest}")))
 }
 
-/// A location that a table names. It is checked and opened when it is first read.
+/// A location that a table names. It is checked and opened at the first read.
 pub(crate) struct Location {
     text: Box<str>,
     opened: OnceLock<Target>,
 }
 
-/// The store that a location is in, and its key there.
+/// The store that contains a location, and the location's key there.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) store: Arc<dyn Store>,
@@ -228,7 +229,7 @@ impl Location {
         Location { text: text.into(), opened: OnceLock::new() }
     }
 
-    /// Whether its scheme is that of a server.
+    /// Whether the location's scheme is that of a server.
     pub(super) fn is_on_a_server(&self) -> bool {
         let scheme = self.text.split_once("://").map(|(scheme, _)| canonical_scheme(scheme));
         scheme.is_some_and(|scheme| scheme != "file" && scheme != "memory")
@@ -245,17 +246,17 @@ impl fmt::Display for Location {
 pub(crate) struct Files {
     registry: Registry,
     rules: Rules,
-    /// The host of the table, which alone gets headers that were given without saying for what.
+    /// The table's host. Only this host gets headers that were given without naming their target.
     own_host: Option<String>,
     options: FileOptions,
     opened: Mutex<HashMap<String, Arc<dyn Store>>>,
 }
 
-/// Options of the files that a table names.
+/// Options for the files that a table names.
 pub(crate) struct FileOptions {
-    /// Options that were given for the table and its files.
+    /// Options for both the table and its files.
     pub(crate) plain: StorageOptions,
-    /// Options that were given for its files alone.
+    /// Options for the files only.
     pub(crate) remote: StorageOptions,
 }
 
@@ -272,10 +273,10 @@ impl Files {
         &self.rules
     }
 
-    /// The store and the key of a location.
+    /// Returns the store and the key of a location.
     ///
     /// # Errors
-    /// `InvalidArgument` when the table may not name it; what its store reports.
+    /// `InvalidArgument` when the table may not name the location; those of opening its store.
     pub(crate) fn target(&self, location: &Location) -> Result<Target> {
         if let Some(target) = location.opened.get() {
             return Ok(target.clone());
@@ -294,7 +295,7 @@ impl Files {
             return Ok(Arc::clone(store));
         }
         let store: Arc<dyn Store> = match root.strip_prefix("file://") {
-            // A link that leaves the allowed folder is an error.
+            // A link that leads out of the allowed folder is an error.
             Some(folder) => {
                 let folder = if folder.is_empty() { "/" } else { folder };
                 let options = LocalOptions::default().with_read_only(true);
@@ -306,8 +307,8 @@ impl Files {
         Ok(store)
     }
 
-    /// The registry for a server. Headers and a query may be credentials, so other web servers than the table's own only get those that
-    /// were given for its files.
+    /// Returns the registry for a server. Headers and a query may be credentials. So web servers other than the table's
+    /// own only get those that were given for the files.
     fn registry_for(&self, root: &str) -> Registry {
         let is_foreign = root.starts_with("http") && self.own_host.as_deref() != Some(&without_query(root));
         let is_credential = |name: &str| {
@@ -322,7 +323,8 @@ impl Files {
     }
 }
 
-/// The URL of the store that holds a URL, and the key of the URL there. `prefix` is the prefix that allows the URL.
+/// Splits a URL into the URL of the store that contains it, and its key there. `prefix` is the prefix that allows the
+/// URL.
 fn split(url: &str, prefix: &str) -> Result<(String, String)> {
     let (scheme, path) = parts(url);
     match scheme {

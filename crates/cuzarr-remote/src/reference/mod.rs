@@ -1,4 +1,4 @@
-//! References: a table that says for each key where its bytes really are: inline, or a part of a file at some URL.
+//! References: a table gives for each key the place of its bytes: inline, or a part of a file at some URL.
 //!
 //! | producer | reads |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | the scheme `icechunk` | snapshots of an Icechunk repository |
 //! | [`ReferenceTable::insert_columns`] | columns, such as those of kerchunk's Parquet tables, which Python reads |
 //!
-//! A table is data, so it is not trusted. It may name files in its own folder or bucket, and those that the user allowed
-//! ([`Rules`]). It cannot name another table, so tables form no loops.
+//! A table is data, so it is not trusted. It may name files in its own folder or bucket, and files that the user
+//! allowed ([`Rules`]). It cannot name another table, so tables cannot form loops.
 //!
-//! Parts that lie close together in one remote file come by one request.
+//! Parts that lie close together in one remote file are read by one request.
 
 mod kerchunk;
 mod location;
@@ -30,11 +30,11 @@ use cuzarr::store::{Identity, Registry};
 use crate::options::StorageOptions;
 pub(crate) use table::{Part, Pending, Place, Reference};
 
-/// The store of a table that a program holds. The options are those of the scheme `reference`. With `place`, the URL of the table,
-/// the table may name files in its own folder or bucket.
+/// Makes a store of a table in memory. The options are those of the scheme `reference`. With `place`, the URL of the
+/// table, the table may name files in its own folder or bucket.
 ///
 /// # Errors
-/// `InvalidArgument` when an option or `place` has no meaning.
+/// `InvalidArgument` for an invalid option or `place`.
 pub fn open_table(
     table: ReferenceTable,
     place: Option<&str>,
@@ -44,7 +44,7 @@ pub fn open_table(
     of_table(&format!("reference::{}", place.unwrap_or("(a table in memory)")), place, table, registry, options)
 }
 
-/// Like [`open_table`], for a table that another store stands for, whose name and identity the result gets.
+/// Like [`open_table`], for a table that represents another store. The result gets that store's name and identity.
 ///
 /// # Errors
 /// Those of [`open_table`].

@@ -1,4 +1,4 @@
-//! Opening tables by URL: the schemes `reference` and `icechunk`.
+//! Opens tables by URL, with the schemes `reference` and `icechunk`.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -14,25 +14,25 @@ use crate::icechunk;
 use crate::open::with_clouds;
 use crate::options::{StorageOptions, is_of_a_table};
 
-/// The largest table that is read.
+/// Largest table that is read, in bytes.
 const TABLE_MOST_BYTES: u64 = 1 << 30;
 
-/// Options of tables, by the names that fsspec has for them where it has any.
+/// Options of tables, under fsspec's names where it has them.
 pub(crate) struct TableOptions {
-    /// For the store that the table is in.
+    /// Options for the store that contains the table.
     table: StorageOptions,
     files: FileOptions,
     rules: Rules,
-    /// Names of places that an Icechunk repository uses in URLs (`vcc://name/…`), and the URLs that they stand for.
+    /// Names of containers that an Icechunk repository uses in URLs (`vcc://name/…`), and the URLs that they stand for.
     containers: HashMap<String, String>,
 }
 
 impl TableOptions {
-    /// Sorts options by what they are for. `remote_options.…` are for files, `target_options.…` for the table, and others for
-    /// both.
+    /// Sorts options by their target: `remote_options.…` are for files, `target_options.…` for the table, and others
+    /// for both.
     ///
     /// # Errors
-    /// `InvalidArgument` when a prefix to allow has no meaning, or no scheme knows an option.
+    /// `InvalidArgument` for an invalid prefix to allow, and for an option that no scheme knows.
     pub(crate) fn new(options: &StorageOptions) -> Result<TableOptions> {
         options.check_names()?;
         let plain = options.without(is_of_a_table);
@@ -56,10 +56,10 @@ impl TableOptions {
     }
 }
 
-/// The store of a table that a program holds.
+/// Makes the store of a table in memory.
 ///
 /// # Errors
-/// Those of the options; `InvalidArgument` when `place` has no meaning.
+/// Those of the options; `InvalidArgument` for an invalid `place`.
 pub(crate) fn of_table(
     name: &str,
     place: Option<&str>,
@@ -71,7 +71,7 @@ pub(crate) fn of_table(
     of_table_as(name, identity, place, table, registry, options)
 }
 
-/// Like [`of_table`], for a table whose identity is known.
+/// Like [`of_table`], but with a given identity.
 pub(crate) fn of_table_as(
     name: &str,
     identity: Identity,
@@ -88,7 +88,7 @@ pub(crate) fn of_table_as(
     Ok(ReferenceStore::with_parts(name, identity, table, Files::new(registry, rules, options.files), None))
 }
 
-/// `reference::URL` and `reference:///path`: the table at that URL. `reference://inside::URL` is a part of it.
+/// Opens `reference::URL` or `reference:///path`: the table at that URL. `reference://inside::URL` opens a part of it.
 pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
     let (inside, mut target) = inside_and_target(url)?;
@@ -113,8 +113,8 @@ pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &Storage
     below(Arc::new(store), inside)
 }
 
-/// `icechunk::URL` and `icechunk:///path`: the branch `main` of the repository at that URL. `icechunk://branch.NAME::URL`,
-/// `icechunk://tag.NAME::URL` and `icechunk://snapshot.ID::URL` are others.
+/// Opens `icechunk::URL` or `icechunk:///path`: the branch `main` of the repository at that URL. Other versions are
+/// `icechunk://branch.NAME::URL`, `icechunk://tag.NAME::URL` and `icechunk://snapshot.ID::URL`.
 pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
     let (revision, target) = inside_and_target(url)?;
@@ -127,14 +127,15 @@ pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageO
     };
     let (snapshot, table) =
         icechunk::open(&repository, &revision.parse()?, sorted.containers).at(|| format!("icechunk::{place}"))?;
-    // Chunks of the repository itself need no rule.
+    // The repository's own chunks need no rule.
     let files = Files::new(registry, sorted.rules, sorted.files);
     let name = format!("icechunk://snapshot.{snapshot}::{place}");
     let identity = repository.identity().below("snapshots").below(&snapshot);
     Ok(Arc::new(ReferenceStore::with_parts(&name, identity, table, files, Some(repository))))
 }
 
-/// The text inside the scheme, and the URL of the table. Without a URL behind it, the scheme's own path is one.
+/// Splits a URL into the text inside the scheme and the URL of the table. Without a wrapped URL, the scheme's own path
+/// is the table.
 fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
     match url.wrapped() {
         Some(target) => Ok((url.path(), target.clone())),
@@ -142,8 +143,8 @@ fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
     }
 }
 
-/// A path of the local file system, absolute, without `.` and `..`. Links are not followed, because a table names its files by
-/// the path that the user knows.
+/// Returns an absolute local path without `.` and `..`. Links are not followed, because a table names its files by the
+/// path that the user knows.
 fn plain_path(path: &str) -> Result<String> {
     let invalid = || Error::new(ErrorKind::InvalidArgument, format!("'{path}' is no path of a table"));
     let absolute = std::path::absolute(path).map_err(|_| invalid())?;
@@ -164,7 +165,7 @@ fn folder_and_name(registry: &Registry, target: &Url) -> Result<(Arc<dyn Store>,
         return Ok((registry.open_url(&folder)?, name));
     }
     let folder = if folder.path().is_empty() { "/" } else { folder.path() };
-    // The user named this file, so it may be a link to anywhere.
+    // The user named this file, so links may lead anywhere.
     let options = LocalOptions::default().with_symlinks(Symlinks::Everywhere).with_read_only(true);
     Ok((Arc::new(LocalStore::with_options(Path::new(folder), options)?), name))
 }

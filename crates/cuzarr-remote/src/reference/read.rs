@@ -1,7 +1,7 @@
-//! Reading a batch of references: values that the table holds are copied, and each file gets one batch of reads.
+//! Reads a batch of references: inline values are copied, and each store gets one batch of reads for its files.
 //!
-//! Parts of one remote file that lie close together are read by one request. Its bytes go to the memory that the caller lends for
-//! each part, as they come. Bytes that lie between the parts are dropped.
+//! Parts that lie close together in one remote file are read by one request. Its bytes are written to the memory that
+//! the caller lends for each part, as they arrive. Bytes between the parts are dropped.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use cuzarr::{Buffer, Device, Error, ErrorKind, Result, ResultExt};
 
 use crate::read::SPAN_PART_BYTES;
 
-/// Parts with at most this many bytes between them are read by one request. The bytes between them take less time than another
-/// request: 64 KiB come in about a millisecond.
+/// Largest gap between parts that are read by one request, in bytes. Reading the gap takes less time than another
+/// request: 64 KiB arrive in about a millisecond.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// The largest read that is put together: what the client asks for by one request.
+/// Largest read that is joined from parts: the most that the client reads by one request.
 const JOINED_BYTES: u64 = SPAN_PART_BYTES;
 
-/// A read of a part of a file.
+/// A wanted read of a part of a file.
 pub(super) struct Wanted {
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub(super) index: usize,
     pub(super) file: Arc<str>,
     pub(super) range: ByteRange,
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the file is another one than the table knows.
+    /// Whether the file has changed since the table was made.
     fn is_changed(&self, found: &Version) -> bool {
         let has_other_tag = self.etag.as_deref().is_some_and(|expected| !found.allows_entity_tag(expected));
         let until = self.changed_until.map(u64::from);
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// Reads parts of the files of one store. Each ends once, in `sink`.
+/// Reads parts of files in one store. Each part ends once, in `sink`.
 pub(super) fn run(store: &Arc<dyn Store>, wanted: Vec<Wanted>, sink: &Arc<dyn ReadSink>, workers: &dyn Workers) {
     let items = if store.capabilities().far { joined(wanted) } else { wanted.into_iter().map(Item::alone).collect() };
     let requests = items.iter().map(|item| ReadRequest { key: item.parts[0].file.to_string(), range: item.range });
@@ -48,10 +48,10 @@ pub(super) fn run(store: &Arc<dyn Store>, wanted: Vec<Wanted>, sink: &Arc<dyn Re
     store.read(requests, Arc::new(Parts { sink: Arc::clone(sink), items }), workers);
 }
 
-/// One request, for one part or for several.
+/// One request, for one or several parts.
 struct Item {
     range: ByteRange,
-    /// In the order of their bytes.
+    /// The parts, ordered by their bytes.
     parts: Vec<Wanted>,
 }
 
@@ -61,17 +61,17 @@ impl Item {
     }
 }
 
-/// The memory of the parts of one request, in the order of their bytes.
+/// The memory of all parts of one request, ordered by their bytes.
 struct Joined {
     size_bytes: usize,
     slots: Vec<Slot>,
-    /// Bytes of the largest part.
+    /// Size of the largest part in bytes.
     longest_bytes: usize,
-    /// All bytes, for a store that wants them to lie together.
+    /// All bytes, for a store that needs contiguous memory.
     together: Option<Vec<u8>>,
 }
 
-/// A part's place in the bytes of its request, and the memory that it goes to.
+/// A part's place in the bytes of its request, and the memory for the part.
 struct Slot {
     from: usize,
     size_bytes: usize,
@@ -79,7 +79,7 @@ struct Slot {
 }
 
 impl Joined {
-    /// Copies bytes that lie together to the parts.
+    /// Copies bytes from contiguous memory to the parts.
     fn divide(&mut self) -> Result<()> {
         self.together.take().map_or(Ok(()), |bytes| self.write(0, &bytes))
     }
@@ -99,7 +99,7 @@ impl Lease for Joined {
         if end > self.size_bytes {
             return Err(foreign());
         }
-        // Parts may share bytes.
+        // Parts may overlap.
         let first = self.slots.partition_point(|slot| slot.from + self.longest_bytes <= at);
         for slot in self.slots[first..].iter_mut().take_while(|slot| slot.from < end) {
             let (from, to) = (slot.from.max(at), (slot.from + slot.size_bytes).min(end));
@@ -122,7 +122,7 @@ fn span(part: &Wanted) -> Option<(u64, u64)> {
     }
 }
 
-/// Puts reads together whose bytes lie close to each other in one file.
+/// Joins reads of parts that lie close to each other in one file.
 fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     let (mut spans, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|part| span(part).is_some());
     spans.sort_by(|one, other| (&one.file, span(one)).cmp(&(&other.file, span(other))));
@@ -147,7 +147,7 @@ fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     items
 }
 
-/// Passes on what a store reads to those who wanted it.
+/// Passes on the results of requests to the parts that wanted them.
 struct Parts {
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
@@ -173,7 +173,7 @@ impl Parts {
             Slot { from: (offset - start) as usize, size_bytes: size_bytes as usize, lease }
         };
         let slots: Vec<Slot> = item.parts.iter().map(slot).collect();
-        // When nobody wants the bytes, they need not come.
+        // If all parts refuse the bytes, they need not be read.
         if slots.iter().all(|slot| slot.lease.is_err())
             && let Some(refusal) = slots.iter().find_map(|slot| slot.lease.as_ref().err())
         {
@@ -226,7 +226,7 @@ impl ReadSink for Parts {
         self.sink.check()
     }
 
-    // The caller knows its own keys, and not those of files.
+    // The caller knows its own keys, but not those of files.
     fn open_values(&self) -> Option<&OpenValues> {
         None
     }

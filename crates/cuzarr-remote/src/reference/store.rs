@@ -1,4 +1,4 @@
-//! A table of references as a store, for reading.
+//! A read-only store over a table of references.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::table::{Part, Place, Reference, ReferenceTable};
 use crate::icechunk::chunk_key;
 use crate::options::StorageOptions;
 
-/// A store whose values are what a table of references says. It is read-only.
+/// A store that returns the values which a table of references describes. It is read-only.
 ///
 /// ```
 /// use cuzarr::store::{Registry, Store, StoreExt};
@@ -35,13 +35,13 @@ struct Shared {
     identity: Identity,
     table: ReferenceTable,
     files: Files,
-    /// The store of the repository that the table belongs to.
+    /// The store of the repository that the table belongs to, if there is one.
     repository: Option<Arc<dyn Store>>,
     is_far: bool,
 }
 
 impl ReferenceStore {
-    /// A store over a table. `name` is for messages, and `registry` opens the files.
+    /// Makes a store over a table. `name` is for messages, and `registry` opens the files.
     pub fn new(name: &str, table: ReferenceTable, rules: Rules, registry: &Registry) -> ReferenceStore {
         let options = FileOptions { plain: StorageOptions::new(), remote: StorageOptions::new() };
         ReferenceStore::with_parts(name, Identity::unique(), table, Files::new(registry, rules, options), None)
@@ -87,14 +87,14 @@ impl ReferenceStore {
         }
     }
 
-    /// The read of a file that serves a request.
+    /// Returns the read of a file that answers a request.
     fn wanted(&self, index: usize, request: &ReadRequest, part: &Part) -> Result<(Arc<dyn Store>, Wanted)> {
         let range = match part.size_bytes {
             Some(size_bytes) => {
                 let (offset, size_bytes) = request.range.resolve(size_bytes)?;
                 ByteRange::Span { offset: part.offset + offset, size_bytes }
             }
-            // A part up to the end of its file is all of it.
+            // Only a whole file has no size.
             None => request.range,
         };
         let Target { store, key } = self.target(&part.place)?;
@@ -132,7 +132,7 @@ impl ReferenceStore {
     }
 }
 
-/// Hands over bytes that are there.
+/// Copies inline bytes to the caller's memory.
 fn give(index: usize, bytes: &[u8], range: ByteRange, sink: &dyn ReadSink) -> Result<ReadOutcome> {
     sink.check()?;
     let (offset, size_bytes) = range.resolve(bytes.len() as u64)?;

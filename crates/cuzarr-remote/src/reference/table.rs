@@ -11,23 +11,23 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 use super::location::Location;
 
-/// Where the bytes of a key are.
+/// The place of a key's bytes.
 #[derive(Clone)]
 pub(crate) enum Reference {
     Inline(Bytes),
     Part(Part),
 }
 
-/// A part of a file, or all of it.
+/// A part of a file, or the whole file.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) place: Place,
     pub(crate) offset: u64,
-    /// `None`: up to the end of the file.
+    /// Number of bytes; `None` for the whole file.
     pub(crate) size_bytes: Option<u64>,
     /// The entity tag that the file must have.
     pub(crate) etag: Option<Arc<str>>,
-    /// Seconds since 1970, after which the file must not have changed.
+    /// Seconds since 1970. The file must not have changed after this time.
     pub(crate) changed_until: Option<u32>,
 }
 
@@ -40,10 +40,10 @@ pub(crate) enum Place {
 }
 
 impl Part {
-    /// A part of a file. `size_bytes` is `None` for all of a file.
+    /// Makes a part of a file. `size_bytes` is `None` for the whole file.
     ///
     /// # Errors
-    /// `MetadataInvalid` when no file can have such a part.
+    /// `MetadataInvalid` for a part that no file can have.
     pub(crate) fn new(place: Place, offset: u64, size_bytes: Option<u64>) -> Result<Part> {
         if offset.checked_add(size_bytes.unwrap_or(0)).is_none_or(|end| end > i64::MAX as u64) {
             let message = format!("no file has {} bytes from byte {offset} on", size_bytes.unwrap_or(0));
@@ -55,23 +55,24 @@ impl Part {
 
 /// References that are read when they are first needed.
 pub(crate) trait Pending: Send + Sync {
-    /// Adds the references of these keys to the table, if they are not there yet.
+    /// Adds the references of these keys to the table, unless they are already there.
     fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
 
-    /// Adds the references that a listing of a prefix shows: of all keys below it, or of those that tell its names.
+    /// Adds the references that a listing of a prefix needs: all keys below it, or only the keys that determine its
+    /// names.
     fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
 }
 
-/// The references of single arrays, for tables that are too large to be read when they are opened.
+/// The source of references of single arrays, for tables that are too large to read when they are opened.
 pub trait ArrayReferences: Send + Sync {
     /// Adds the chunks of an array to a table. It is called once for each array, by one thread at a time.
     ///
     /// # Errors
-    /// Any. Whoever needs the chunks fails with it, and the next one asks again.
+    /// Any error. The read that needs the chunks fails with it, and the next one tries again.
     fn add(&self, array: &str, table: &ReferenceTable) -> Result<()>;
 }
 
-/// Arrays whose references are not in the table yet.
+/// Arrays whose references are not yet in the table.
 struct PendingArrays {
     waiting: Mutex<BTreeSet<String>>,
     source: Arc<dyn ArrayReferences>,
@@ -81,7 +82,7 @@ impl PendingArrays {
     fn add(&self, wanted: impl Fn(&str) -> bool, entries: &KeyTable<Reference>) -> Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let found: Vec<_> = waiting.iter().filter(|array| wanted(array)).cloned().collect();
-        // The table shares its entries.
+        // This table shares its entries with the original.
         let table = ReferenceTable { entries: entries.clone(), ..ReferenceTable::default() };
         for array in found {
             self.source.add(&array, &table)?;
@@ -107,7 +108,7 @@ impl Pending for PendingArrays {
     }
 }
 
-/// A table of references: for each key its bytes, or where they are.
+/// A table of references: for each key its bytes, or their place.
 ///
 /// ```
 /// use cuzarr_remote::reference::ReferenceTable;
@@ -119,42 +120,42 @@ impl Pending for PendingArrays {
 pub struct ReferenceTable {
     pub(super) entries: KeyTable<Reference>,
     pub(super) pending: Option<Arc<dyn Pending>>,
-    /// Whether a location has the scheme of a server.
+    /// Whether a location in the table has the scheme of a server.
     has_servers: Arc<AtomicBool>,
 }
 
-/// References as columns of equal length; row `i` is the reference of `keys[i]`.
+/// References as columns of equal length. Row `i` is the reference of `keys[i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// Keys.
+    /// The keys.
     pub keys: &'a [String],
-    /// URLs of files.
+    /// URLs of the files.
     pub urls: &'a [String],
-    /// For each key its file, as a position in `urls`.
+    /// For each key the index of its file in `urls`.
     pub files: &'a [u32],
-    /// For each key the first byte in its file.
+    /// For each key the offset of its first byte in the file.
     pub offsets: &'a [u64],
-    /// For each key how many bytes it has; 0: all of the file.
+    /// For each key its number of bytes; 0 with offset 0 means the whole file.
     pub sizes_bytes: &'a [u64],
 }
 
 impl ReferenceTable {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new() -> ReferenceTable {
         ReferenceTable::default()
     }
 
-    /// The references that the table holds now.
+    /// Returns the number of references that are in the table at the moment.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the table holds no references.
+    /// Whether the table contains no references at the moment.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds a value that the table holds itself.
+    /// Adds a value that is stored in the table itself.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -162,10 +163,11 @@ impl ReferenceTable {
         self.insert(key, Reference::Inline(value.into()))
     }
 
-    /// Adds references.
+    /// Adds references from columns.
     ///
     /// # Errors
-    /// `InvalidArgument` when the columns do not fit each other; `KeyInvalid`; `MetadataInvalid` for a part that no file can have.
+    /// `InvalidArgument` when the columns do not fit each other; `KeyInvalid`; `MetadataInvalid` for a part that no
+    /// file can have.
     pub fn insert_columns(&self, columns: Columns<'_>) -> Result<()> {
         let Columns { keys, urls, files, offsets, sizes_bytes } = columns;
         let count = keys.len();
@@ -191,14 +193,14 @@ impl ReferenceTable {
         Ok(())
     }
 
-    /// A table whose other references are read when they are first needed.
+    /// Returns the table with further references, which are read when they are first needed.
     pub(crate) fn with_pending(mut self, pending: Arc<dyn Pending>) -> ReferenceTable {
         self.pending = Some(pending);
         self
     }
 
-    /// A table that asks `source` for the chunks of `arrays`, when the first chunk of each is wanted. Keys of chunks have no `/` behind
-    /// the array's path.
+    /// Returns the table with `arrays` whose chunks `source` adds, when the first chunk of each is needed. Keys of
+    /// chunks must not contain a `/` after the array's path.
     #[must_use]
     pub fn with_arrays(
         self,
@@ -209,7 +211,7 @@ impl ReferenceTable {
         self.with_pending(Arc::new(PendingArrays { waiting, source }))
     }
 
-    /// Whether a location has the scheme of a server.
+    /// Whether a location in the table has the scheme of a server.
     pub(super) fn has_servers(&self) -> bool {
         self.has_servers.load(Ordering::Relaxed)
     }
@@ -223,7 +225,7 @@ impl ReferenceTable {
         self.entries.insert_if(key, reference, |_| true).map(|_| ())
     }
 
-    /// The references of a batch of keys.
+    /// Returns the references of a batch of keys.
     pub(super) fn find(&self, keys: &[&Key]) -> Result<Vec<Result<Option<Reference>>>> {
         if let Some(pending) = &self.pending {
             pending.load(&mut keys.iter().copied(), &self.entries)?;
@@ -231,7 +233,8 @@ impl ReferenceTable {
         Ok(keys.iter().map(|key| self.entries.get(key)).collect())
     }
 
-    /// Makes sure that the table holds what a listing of a prefix shows: all keys below it, or those that tell its names.
+    /// Ensures that the table contains what a listing of a prefix needs: all keys below it, or only the keys that
+    /// determine its names.
     pub(super) fn complete(&self, prefix: &Key, all: bool) -> Result<()> {
         self.pending.as_ref().map_or(Ok(()), |pending| pending.load_below(prefix, all, &self.entries))
     }

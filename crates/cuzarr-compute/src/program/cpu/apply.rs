@@ -1,7 +1,7 @@
-//! One operation on one block, with NumPy's results.
+//! Applies one operation to one block, with NumPy's results.
 //!
-//! binary32 functions whose C version may be off by more than an ulp are computed in binary64 and rounded. The GPU's twins of
-//! all of them are in `program/arithmetic.cuh`.
+//! If C's version of a binary32 function may be off by more than an ulp, the function is computed in binary64 and
+//! rounded. `program/arithmetic.cuh` has the same functions for the GPU.
 
 use cuzarr_device::DType;
 use cuzarr_device::internal::cpu::math;
@@ -13,13 +13,13 @@ use crate::expression::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// A whole number to a negative power.
+    /// An integer was raised to a negative power.
     NegativePower,
-    /// No loop for these types: a mistake in the signatures.
+    /// No loop exists for these types: the signatures are wrong.
     Unknown,
 }
 
-/// Computes `out` of operands of these types.
+/// Applies `op` to operands of the given types, and writes the result to `out`.
 pub(super) fn apply(op: Op, operands: &[(DType, &[u8])], out: &mut [u8]) -> Outcome {
     if let (Op::Where, [(_, condition), (dtype, yes), (_, no)]) = (op, operands) {
         choose(condition, yes, no, dtype.size_bytes(), out);
@@ -219,7 +219,7 @@ trait Real: Lane + PartialOrd {
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     fn divide(self, other: Self) -> Self;
-    /// What the truncated quotient leaves, exactly.
+    /// Returns the exact remainder of the truncated quotient.
     fn fmod(self, other: Self) -> Self;
     fn copysign(self, sign: Self) -> Self;
     fn absolute(self) -> Self;
@@ -231,15 +231,15 @@ trait Real: Lane + PartialOrd {
     fn sqrt(self) -> Self;
     fn is_finite(self) -> bool;
     fn is_negative(self) -> bool;
-    /// A function of one number, as exactly as this type can hold it.
+    /// Returns a function of one number, as exact as this type allows.
     fn function(op: Op) -> Option<fn(Self) -> Self>;
-    /// A function of two numbers.
+    /// Returns a function of two numbers.
     fn function2(op: Op) -> Option<fn(Self, Self) -> Self>;
     #[inline(always)]
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
     }
-    /// The quotient rounded down, and what it leaves; `other` is not 0.
+    /// Returns the quotient, rounded down, and the remainder. `other` must not be 0.
     #[inline(always)]
     fn divmod(self, other: Self) -> (Self, Self) {
         let mut rest = self.fmod(other);
@@ -394,7 +394,7 @@ macro_rules! in_double {
         match $asked {
             $(Op::$op => {
                 fn one(x: f32) -> f32 {
-                    // The operation is one that binary64 has.
+                    // Binary64 has every operation of this macro.
                     <f64 as Real>::function(Op::$op).map_or(f32::NAN, |f| f(f64::from(x)) as f32)
                 }
                 Some(one as fn(f32) -> f32)
@@ -510,7 +510,7 @@ fn product<T: Real>(a: Complex<T>, b: Complex<T>) -> Complex<T> {
     Complex(real, a.0.multiply(b.1).add(a.1.multiply(b.0)))
 }
 
-/// R. L. Smith's algorithm (1962), in NumPy's order of operations.
+/// Divides complex numbers by R. L. Smith's algorithm (1962), in NumPy's order of operations.
 #[inline(always)]
 fn quotient<T: Real>(a: Complex<T>, b: Complex<T>) -> Complex<T> {
     let (real, imaginary) = (b.0.absolute(), b.1.absolute());

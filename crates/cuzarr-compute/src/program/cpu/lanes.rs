@@ -1,12 +1,12 @@
-//! Elements as bytes in memory, and loops over them.
+//! Element types as bytes in memory, and loops over them.
 
-/// A type of elements while they are computed with.
+/// A type in which elements are computed.
 pub(super) trait Lane: Copy {
-    /// Its size in bytes.
+    /// Size of an element in bytes.
     const SIZE: usize;
-    /// Reads it from exactly its bytes.
+    /// Reads an element from exactly [`Lane::SIZE`] bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// Writes it to exactly its bytes.
+    /// Writes the element to exactly [`Lane::SIZE`] bytes.
     fn put(self, bytes: &mut [u8]);
 }
 
@@ -42,7 +42,7 @@ impl Lane for bool {
     }
 }
 
-/// Real and imaginary part.
+/// A complex number: real part, imaginary part.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Complex<T>(pub(super) T, pub(super) T);
 
@@ -76,7 +76,7 @@ pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8]
     }
 }
 
-/// Elements of `size` bytes at a stride, into packed memory.
+/// Copies elements of `size` bytes at a stride into packed memory.
 pub(super) fn gather(bytes: &[u8], start: usize, stride: isize, size: usize, target: &mut [u8]) {
     fn walk<const N: usize>(bytes: &[u8], start: usize, stride: isize, target: &mut [u8]) {
         let mut at = start;

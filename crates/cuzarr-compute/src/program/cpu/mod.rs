@@ -1,4 +1,4 @@
-//! One pass over blocks that stay in a core's cache: all steps of a program on one block, then the next block.
+//! Runs programs on the CPU in blocks that stay in a core's cache: all steps on one block, then the next block.
 
 mod apply;
 mod lanes;
@@ -14,15 +14,15 @@ use super::steps::{Action, Program, Step};
 use crate::expression::{is_half, lane, negative_power};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Elements of a block.
+/// Number of elements in a block.
 pub(crate) const BLOCK_ELEMS: usize = 4096;
-/// Blocks that a thread takes at a time.
+/// Number of blocks that a thread takes at a time.
 const BLOCKS_AT_ONCE: usize = 16;
 
-/// Computes a program of operands in host memory into new memory, packed in C order.
+/// Computes a program on operands in host memory, into new memory, packed in C order.
 ///
 /// # Errors
-/// `OutOfMemory`; `InvalidArgument` where elements have no answer.
+/// `OutOfMemory`; `InvalidArgument` for elements without a result, such as 2 to the power of -1.
 pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], threads: usize) -> Result<NdBuffer> {
     let layout = Layout::contiguous(shape, program.output.size_bytes(), Order::C)?;
     let size_bytes = layout.size_bytes();
@@ -48,15 +48,15 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     Ok(NdBuffer::from_parts(memory, program.output, layout)?)
 }
 
-/// The bits of the bfloat16 nearest to a binary32. A NaN keeps its bits: one that was computed is the canonical one by now, and
-/// any other was a bfloat16 before.
+/// Returns the bits of the bfloat16 nearest to a binary32. A NaN keeps its bits: a computed NaN is already the
+/// canonical one, and any other NaN was a bfloat16 before.
 fn bfloat_bits(x: f32) -> u16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     (if x.is_nan() { bits } else { rounded } >> 16) as u16
 }
 
-/// What every block of a pass shares.
+/// Everything that the blocks of a pass share.
 struct ProgramPass<'a> {
     program: &'a Program,
     joint: &'a Joint,
@@ -64,14 +64,14 @@ struct ProgramPass<'a> {
     plan: Vec<usize>,
 }
 
-/// Memory for the values of steps, of one thread. Steps whose values are not needed at the same time share.
+/// One thread's memory for the values of steps. Steps whose values are not needed at the same time share a register.
 struct Registers {
     values: Vec<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl Registers {
-    /// Which register each step's value lies in. Constants keep theirs.
+    /// Returns the register of each step's value. Constants keep theirs to the end.
     fn plan(program: &Program) -> Vec<usize> {
         let steps = &program.steps;
         let mut last_use: Vec<usize> = (0..steps.len()).collect();
@@ -116,7 +116,7 @@ impl Registers {
 }
 
 impl ProgramPass<'_> {
-    /// Computes elements from number `first` on, as many as `out` holds.
+    /// Computes as many elements as `out` holds, beginning with element number `first`.
     fn piece(&self, first: usize, out: &mut [u8], registers: &mut Registers) -> Result<()> {
         let element_bytes = self.program.output.size_bytes();
         for (number, block) in out.chunks_mut(BLOCK_ELEMS * element_bytes).enumerate() {
@@ -207,7 +207,7 @@ impl ProgramPass<'_> {
         }
     }
 
-    /// Gathers elements of an input.
+    /// Gathers the elements `range` of an input into `value`.
     fn load(&self, input: usize, range: &std::ops::Range<usize>, value: &mut [u8]) {
         let (bytes, origin) = self.origins[input];
         let size = self.program.inputs[input].size_bytes();
