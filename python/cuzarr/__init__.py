@@ -1,7 +1,7 @@
-"""Zarr arrays straight into and out of GPU memory.
+"""Zarr arrays that are read straight into GPU memory, and written from it.
 
-Names and signatures are zarr-python's, so that changing the import is most of a migration; ``device=`` says where an
-array is read to.
+Names and signatures are zarr-python's, so most programs only need another import. ``device=`` says where an array is
+read to.
 
 >>> import cuzarr, numpy as np
 >>> store = cuzarr.storage.MemoryStore()
@@ -10,11 +10,11 @@ array is read to.
 >>> cuzarr.open_array(store, path="x", device="cpu")[1:3]
 array([1., 2.], dtype=float32)
 
-NumPy's functions take these arrays: ``np.sqrt(array)``. :mod:`cuzarr.xp` has them as well, for arrays in stores and in memory of any
-device. ``cuzarr.zeros`` and its like store an array; ``cuzarr.xp.zeros`` allocates memory.
+NumPy's functions accept these arrays: ``np.sqrt(array)``. :mod:`cuzarr.xp` has the same functions, for arrays in stores and
+for arrays in memory of any device. ``cuzarr.zeros`` and its like store an array; ``cuzarr.xp.zeros`` allocates memory.
 
-Importing initialises no GPU and imports no other array library. The modules for those, such as ``cuzarr.xarray``, are imported when they
-are used.
+Importing cuzarr initialises no GPU and imports no other array library. Modules for other libraries, such as
+``cuzarr.xarray``, are imported when they are used.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         zarr as zarr,
     )
 else:
-    # Modules that few programs use, and those for other libraries, are imported when they are used.
+    # Modules that few programs use, and modules for other libraries, are imported when they are used.
     __getattr__ = _names.importing(__name__, _LATER, xp)
 
 __all__ = [

@@ -10,7 +10,7 @@ from importlib import metadata
 from cuzarr import _core
 from cuzarr.references.make import make_references_for_command
 
-# Packages that cuzarr works with: name, purpose, names of distributions (the first is the one to install).
+# Packages that cuzarr works with: name, purpose, and the names of distributions (the first one is the one to install).
 _PACKAGES = (
     ("NumPy", "arrays in host memory", ("numpy",)),
     ("CuPy", "arrays on a GPU", ("cupy-cuda13x", "cupy-cuda12x", "cupy")),
@@ -29,7 +29,7 @@ def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution.partition("[")[0])
     except (ImportError, LookupError, OSError, ValueError):
-        # It is not installed, or what pip left of it is damaged.
+        # The package is not installed, or an interrupted pip left it damaged.
         return None
 
 
@@ -55,7 +55,7 @@ def _find_packages() -> list[Package]:
 
 def main() -> int:
     """Runs the command with this process's arguments; returns its exit status."""
-    # Python's own handler would wait until the command has ended; the command has its own, which tells how to go on.
+    # Python's own handler would wait until the command has ended. The command has its own handler, which says how to continue.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     packages = _find_packages() if "doctor" in sys.argv else []

@@ -1,4 +1,4 @@
-"""Checks of plain arguments. Errors of Python and NumPy become errors of this package that name the argument."""
+"""Checks of plain arguments. Errors of Python and NumPy become errors of this package, which name the argument."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from cuzarr.errors import (
 
 @contextlib.contextmanager
 def refusing(what: str, hint: str | None = None) -> Iterator[None]:
-    """Turns errors of Python and NumPy inside the block into ours, which are of the same built-in classes.
+    """Turns errors of Python and NumPy inside the block into errors of this package.
+
+    Each one derives from the built-in class of the error that it replaces.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def refusing(what: str, hint: str | None = None) -> Iterator[None]:
 
 
 def whole(value: Any, what: str, least: int | None = None, hint: str | None = None) -> int:
-    """A whole number, of at least ``least``.
+    """The argument as an ``int``. It must be a whole number, of at least ``least``.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def whole(value: Any, what: str, least: int | None = None, hint: str | None = No
 
 
 def items(value: Any, what: str, expected: str) -> tuple[Any, ...]:
-    """The items of a list or another iterable, but not the letters of text and the keys of a dictionary.
+    """The items of a list or another iterable. Text and dictionaries are refused.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def items(value: Any, what: str, expected: str) -> tuple[Any, ...]:
 
 
 def dictionary(value: Any, what: str) -> dict[Any, Any]:
-    """A dictionary of the caller's own.
+    """A copy of a mapping, as a dictionary.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def dictionary(value: Any, what: str) -> dict[Any, Any]:
 
 
 def function(value: Any, what: str) -> Any:
-    """Something to be called.
+    """The argument itself, if it can be called.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def parameters(*functions: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses keyword arguments that a function does not have: a misspelt one would be ignored without a word.
+    """Refuses keyword arguments that a function does not have. Otherwise a misspelt one would be ignored silently.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) ->
 
 
 def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
-    """NumPy's type of elements for anything that NumPy takes for one.
+    """The NumPy dtype for anything that ``numpy.dtype`` accepts.
 
     Raises
     ------
@@ -134,7 +136,7 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape from a number or an iterable of numbers, none negative.
+    """A shape, given as a number or an iterable of numbers. None may be negative.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
 
 
 def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None) -> int:
-    """A dimension by its number, from the end if negative, or by its name, counted from the first.
+    """The number of a dimension, counted from the first. It is given by name, or by number (negative ones count from the end).
 
     Raises
     ------
@@ -169,7 +171,7 @@ def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None)
     return number % ndim
 
 
-# As many as NumPy's arrays have, and the longest that Python and NumPy can index. The Rust side refuses more, too.
+# Limits of NumPy and Python: dimensions of an array, and the longest extent that can be indexed. The Rust side refuses more, too.
 MAX_NDIM = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 
 
@@ -177,8 +179,8 @@ MAX_EXTENT = (1 << 63) - 1
 
 
 def parse_shape(shape: object) -> tuple[int, ...]:
-    """A shape from a number or an iterable of numbers, none negative."""
-    # Lists first: asking for a protocol takes twenty times as long.
+    """A shape, given as a number or an iterable of numbers. None may be negative."""
+    # Lists are tested first: asking for a protocol takes twenty times as long.
     if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
         shape = (shape,)
     try:
@@ -207,7 +209,7 @@ def axis_of(axis: Any, ndim: int) -> Any:
 
 
 def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
-    """Dimensions counted from the first, given by their numbers or names; ``None`` for all.
+    """The numbers of dimensions, counted from the first; ``None`` for all. They are given by number or name.
 
     Raises
     ------

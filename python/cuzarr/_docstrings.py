@@ -1,9 +1,9 @@
-"""Docstrings of methods that share texts.
+"""Completes docstrings of methods that share parameters, results and errors.
 
-Methods of one class take the same parameters and show their use on the same object. The text of such a parameter, and the lines that
-make the object, stand once, above the class. A method's own docstring says only what is its own: its meaning, other parameters, its
-result where the annotation does not say everything, and an example. :func:`documented` puts the rest in when the class is defined,
-so that ``help`` says everything at each method.
+Methods of one class take the same parameters, and their examples use the same object. The description of such a parameter, and
+the lines that make the object, are written once, above the class. A method's own docstring has only what differs: its meaning,
+other parameters, its result where the annotation is not enough, and an example. :func:`documented` adds the rest when the class
+is defined, so that ``help`` shows everything for each method.
 
 >>> import cuzarr
 >>> print(cuzarr.Group.get_array.__doc__[22:85])
@@ -39,17 +39,17 @@ _HEADINGS = {name: f"\n\n{name}\n{'-' * len(name)}\n" for name in _SECTIONS}
 
 
 def documented(shared: str, errors: Texts | None = None, results: Texts | None = None) -> Callable[[T], T]:
-    """A decorator that completes the docstrings of a class and its methods. Modules call it with ``globals()``, for their functions.
+    """A decorator that completes the docstrings of a class and its methods. Modules call it with ``globals()`` for their functions.
 
     Parameters
     ----------
     shared : str
-        Descriptions of parameters, written as in a docstring: methods that take one and do not describe it get its description. Below
-        them, lines that come before an example, unless the example begins with an import.
+        Descriptions of parameters, written as in a docstring. Methods that take such a parameter and do not describe it get the text.
+        Below them, lines to put before each example, unless the example begins with an import.
     errors : dict, optional
-        The errors that a parameter may cause, written as in a docstring. Methods that have it and list no errors get them.
+        The errors that a parameter may cause, written as in a docstring. Methods that take the parameter and list no errors get them.
     results : dict, optional
-        What a result is, by its annotation. A result that is not described is else named by its annotation alone.
+        Descriptions of results, by annotation. Other results that a method does not describe have their annotation only.
     """
     parameters, prompt, setup = inspect.cleandoc(shared).partition(">>> ")
     texts = _Shared(_entries(parameters), prompt + setup, errors or {}, results or {})
@@ -65,7 +65,7 @@ def documented(shared: str, errors: Texts | None = None, results: Texts | None =
 
 
 def complete_class(cls: type, errors: str, setup: str) -> None:
-    """Completes the docstring of one class of a family: the errors that they all raise, and the lines before their examples."""
+    """Completes the docstring of one class of a family: adds the errors that all raise, and the lines before their examples."""
     if ">>> " in (cls.__doc__ or ""):
         sections = {"Raises": errors} | _sections(clean(cls.__doc__))
         cls.__doc__ = _joined(sections | {"Examples": _with_setup(sections.get("Examples", ""), setup)})
@@ -74,8 +74,8 @@ def complete_class(cls: type, errors: str, setup: str) -> None:
 def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callable[[F], F]:
     """A decorator that completes the docstring of one function of a family.
 
-    It adds the descriptions of parameters that the function does not describe, and what all functions of the family return
-    and raise.
+    It adds descriptions of the parameters that the function does not describe, and the results and errors that all
+    functions of the family share.
 
     >>> @completing({"x": "x : int\\n    A number."}, returns="int")
     ... def twice(x):
@@ -95,7 +95,7 @@ def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callab
     """
 
     def complete(function: F) -> F:
-        if isinstance(function, FunctionType) and function.__doc__ is not None:  # `python -OO` strips docstrings
+        if isinstance(function, FunctionType) and function.__doc__ is not None:  # `python -OO` removes docstrings
             sections = {"Returns": returns, "Raises": raises} | _sections(clean(function.__doc__))
             entries = dict(parameters) | _entries(sections.get("Parameters", ""))
             sections["Parameters"] = "\n".join(dict.fromkeys(entries[name] for name in _names(function)))
@@ -106,12 +106,12 @@ def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callab
 
 
 def clean(text: str | None) -> str:
-    """A docstring without the indentation of its source, which Python 3.13 leaves out by itself. Empty where docstrings are stripped."""
+    """A docstring without the indentation of its source, which Python 3.13 removes by itself. Empty if docstrings were removed."""
     return text or "" if sys.version_info >= (3, 13) else inspect.cleandoc(text or "")
 
 
 def _functions(owner: Any) -> Iterator[FunctionType]:
-    """The functions whose docstrings have an example: those that users call."""
+    """The functions that users call: those whose docstrings have an example."""
     members = [owner] if isinstance(owner, FunctionType) else (owner if isinstance(owner, dict) else vars(owner)).values()
     for member in list(members):
         function = getattr(member, "__func__", member)
@@ -145,16 +145,16 @@ def _with_setup(example: str, setup: str) -> str:
 
 
 def follow(twin: Any, original: Any, path: str, place: str, *, errors: tuple[str, str] = ("", "")) -> None:
-    """Gives an asynchronous function the docstring of the function that it follows. Sections that it has of its own stay.
+    """Gives an asynchronous function the docstring of the function that it follows. Sections of its own docstring are kept.
 
     Parameters
     ----------
     twin, original : function
-        The asynchronous function, and the one that blocks.
+        The asynchronous function, and the blocking one.
     path : str
         The original's public path.
     place : str
-        Whose method the twin is in examples; ``{}`` stands for the object of the original's.
+        The object whose method the twin is in examples; ``{}`` stands for the object of the original's example.
     errors : (str, str)
         The name of an error that the original raises, and what the twin raises in its place.
     """
@@ -197,7 +197,7 @@ def _result_of_twin(section: str, is_listed: bool) -> str:
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
-    """An example in which each call of a function of ``of`` (``{}``: of any object) is one of another path."""
+    """An example with each call of ``name`` of the object ``of`` replaced by a call of ``path``. With ``"{}"``, of any object."""
     done = ""
     while (dot := example.find(f".{name}(")) >= 0:
         start, stop = _object_start(example, dot), dot + len(name) + 2
@@ -211,7 +211,7 @@ def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
 
 
 def _object_start(example: str, dot: int) -> int:
-    """Where the object begins whose method is called behind a dot."""
+    """The position where the object begins, a method of which is called behind the dot at ``dot``."""
     if example[dot - 1] not in ")]":
         return max(example.rfind(one, 0, dot) for one in " ,=([\n") + 1
     depth = 0
@@ -231,7 +231,7 @@ def _joined(sections: Mapping[str, str]) -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The parts of a docstring by their headings; what is before the first one by ``""``. An example needs no heading."""
+    """The parts of a docstring by their headings; the text before the first one has the key ``""``. An example needs no heading."""
     found, rest = {}, text.rstrip()
     for name in reversed(_SECTIONS):
         before, heading, section = rest.partition(_HEADINGS[name])
@@ -245,12 +245,12 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def described(text: str) -> list[str]:
-    """The parameters that a docstring describes."""
+    """Names of the parameters that a docstring describes."""
     return list(_entries(_sections(text).get("Parameters", "")))
 
 
 def _entries(text: str) -> dict[str, str]:
-    """The descriptions of parameters by name. Parameters that are described together have one text."""
+    """Descriptions of parameters, by name. Parameters that are described together share one text."""
     found: dict[str, str] = {}
     for part in text.replace("\n ", "\0").split("\n"):
         entry = part.replace("\0", "\n ")
@@ -261,7 +261,7 @@ def _entries(text: str) -> dict[str, str]:
 
 
 def _names(function: FunctionType) -> tuple[str, ...]:
-    """The parameters of a function, without its ``self``."""
+    """Names of the function's parameters, without ``self``."""
     code = function.__code__
     positional, keyword = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     behind = keyword + bool(code.co_flags & inspect.CO_VARARGS)

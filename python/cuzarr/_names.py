@@ -1,4 +1,4 @@
-"""Names: what a wrong one was probably meant to be, and the paths of public things."""
+"""Suggestions for misspelt names, and the public paths of classes and functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuzarr import _core
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:
-    """A hint that names the known name near to a wrong one; ``None`` when there is none.
+    """A hint that suggests the known name most like a wrong one; ``None`` if no name is similar.
 
     >>> from cuzarr._names import did_you_mean
     >>> did_you_mean("flaot32", ["float32", "float64"])
@@ -25,8 +25,10 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
 
 
 def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str], None]:
-    """A module's ``__getattr__`` for names that it does not have. The error says where NumPy's function of that name is: in the module
-    ``beside`` or in another library. For a misspelt name it says which one was probably meant.
+    """A module's ``__getattr__`` for names that it does not have.
+
+    For NumPy's functions, the error says where the function is: in the module ``beside`` or in another library. For a misspelt
+    name it suggests the right one.
 
     >>> import cuzarr
     >>> cuzarr.sort
@@ -56,9 +58,9 @@ def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str
 
 
 def importing(module: str, later: Collection[str], beside: ModuleType) -> Callable[[str], Any]:
-    """Like :func:`missing_from`, and imports the sub-modules that are named here when they are used.
+    """Like :func:`missing_from`, but imports the sub-modules ``later`` when they are used.
 
-    If the library is missing that a sub-module is for, the error names it and how to install it.
+    If a sub-module needs a library that is missing, the error says how to install it.
     """
     missing = missing_from(module, beside)
 
@@ -75,10 +77,10 @@ def importing(module: str, later: Collection[str], beside: ModuleType) -> Callab
 
 
 def publish(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
-    """Gives the public classes and functions of a module its path, wherever in the package they are defined.
+    """Sets ``__module__`` of a module's public classes and functions to this module, wherever they are defined.
 
-    Error messages, documentation and pickles then name the path that users import from. ``dir`` lists what is public, and those of the
-    sub-modules named by ``later`` that were imported.
+    Error messages, documentation and pickles then show the path that users import from. ``dir`` lists the public names, and the
+    sub-modules ``later`` that were imported.
     """
     module, package = namespace["__name__"], f"{__package__}."
     for value in map(namespace.get, namespace["__all__"]):
@@ -90,10 +92,10 @@ def publish(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
 
 
 def list_public(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
-    """Makes ``dir`` of a module list its public names, without those that it imported for itself."""
+    """Makes ``dir`` of a module list its public names only, without its own imports."""
     public = namespace["__all__"]
     namespace["__dir__"] = lambda: sorted({*public, *(name for name in later if name in namespace)})
 
 
-# Modules whose own names are public where they are defined.
+# Modules whose public classes and functions keep the path at which they are defined.
 _PUBLIC = {"cuzarr.errors", "cuzarr.memory", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu", "cuzarr.codecs.numcodecs"}

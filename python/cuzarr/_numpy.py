@@ -1,4 +1,4 @@
-"""NumPy's element types and values, where a caller hands them over: what is taken, and single values as elements."""
+"""NumPy's element types and values as callers pass them: which types are supported, and how single values become elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cuzarr.errors import (
 
 _BITS = "keep their bits: x.view('uint8'), or convert them with astype"
 _USER_DEFINED = 2
-"""``numpy.dtype.isbuiltin`` of a type that another library has registered."""
+"""Value of ``numpy.dtype.isbuiltin`` for types that another library has registered."""
 _OF_ML_DTYPES = re.compile(r"u?int[1-7]|float[468]_\w+|b?complex32")
 SMALL_NUMBERS = {
     **{
@@ -33,13 +33,13 @@ SMALL_NUMBERS = {
     "complex32": "complex_float16",
     "bcomplex32": "complex_bfloat16",
 }
-"""Types of ``ml_dtypes`` whose elements are moved, but not computed with: their names there, and in Zarr and on the Rust side."""
+"""Types of ``ml_dtypes`` that cuzarr moves but does not compute with: names there, and names in Zarr and on the Rust side."""
 OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
-"""Types that PyTorch and ``ml_dtypes`` have by one name, a number in a byte or more."""
+"""Types with the same name in PyTorch and ``ml_dtypes``. An element of them takes at least one byte."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
-    """NumPy's type for what a caller writes: NumPy's types and names, PyTorch's types, names of ``ml_dtypes``.
+    """The NumPy dtype for a caller's argument: NumPy's types and names, PyTorch's types, or names of ``ml_dtypes``.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def parse_type(spec: Any) -> np.dtype[Any]:
 
 
 def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Refuses element types of other libraries, whose elements are raw bytes to all but these. Gives the type.
+    """Returns the type. Refuses types that other libraries registered, except ``bfloat16`` and :data:`SMALL_NUMBERS`.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def of_ml_dtypes(name: str) -> np.dtype[Any]:
-    """NumPy's type of the name that ``ml_dtypes`` has for it.
+    """The NumPy dtype that ``ml_dtypes`` has under this name.
 
     Raises
     ------
@@ -98,17 +98,17 @@ def of_ml_dtypes(name: str) -> np.dtype[Any]:
 
 
 def is_small(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are numbers of :data:`SMALL_NUMBERS`, some of which NumPy counts among its floats."""
+    """Whether a type is one of :data:`SMALL_NUMBERS`. NumPy counts some of them among its floats."""
     return dtype.isbuiltin == _USER_DEFINED and dtype.name in SMALL_NUMBERS
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are numbers that this package converts and computes with."""
+    """Whether elements are numbers that cuzarr converts and computes with."""
     return dtype.name == "bfloat16" or dtype.kind in "biufc" and not is_small(dtype)
 
 
 def of_library(dtype: Any) -> Any:
-    """NumPy's type or name for an element type of PyTorch's or TensorFlow's; anything else as it is.
+    """The NumPy dtype or name for an element type of PyTorch or TensorFlow. Any other value is returned unchanged.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def of_library(dtype: Any) -> Any:
 
 @contextlib.contextmanager
 def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
-    """Whatever NumPy raises inside for a value that is no element of this type becomes a :class:`ConversionError`."""
+    """Turns NumPy's errors about a value that does not fit the type into :class:`ConversionError`."""
     try:
         yield
     except CuzarrError:
@@ -149,13 +149,13 @@ def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
 
 
 def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The smallest and the largest integer of a type such as ``int4``."""
+    """The smallest and the largest integer of a small type such as ``int4``."""
     count = 1 << int(dtype.name[-1])
     return (0, count - 1) if dtype.name.startswith("u") else (-count // 2, count // 2 - 1)
 
 
 def check_range(value: Any, dtype: np.dtype[Any]) -> None:
-    """Refuses Python's integers that an integer type of less than 8 bits cannot hold, as NumPy does for its own types.
+    """Refuses Python integers that an integer type of less than 8 bits cannot hold, as NumPy does for its own types.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def check_range(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The element that assigning ``value`` leaves behind, as an array of no dimensions.
+    """``value`` assigned to an element of the type, as an array of no dimensions.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The result of ``numpy.full``.
+    """Like ``numpy.full``, with errors of cuzarr.
 
     Raises
     ------
@@ -198,12 +198,12 @@ def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray
 
 
 def is_computable(dtype: np.dtype[Any]) -> bool:
-    """Whether elements have arithmetic: not dates, strings, structures and objects."""
+    """Whether cuzarr computes with elements of this type: not with dates, strings, structures and objects."""
     return is_number(dtype) and dtype.itemsize <= 16
 
 
 def check_dtype(dtype: np.dtype[Any], what: str) -> None:
-    """Refuses elements without arithmetic.
+    """Refuses types that cuzarr does not compute with.
 
     Raises
     ------

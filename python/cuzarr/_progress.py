@@ -1,4 +1,4 @@
-"""Progress of long reads and writes, in objects of the store."""
+"""Progress of long reads and writes, counted in stored objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _BAR = 30
 
 
 def _shows_lines() -> bool:
-    """Whether standard error shows a line that is written anew: a terminal, or the output of a notebook's cell, which is no terminal to
-    Python."""
-    # Jupyter's, and of its kind JupyterLab's, VS Code's and Colab's.
+    """Whether standard error can overwrite a line: it is a terminal, or the output of a notebook cell (not a terminal to Python)."""
+    # Jupyter's kernels; JupyterLab, VS Code and Colab use the same ones.
     kernels = ("ipykernel", "pyodide_kernel")
     return sys.stderr is not None and (sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] in kernels)
 
@@ -45,7 +44,7 @@ class _Bar:
 
 
 class _Meter:
-    """Anything like tqdm: it has a ``total``, and hears of news by ``update``."""
+    """Adapter for objects like tqdm's, with ``total`` and ``update``."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
@@ -59,7 +58,7 @@ class _Meter:
 
 
 class _Tasks:
-    """Anything like rich's ``Progress``, which shows several tasks. A call is one of them."""
+    """Adapter for objects like rich's ``Progress``, which shows several tasks. A call of ours is one task."""
 
     def __init__(self, tasks: Any, what: str) -> None:
         self._tasks = tasks
@@ -70,17 +69,19 @@ class _Tasks:
 
 
 def is_wanted(progress: Any) -> bool:
-    """Whether a caller asked for reports. Objects are not asked whether they are true: tqdm's refuse, or say that they are not."""
+    """Whether a caller wants progress reports. Objects are not converted to bool, because tqdm's refuse that, or are false."""
     return bool(progress) if isinstance(progress, int | np.bool_) else progress is not None
 
 
 def _silent(done: int, total: int | None) -> None:
-    """Tells nobody."""
+    """Does nothing."""
 
 
 def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
-    """The function that is told of progress: it shows a line on the terminal or in the notebook, or passes the news on to a function of the caller,
-    or to an object like tqdm's or rich's. It does nothing if the caller wants no reports.
+    """A function that reports progress in the way that the caller chose.
+
+    It shows a line on the terminal or in the notebook, or calls the caller's function, or updates an object like tqdm's or rich's.
+    It does nothing if the caller wants no reports.
 
     Raises
     ------
@@ -100,11 +101,11 @@ def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, 
 
 @contextmanager
 def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None = None) -> Iterator[None]:
-    """Tells ``progress`` of the objects that calls inside the block have read (``what`` is ``"reading"``) or written.
+    """Reports to ``progress`` the number of objects that calls inside the block have read (``what`` is ``"reading"``) or written.
 
-    ``progress`` is ``True`` (a line on the terminal or in the notebook), a function of the number done and the number in all (``None`` when
-    that is not known), or an object with ``update``, as tqdm's and rich's. ``None`` and ``False`` cost nothing. ``watch`` is one that
-    work which was planned before is under already.
+    ``progress`` is ``True`` (a line on the terminal or in the notebook), a function of the number done and the total (``None`` if it
+    is unknown), or an object with ``update``, such as tqdm's and rich's. ``None`` and ``False`` cost nothing. ``watch`` is given for
+    work that was planned earlier under it.
     """
     if not is_wanted(progress):
         yield

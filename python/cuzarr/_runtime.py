@@ -1,7 +1,7 @@
-"""What the package shares with the process it runs in: folders of libraries, threads for calls that are awaited, and an event
-loop for other libraries' coroutines.
+"""State that the package shares with its process: folders of libraries, threads for awaited calls, and an event loop for
+coroutines of other libraries.
 
-A call that is awaited runs in a thread, without Python's lock while the Rust side works, and can be cancelled. Its end wakes
+An awaited call runs in a thread, releases Python's lock while the Rust side works, and can be cancelled. When it ends, it wakes
 the caller's loop; nothing polls.
 """
 
@@ -20,13 +20,13 @@ from cuzarr import _core
 from cuzarr._config import config
 
 if TYPE_CHECKING:
-    import asyncio  # elsewhere inside functions: it takes as long to import as half of this package
+    import asyncio  # imported inside functions only, because it takes as long to import as half of this package
 
 T = TypeVar("T")
 
 
 class _Threads:
-    """The threads that run awaited calls: ``async.concurrency`` of the configuration."""
+    """The threads that run awaited calls. Their number is the setting ``async.concurrency``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,12 +38,12 @@ class _Threads:
         with self._lock:
             if self._pool is None or self._count != count:
                 if self._pool is not None:
-                    self._pool.shutdown(wait=False)  # what it has begun and queued, it finishes
+                    self._pool.shutdown(wait=False)  # calls that are running or queued are finished
                 self._pool, self._count = ThreadPoolExecutor(count, thread_name_prefix="cuzarr"), count
             return self._pool.submit(call)
 
     def forget(self) -> None:
-        """After a fork the threads are the parent's."""
+        """Drops the threads in the child of a fork, which does not have them."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -53,9 +53,9 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Awaits a blocking call, in the caller's context (its ``config.local`` included).
+    """Awaits a blocking call, in the caller's context (including its ``config.local``).
 
-    Cancelling ends what the call is doing at its next object of the store, waits for that, and leaves nothing running.
+    When cancelled, it stops the call at its next stored object, and waits until the call has ended.
     """
     import asyncio
 
@@ -79,25 +79,27 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 async def _settle(waiting: asyncio.Future[Any]) -> None:
     import asyncio
 
-    # However often the task is cancelled meanwhile: until the call has ended, it holds memory and files.
+    # Waits even if the task is cancelled again: the call holds memory and files until it has ended.
     while not waiting.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([waiting])
     if not waiting.cancelled():
-        waiting.exception()  # looked at, so that asyncio does not report an error that was never retrieved
+        waiting.exception()  # retrieves the error, so that asyncio does not report it
 
 
 def announce() -> None:
-    """Tells the Rust side where the running Python keeps NVIDIA's libraries, and this package its compiled kernels. Loads nothing:
-    the Rust side looks into these folders when a GPU is first used."""
-    # The wheels of NVIDIA put their libraries into site-packages/nvidia/<library>/lib.
+    """Tells the Rust side the folders of NVIDIA's libraries in this Python, and of this package's compiled kernels.
+
+    Loads nothing: the Rust side looks into these folders when a GPU is first used.
+    """
+    # NVIDIA's wheels put their libraries into site-packages/nvidia/<library>/lib.
     nvidia = [folder for entry in sys.path if entry and os.path.isdir(folder := os.path.join(entry, "nvidia"))]
     cubins = os.path.join(os.path.dirname(__file__), "cubins")
     _core.set_library_paths(nvidia, cubins if os.path.isdir(cubins) else None)
 
 
 class Loop:
-    """One event loop in a thread of its own, for coroutines of other libraries."""
+    """An event loop in its own thread, for coroutines of other libraries."""
 
     _lock = threading.Lock()
     _loop: asyncio.AbstractEventLoop | None = None
@@ -114,7 +116,7 @@ class Loop:
 
     @classmethod
     def forget(cls) -> None:
-        """Forgets the thread and the lock in the child of a fork, where neither can be used."""
+        """Drops the thread and the lock in the child of a fork, where neither can be used."""
         cls._loop, cls._lock = None, threading.Lock()
 
     @classmethod

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 
 def printable(text: str) -> str:
-    """Text in which characters that steer a terminal, end a line or turn the direction of writing are escapes. Names and
-    attributes come from files that are not trusted.
+    """Text with escapes in place of characters that control a terminal, end a line or change the direction of writing.
+
+    Names and attributes come from files that are not trusted.
 
     >>> printable("tas\\x1b]0;owned\\x07")
     'tas\\\\x1b]0;owned\\\\x07'
@@ -21,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Like :func:`printable`, but line feeds stay: for text that is made of several lines."""
+    """Like :func:`printable`, but keeps line feeds, for text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -31,12 +32,12 @@ def shortened(text: str) -> str:
 
 
 def names_text(names: Sequence[str | None] | None) -> str | None:
-    """Names of dimensions; ``-`` for one without a name."""
+    """Names of dimensions as text, with ``-`` for each dimension without a name."""
     return shortened(", ".join(name or "-" for name in names)) if names else None
 
 
 def human_bytes(size: int) -> str:
-    """A size in bytes, with a short form beside it when it is long."""
+    """A size in bytes. A long one is followed by a short form."""
     if size < 1024:
         return str(size)
     number, unit = Fraction(size), ""
@@ -44,7 +45,7 @@ def human_bytes(size: int) -> str:
         number /= 1024
         if number < 1024:
             break
-    # Arrays of metadata alone may be larger than any float.
+    # The size of an array, which metadata alone can claim, may be larger than any float.
     return f"{size} ({float(number):.1f}{unit})" if number < _MOST else f"more than {_MOST}{unit}"
 
 
@@ -60,7 +61,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Info:
-    """Lines of a name and a value, as text and as HTML."""
+    """A summary in lines of a name and a value, as text and as HTML."""
 
     lines: tuple[tuple[str, str], ...]
 

@@ -1,4 +1,4 @@
-"""Arrays of a store as dask arrays, and dask arrays into stores.
+"""Conversion of stored arrays to dask arrays, and writing of dask arrays to stores.
 
 >>> import cuzarr, cuzarr.dask
 >>> array = cuzarr.ones((6, 4), chunks=(2, 4), store={})
@@ -6,8 +6,8 @@
 >>> lazy.chunks, float(lazy.sum().compute(scheduler="threads"))
 (((2, 2, 2), (4,)), 24.0)
 
-Arrays travel to other processes as their store, path and metadata; each process opens its own. ``device="cuda"`` is the first
-GPU a process sees, which under dask-cuda is that worker's own.
+An array is sent to other processes as its store, path and metadata; each process opens its own. ``device="cuda"`` is the first
+GPU that a process sees, which under dask-cuda is the worker's own.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ def from_cuzarr(
     array : Array or StoreLike
         The array, or its path. Its ``device`` decides where dask's blocks are.
     chunks : optional
-        Extents of dask's chunks, also as a dictionary of dimensions by number or name. By default those of the stored objects, so that each is read once.
+        Extents of dask's chunks, also as a dictionary of dimensions by number or name. By default those of the stored objects, so
+        that each one is read once.
     name : str, optional
         Name of the dask array; by default one that equal arrays share.
     inline_array : bool
-        Whether each task carries the array, which is small: its store, path and metadata.
+        Whether each task includes the array, which is small: its store, path and metadata.
 
     Returns
     -------
     dask.array.Array
-        Lazy; its blocks are of the type that the device of ``array`` gives.
+        Lazy; its blocks have the array type of ``array``'s device.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def from_cuzarr(
 
 
 class _Sized:
-    """An array with the shape that dask knows of it. It is not read after it was resized: blocks would be shorter than dask expects."""
+    """An array with the shape that dask knows. Reads fail after a resize, because blocks would be shorter than dask expects."""
 
     def __init__(self, array: Array) -> None:
         self._array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
@@ -103,12 +104,12 @@ class _Sized:
 
 
 def _stored(array: Array) -> tuple[Any, ...]:
-    """The extents of stored objects as dask wants them: one number for each dimension, or all of them."""
+    """The extents of stored objects, in dask's form: one number for each dimension, or all lengths."""
     return array.metadata._grid.blocks(array.shape)
 
 
 def _named(chunks: Any, array: Array) -> Any:
-    """Chunks in dask's form, from a dictionary by dimension. Dimensions that it does not name get the stored objects' extents."""
+    """Chunks in dask's form, from a dictionary by dimension. Dimensions that are not named get the extents of the stored objects."""
     if not isinstance(chunks, dict):
         return chunks
     names = dimension_names(array)
@@ -117,7 +118,7 @@ def _named(chunks: Any, array: Array) -> Any:
 
 
 def meta(array: Array) -> MemoryArray:
-    """An array without elements, of the type that reading gives.
+    """An array without elements, of the array type that reads give.
 
     Parameters
     ----------
@@ -163,12 +164,12 @@ def to_cuzarr(
     Parameters
     ----------
     lazy : dask.array.Array
-        What is written, from blocks on any device.
+        The dask array to write, with blocks on any device.
     array : Array or StoreLike
-        Where it goes: an array of the same shape, or the path, URL or store of one. Where there is none, it is created with the
-        dask array's shape, element type and largest blocks as chunks.
+        The target: an array of the same shape, or the path, URL or store of one. If there is none, it is created with the dask array's
+        shape and element type, and its largest blocks as chunks.
     compute : bool
-        Whether to write now; else the result writes when it is computed.
+        Whether to write now. Otherwise the result writes when it is computed.
     **kwargs
         For ``dask.array.store``: ``scheduler``, for example.
 
@@ -213,7 +214,7 @@ def to_cuzarr(
 
 
 def _aligned(blocks: tuple[int, ...], stored: AxisGrid, extent: int) -> tuple[int, ...]:
-    """Extents of blocks that end where stored objects end, as near to the given ones as that allows."""
+    """Extents of blocks that end where stored objects end, as close to the given extents as possible."""
     ends: list[int] = []
     for end in np.cumsum(blocks).tolist():
         whole = min(stored.start(stored.count(end)), extent)

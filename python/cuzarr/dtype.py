@@ -1,4 +1,4 @@
-"""Data types by zarr-python's names, for programs that import them; ``dtype=`` takes NumPy's types and Zarr's names as well.
+"""Data types with zarr-python's names, for programs that import them. ``dtype=`` also takes NumPy's types and Zarr's names.
 
 >>> import cuzarr
 >>> cuzarr.dtype.DateTime64(unit="ms").to_json(3)
@@ -65,19 +65,18 @@ def _native(spec: str, endianness: Endianness = "little") -> DataType:
     return DataType(element_type(spec).newbyteorder("<" if endianness == "little" else ">"))
 
 
-# The classes below are called to make data types, and asked by `isinstance` about data types however they were made. What they
-# make is a plain `DataType`, so that equal data types stay equal: type checkers see how a class is called (`__init__`), and
-# `__new__` is what runs.
+# The classes below are called to make data types, and used in `isinstance` tests of any data type. A call returns a plain
+# `DataType`, so that equal data types are equal. Type checkers see the parameters in `__init__`; at run time, `__new__` is called.
 class _Kind(type):
     def __instancecheck__(cls: type[_Elements], instance: object) -> bool:  # type: ignore[misc]
         return type(instance) is DataType and cls._holds(instance)
 
 
 class _Elements(DataType, metaclass=_Kind):
-    """Elements that NumPy describes: ``_code`` is ``"f4"``, or a kind alone (``"M"``) for all its sizes and units."""
+    """Base class of types that NumPy describes. ``_code`` is ``"f4"``, or a kind alone (``"M"``) for all its sizes and units."""
 
     _code: ClassVar[str]
-    # what the docstrings of a family's classes share
+    # common text of the docstrings of a family of classes
     _shared: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
@@ -162,7 +161,7 @@ class _Bytes(_Elements):
 
 
 class _Variable(_Elements):
-    """Elements without a size of their own: ``_code`` is Zarr's name."""
+    """Base class of types without a fixed element size. ``_code`` is Zarr's name."""
 
     if TYPE_CHECKING:
 
@@ -262,7 +261,7 @@ class Complex128(_Number):
 
 
 class DateTime64(_Time):
-    """Dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …).
+    """Dates, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
 
     Parameters
     ----------
@@ -281,7 +280,7 @@ class DateTime64(_Time):
 
 
 class TimeDelta64(_Time):
-    """Times between dates, counted in ``scale_factor`` of a unit (``"ns"``, ``"D"``, …).
+    """Durations, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
 
     Parameters
     ----------
@@ -300,12 +299,12 @@ class TimeDelta64(_Time):
 
 
 class FixedLengthUTF32(_Elements):
-    """Strings of at most ``length`` characters, each as four bytes.
+    """Strings of at most ``length`` characters, with four bytes for each character.
 
     Parameters
     ----------
     length : int
-        Most characters.
+        Largest number of characters.
     endianness : {"little", "big"}
         Byte order of the stored elements.
 
@@ -325,12 +324,12 @@ class FixedLengthUTF32(_Elements):
 
 
 class NullTerminatedBytes(_Bytes):
-    """At most ``length`` bytes, without zeros at their end.
+    """At most ``length`` bytes. Zeros at the end are dropped.
 
     Parameters
     ----------
     length : int
-        Most bytes.
+        Largest number of bytes.
 
     >>> cuzarr.dtype.NullTerminatedBytes(length=5).native
     dtype('S5')
@@ -340,7 +339,7 @@ class NullTerminatedBytes(_Bytes):
 
 
 class RawBytes(_Bytes):
-    """``length`` bytes.
+    """Exactly ``length`` bytes.
 
     Parameters
     ----------
@@ -385,7 +384,7 @@ class VariableLengthBytes(_Variable):
 
 
 class Struct(_Elements):
-    """Elements of several named fields, each with a type of its own.
+    """Elements with several named fields, each with its own type.
 
     Parameters
     ----------
@@ -414,14 +413,14 @@ Structured = Struct
 
 
 def parse_dtype(dtype_spec: DTypeLike, *, zarr_format: ZarrFormat) -> DataType:
-    """The data type that a value of ``dtype=`` means: NumPy's type or its name, Zarr's name or document, or an object of zarr-python.
+    """The data type that an argument ``dtype=`` stands for: NumPy's type or its name, Zarr's name or document, or zarr-python's object.
 
     Parameters
     ----------
     dtype_spec : dtype-like
         NumPy's types and their names, Zarr's names and documents, zarr-python's objects, Python's types.
     zarr_format : {2, 3}
-        Whose names are meant.
+        The format whose names are used.
 
     Returns
     -------

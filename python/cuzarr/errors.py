@@ -1,7 +1,7 @@
-"""Everything that cuzarr raises.
+"""All exceptions and warnings of cuzarr.
 
-Each class stands for one *kind* of failure, has the name zarr-python gives it where zarr-python has one, and derives
-from :class:`CuzarrError` and from the built-in that a caller would expect:
+Each class stands for one *kind* of failure, and has zarr-python's name if zarr-python has such an error. It derives from
+:class:`CuzarrError` and from the built-in exception that a caller would expect:
 
 >>> import cuzarr
 >>> issubclass(cuzarr.errors.ArrayNotFoundError, FileNotFoundError)
@@ -81,20 +81,20 @@ _LONGEST_MESSAGE = 2000
 class CuzarrError(Exception):
     """The base class of all errors of cuzarr.
 
-    ``str(error)`` reads ``place: place: message`` and, on a second line, the hint.
+    ``str(error)`` is ``place: place: message`` and, on a second line, the hint.
 
     Attributes
     ----------
     kind : str
-        What happened, by the name that Rust and the command line use too.
+        Kind of failure, with the name that Rust and the command line also use.
     message : str
-        What happened, in words.
+        Description of what happened.
     trail : tuple of str
-        Where, outermost place first: array, chunk, codec, device.
+        Places where it happened, outermost first: array, chunk, codec, device.
     hint : str or None
-        What to do about it.
+        What the user can do about it.
     others : tuple of CuzarrError
-        What else failed in the same call.
+        Other errors of the same call.
     """
 
     _kind: ClassVar[str] = "InvalidArgument"
@@ -113,7 +113,7 @@ class CuzarrError(Exception):
         hint: str | None = None,
         others: tuple[CuzarrError, ...] = (),
     ) -> None:
-        # Names, shapes and keys in messages come from stored bytes: megabytes of them help no reader.
+        # Names, shapes and keys in messages come from stored bytes. Megabytes of them help no reader.
         if len(message) > _LONGEST_MESSAGE:
             message = message[:_LONGEST_MESSAGE] + "…"
         super().__init__(message)
@@ -124,7 +124,7 @@ class CuzarrError(Exception):
         self.others = tuple(others)
 
     def __str__(self) -> str:
-        shown = printable_lines if self.kind == "KernelCompileFailed" else printable  # what a compiler says has several lines
+        shown = printable_lines if self.kind == "KernelCompileFailed" else printable  # a compiler's messages have several lines
         text = ": ".join((*map(printable, self.trail), shown(self.message)))
         if self.others:
             text += f" (and {len(self.others)} more failure{'s' if len(self.others) > 1 else ''})"
@@ -141,17 +141,17 @@ def _rebuild(
 
 
 class InvalidArgumentError(CuzarrError, ValueError):
-    """An argument has no meaning."""
+    """The value of an argument is not valid."""
 
     _kind = "InvalidArgument"
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument is of a type that has no meaning."""
+    """The type of an argument is not valid."""
 
 
 class ConfigInvalidError(CuzarrError, ValueError):
-    """A configuration key or value has no meaning."""
+    """A configuration key or value is not valid."""
 
     _kind = "ConfigInvalid"
 
@@ -197,13 +197,13 @@ class ContainsArrayAndGroupError(BaseZarrError):
 
 
 class MetadataValidationError(BaseZarrError):
-    """Metadata is not JSON, or breaks its specification."""
+    """Metadata are not JSON, or break their specification."""
 
     _kind = "MetadataInvalid"
 
 
 class NodeTypeValidationError(MetadataValidationError):
-    """Metadata describes another type of node than was asked for."""
+    """Metadata describe another type of node than the requested one."""
 
 
 class UnknownCodecError(BaseZarrError):
@@ -227,7 +227,7 @@ class UnknownDataTypeError(DataTypeValidationError):
 
 
 class UnsupportedFeatureError(BaseZarrError):
-    """Metadata asks for an extension or feature that is not supported."""
+    """Metadata need an extension or feature that is not supported."""
 
     _kind = "UnsupportedFeature"
 
@@ -247,11 +247,11 @@ class NegativeStepError(SelectionInvalidError):
 
 
 class VindexInvalidSelectionError(SelectionInvalidError):
-    """``vindex`` got something other than coordinates or a mask."""
+    """``vindex`` was given something other than coordinates or a mask."""
 
 
 class ArrayIndexError(SelectionInvalidError):
-    """An index array has no meaning here."""
+    """An index array is not valid here."""
 
 
 class ShapeMismatchError(CuzarrError, ValueError):
@@ -267,7 +267,7 @@ class DTypeMismatchError(CuzarrError, TypeError):
 
 
 class ConversionError(DTypeMismatchError, ValueError, OverflowError):
-    """A value cannot be converted to the array's element type. NumPy raises one of the three for it, depending on the types."""
+    """A value cannot be converted to the array's element type. Its base classes are the three errors that NumPy raises for this."""
 
 
 class OutOfRangeError(ConversionError, InvalidArgumentError):
@@ -295,13 +295,13 @@ class ChunkNotFoundError(BaseZarrError):
 
 
 class EncodeFailedError(CuzarrError, ValueError):
-    """A value cannot be encoded by the codec, or has no form in the data type."""
+    """A value cannot be encoded by the codec, or represented in the data type."""
 
     _kind = "EncodeFailed"
 
 
 class KeyInvalidError(CuzarrError, ValueError):
-    """A key would leave the store, or has no meaning in it."""
+    """A key would leave the store, or is not valid in it."""
 
     _kind = "KeyInvalid"
 
@@ -313,7 +313,7 @@ class StoreFailedError(CuzarrError, OSError):
 
 
 class PermissionDeniedError(CuzarrError, PermissionError):
-    """The store does not let this user do that."""
+    """The store does not allow this user to do that."""
 
     _kind = "PermissionDenied"
 
@@ -331,7 +331,7 @@ class MemorySpaceError(CuzarrError, TypeError):
 
 
 class ImplicitHostCopyError(MemorySpaceError):
-    """A device's array was used where only host memory works; copying has to be asked for."""
+    """An array on a device was used where only host memory works. A copy to the host must be requested."""
 
 
 class UnsupportedError(CuzarrError, NotImplementedError):
@@ -385,7 +385,7 @@ class DeviceFailedError(CuzarrError, RuntimeError):
 
 
 class FallbackRefusedError(CuzarrError, RuntimeError):
-    """A fall-back was needed, and ``strict`` forbids it."""
+    """A fall-back was needed, but ``strict`` forbids it."""
 
     _kind = "FallbackRefused"
 
@@ -397,7 +397,7 @@ class CancelledError(CuzarrError, RuntimeError):
 
 
 class CuzarrUserWarning(UserWarning):
-    """A call is probably not what was meant."""
+    """A call probably does something else than was intended."""
 
 
 class CuzarrFutureWarning(FutureWarning):
@@ -405,7 +405,7 @@ class CuzarrFutureWarning(FutureWarning):
 
 
 class UnstableSpecificationWarning(CuzarrFutureWarning):
-    """What is written has no settled specification yet, and other readers may not know it."""
+    """The data that are written have no final specification yet, and other readers may not know them."""
 
 
 class CuzarrDeprecationWarning(DeprecationWarning):
@@ -460,11 +460,11 @@ KINDS: dict[str, type[CuzarrError]] = {
         CancelledError,
     )
 }
-"""The class of every kind that Rust can raise."""
+"""The exception class for each kind of error that Rust can raise."""
 
 
 def from_core(kind: str, message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]) -> CuzarrError:
-    """The exception for an error of the Rust side. A kind that this package does not know yet keeps its name."""
+    """The exception for an error of the Rust side. An unknown kind keeps its name."""
     error = KINDS.get(kind, CuzarrError)(message, trail=trail, hint=hint, others=others)
     error.kind = kind
     return error

@@ -6,7 +6,7 @@ wrote, uncompressed or with LZ4, are read. Differences:
 
 - The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
 - One codec serves the CPU and the GPU, so nothing is overwritten in metadata. ``GDSStore`` takes
-  ``compressor_config_overwrite`` and ``decompressor_config_overwrite`` if both are LZ4, or both zstd, and ignores them; it
+  ``compressor_config_overwrite`` and ``decompressor_config_overwrite``, and ignores them, if both are LZ4 or both zstd. It
   refuses others.
 - Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read if NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13`` is
   installed; else they are refused by name. They are not written.
@@ -43,9 +43,9 @@ class CompatCompressor:
     Parameters
     ----------
     cpu
-        What other readers are to find: a codec of numcodecs, or cuzarr's value for one.
+        The codec for other readers: a codec of numcodecs, or cuzarr's object for one.
     gpu
-        What is used here. It must write what ``cpu`` reads.
+        The codec that is used here. It must write a format that ``cpu`` reads.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class CompatCompressor:
 
     @classmethod
     def lz4(cls) -> Self:
-        """LZ4 for both: numcodecs' codec for readers on the CPU, where numcodecs is installed, and cuzarr's for the GPU.
+        """LZ4 for both: for readers on the CPU numcodecs' codec, if numcodecs is installed, and for the GPU cuzarr's.
 
         Returns
         -------
@@ -101,13 +101,13 @@ def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
 
 
 def _format(configuration: Mapping[str, Any]) -> str:
-    """The name of the format that a codec writes, from its settings: numcodecs' codecs, and KvikIO's for batches."""
+    """Name of the format that a codec writes, from its settings: a numcodecs codec, or KvikIO's codec for batches."""
     name = str(configuration.get("id"))
     return str(configuration.get("algorithm")).lower() if name == "nvcomp_batch" else name
 
 
 class _Items:
-    """The values of a store as those of a mapping, and many at once to wherever each is wanted."""
+    """Methods that make a store a mapping from keys to values, and read many values at once, each to its own device."""
 
     _values: storage.Store
 
@@ -147,7 +147,7 @@ class _Items:
         keys : sequence of str
             The keys.
         contexts : mapping of str to mapping, optional
-            For a key, ``{"meta_array": array}``: its value goes to the device of that array; without it to host memory.
+            For a key, ``{"meta_array": array}``: the value goes to the device of that array. Other values go to host memory.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class _Items:
 
 
 def _root(root: Any, path: Any) -> Any:
-    """The directory, which zarr-python 3's stores call ``root``, and KvikIO's before them ``path``."""
+    """The directory. zarr-python 3's stores call it ``root``; KvikIO's earlier ones called it ``path``."""
     if (root is None) == (path is None):
         raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="pass only root=")
     return path if root is None else root
@@ -199,12 +199,12 @@ def _zarr_store() -> type[Any]:
     from cuzarr.storage import zarr_form as _zarr_stores
 
     class GDSStore(_Items, _zarr_stores.GDSStore):
-        """A directory that is read into GPU memory, and written from there, by cuFile. It is a store of zarr-python, and a mapping.
+        """A directory that cuFile reads into GPU memory, and writes from there. It is a zarr-python store, and a mapping.
 
         Parameters
         ----------
         root
-            The directory; ``path`` is another name of it.
+            The directory; ``path`` is another name for it.
         read_only
             Whether writing is refused.
         gds
@@ -247,8 +247,8 @@ def _zarr_store() -> type[Any]:
 
 
 def __getattr__(name: str) -> Any:
-    # Made when it is first asked for, so that importing this needs no zarr-python.
-    if name == "zarr":  # as programs wrote it: `kvikio.zarr.open_cupy_array`
+    # Made on first access, so that importing this module needs no zarr-python.
+    if name == "zarr":  # old programs write `kvikio.zarr.open_cupy_array`
         return sys.modules[__name__]
     if name != "GDSStore":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -269,7 +269,7 @@ if TYPE_CHECKING:
 
 
 def _device_of(meta_array: Any) -> str:
-    """The device of arrays like this one."""
+    """The device of an array like ``meta_array``."""
     if isinstance(meta_array, np.ndarray):
         return "cpu"
     device = getattr(meta_array, "device", None)
@@ -289,18 +289,18 @@ def open_cupy_array(
     meta_array: SupportsCudaArray | None = None,
     **kwargs: Any,
 ) -> Array:
-    """Open or create an array in a directory. Its elements are read into GPU memory, and written from there.
+    """Open or create an array in a directory. Its elements are read to GPU memory, and written from there.
 
     Parameters
     ----------
     store
         The directory.
     mode
-        ``"r"`` and ``"r+"`` open, ``"a"`` opens or creates, ``"w"`` creates anew, ``"w-"`` creates where nothing is.
+        ``"r"`` and ``"r+"`` open, ``"a"`` opens or creates, ``"w"`` replaces, ``"w-"`` creates only if nothing is there.
     compressor
-        Of an array that is created: a codec, a :class:`CompatCompressor`, or ``None``. Left out: LZ4.
+        The compressor of an array that is created: a codec, a :class:`CompatCompressor`, or ``None``. By default LZ4.
     meta_array
-        An array of a GPU; results are on that GPU. Left out: the configured GPU, else the first.
+        An array on a GPU; results are on that GPU. By default the configured GPU, else the first.
     **kwargs
         As for :func:`cuzarr.open_array`: ``shape``, ``dtype``, ``chunks``, …
 
@@ -346,7 +346,7 @@ def open_cupy_array(
 
 
 def _check_compressor(array: Array) -> None:
-    """Refuses what KvikIO refused, by its message."""
+    """Refuses compressors that KvikIO refused, with its message."""
     if array.metadata.zarr_format != 2 or array.compressor is None or isinstance(array.compressor, _codecs.LZ4):
         return
     if array.compressor.name.removeprefix(_codecs.PREFIX).startswith("nvcomp_"):

@@ -1,4 +1,4 @@
-"""Memory that is in use, how much may be, and whose pool it comes from.
+"""Memory in use, its limit, and the library whose pool it comes from.
 
 >>> import cuzarr
 >>> with cuzarr.memory.limit("512 MiB"):
@@ -29,20 +29,20 @@ Library = Literal["cuzarr", "cupy", "torch", "rmm"]
 _chosen: Library = "cuzarr"
 
 
-# Arrays that a text about memory names, the largest first.
+# Most arrays that the text of a report names, the largest first.
 _MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class PoolInfo:
-    """Bytes of one library's pool on a device.
+    """Bytes in the pool of one library on a device.
 
     Parameters
     ----------
     used : int
-        Bytes that the pool has given.
+        Bytes of the pool that are in use.
     held : int or None
-        Bytes that it holds; ``None`` if it does not say.
+        Bytes that the pool holds; ``None`` if the library does not say.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class PoolInfo:
 
 @dataclass(frozen=True)
 class MemoryInfo:
-    """Bytes on one device.
+    """Memory in use on one device, in bytes.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ class MemoryInfo:
     free, total : int
         Free memory, and all memory of the device, as the driver counts them for all programs.
     used, peak : int
-        Memory taken from cuzarr's own pool: now, and at most since :func:`reset_peak`. Results from another library's pool count
-        there.
+        Memory from cuzarr's own pool: now in use, and the most since :func:`reset_peak`. Results in another library's pool are
+        counted in that pool.
     pools : mapping of str to PoolInfo
         The pools of cuzarr and of those among CuPy, PyTorch and RMM that this program has imported.
     arrays : mapping of str to int
-        Bytes of results on the device that are still alive, by the address of the array that was read. They count in any
-        library's hands and from any pool. Results of expressions have no address.
+        Bytes of results on the device that are still alive, by the address of the array that was read. Results are counted whatever
+        library holds them, and whatever pool they come from. Results of expressions have no address.
     pinned : int
         Pinned host memory kept for transfers to and from the device.
     in_flight : int
@@ -172,7 +172,7 @@ def _pools_of_others(device: str) -> dict[str, PoolInfo]:
 
 
 def limit(size: int | str | None) -> ConfigSet:
-    """Limit the memory that reads, writes and computations take beside their results.
+    """Limit the memory that reads, writes and computations need in addition to their results.
 
     The limit holds for a ``with`` block, or from now on. It is the configuration's ``memory_limit``: of reads and writes in
     flight, per kind of memory (host, pinned, device), and of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and
@@ -214,7 +214,7 @@ def empty_cache(device: str | None = None) -> None:
 
 
 def reset_peak(device: str | None = None) -> None:
-    """Start :attr:`MemoryInfo.peak` again, at what is in use now.
+    """Reset :attr:`MemoryInfo.peak` to the memory that is in use now.
 
     Returns
     -------

@@ -6,18 +6,18 @@
 ...     return cuzarr.open_array(path, mode=mode)[0]
 
 **Results.** The library of a result depends on the device: NumPy's arrays on the host, CuPy's or :class:`cuzarr.DeviceArray` on a GPU.
-Their type is :class:`MemoryArray`, a protocol of what the three have in common. A union would refuse each method that one of its
-members lacks, it would make ``Any`` of everything without CuPy, and a scalar such as ``z[0, 0]`` would need members of its own. With the
-protocol, ``z[...] + 1``, ``np.asarray(z[...])`` and ``float(z.mean().compute())`` need no cast. A function that takes a
-``numpy.ndarray`` gets ``np.asarray(z[...])``. That copies nothing on the host; on a GPU it raises, because no copy to the host is made
-without being asked for.
+Their type is :class:`MemoryArray`, a protocol with the members that all three share. A union would refuse each method that one of
+its members lacks. Without CuPy, everything in a union would be ``Any``, and a scalar such as ``z[0, 0]`` would need its own members.
+With the protocol, ``z[...] + 1``, ``np.asarray(z[...])`` and ``float(z.mean().compute())`` need no cast. Pass
+``np.asarray(z[...])`` to a function that takes a ``numpy.ndarray``. On the host this copies nothing. On a GPU it raises an error,
+because copies to the host must be requested.
 
-**Plans.** Operators and reductions of arrays in a store give a :class:`cuzarr.Expression`, those of a ``DeviceArray`` a ``DeviceArray``.
+**Plans.** Operators and reductions of stored arrays return a :class:`cuzarr.Expression`; those of a ``DeviceArray`` a ``DeviceArray``.
 
-**Arguments.** Choices are literals, so ``mode="rw"`` is an error in an editor. Devices and compressors stay open to other text, for
-``"cuda:1"`` and ``"zstd:5"``; editors still offer the common ones.
+**Arguments.** Choices are literals, so an editor shows ``mode="rw"`` as an error. Devices and compressors accept other text,
+such as ``"cuda:1"`` and ``"zstd:5"``; editors still offer the common values.
 
-Modules of this package import these types for type checkers alone.
+Modules of this package import these types only for type checkers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    # Signatures below name classes of the rooms above. Nothing is imported for that, so no module of the package needs another one.
+    # The signatures below name classes of modules that import this one. At run time nothing is imported, so there are no cycles.
     from cuzarr._compute.blocks import BlockInfo as BlockInfo
     from cuzarr._compute.copy import CopyPlan as CopyPlan
     from cuzarr._compute.expression import Expression as Expression
@@ -104,13 +104,13 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------------- choices
 
 AccessMode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
-"""Read only; read and write; create if missing; replace; create only."""
+"""Access mode: read only, read and write, create if missing, replace, or create only."""
 
 Device: TypeAlias = Literal["cpu", "cuda"] | str
-"""``"cpu"``, ``"cuda"``, or one of several GPUs: ``"cuda:1"``."""
+"""``"cpu"``, ``"cuda"``, or a certain GPU: ``"cuda:1"``."""
 
 Order: TypeAlias = Literal["C", "F"]
-"""The last index changes fastest, or the first."""
+"""Memory order: the last (``"C"``) or the first index (``"F"``) changes fastest."""
 
 ZarrFormat: TypeAlias = Literal[2, 3]
 """The version of the Zarr specification that a document follows."""
@@ -118,10 +118,10 @@ ZarrFormat: TypeAlias = Literal[2, 3]
 # --------------------------------------------------------------------------------------------------- values of arguments
 
 Scalar: TypeAlias = complex | str | bytes | np.generic | date | timedelta
-"""One element: a number, text, bytes, a date; ``complex`` includes ``bool``, ``int`` and ``float``."""
+"""One element: a number, text, bytes or a date. ``complex`` includes ``bool``, ``int`` and ``float``."""
 
 ShapeLike: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
-"""Extents in elements: one number for one dimension, or one for each."""
+"""Extents in elements: one number for an array of one dimension, or one number for each dimension."""
 
 Axis: TypeAlias = int | str | tuple[int | str, ...] | None
 """Dimensions by number or name; ``None`` is all of them."""
@@ -134,14 +134,14 @@ MemoryLimit: TypeAlias = int | str
 
 
 class SupportsCudaArray(Protocol):
-    """An array that tells its GPU memory by the CUDA array interface: CuPy's, PyTorch's, Numba's, ``DeviceArray``."""
+    """An array whose GPU memory is accessible by the CUDA array interface: CuPy's, PyTorch's, Numba's, ``DeviceArray``."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 
 class SupportsDLPack(Protocol):
-    """An array that hands its memory over by DLPack: PyTorch's, JAX's, NumPy's, CuPy's, ``DeviceArray``."""
+    """An array whose memory is accessible by DLPack: PyTorch's, JAX's, NumPy's, CuPy's, ``DeviceArray``."""
 
     def __dlpack__(self) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
@@ -156,14 +156,14 @@ class _SupportsGetConfig(Protocol):
 
 
 class _NativeType(Protocol):
-    """A data type of Zarr as a value, from ``cuzarr.dtype``."""
+    """A data type object from ``cuzarr.dtype``."""
 
     @property
     def native(self) -> np.dtype[Any]: ...
 
 
 class _ZarrType(Protocol):
-    """A data type of zarr-python as a value."""
+    """A data type object of zarr-python."""
 
     def to_native_dtype(self) -> np.dtype[Any]: ...
 
@@ -178,45 +178,46 @@ class _TorchType(Protocol):
 
 
 class SupportsArray(Protocol):
-    """An array that gives its elements to NumPy: NumPy's own, arrays in a store, plans, xarray's and dask's."""
+    """An array with a NumPy form: NumPy's own, stored arrays, plans, xarray's and dask's arrays."""
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]: ...
 
 
-# NumPy's `ArrayLike` is not known to pyright before Python 3.12 where typing_extensions is missing, and knows no memory of GPUs.
+# Without typing_extensions, pyright knows NumPy's `ArrayLike` only from Python 3.12 on. It also does not include GPU memory.
 ArrayLike: TypeAlias = Scalar | SupportsArray | SupportsCudaArray | SupportsDLPack | Sequence[Any]
-"""Elements from anywhere: arrays of any library and device, arrays in a store, plans, numbers, nested lists."""
+"""Elements from any source: arrays of any library and device, stored arrays, plans, numbers, nested lists."""
 
 DTypeLike: TypeAlias = npt.DTypeLike | _NativeType | _ZarrType | _TorchType | Mapping[str, Any]
-"""An element type: NumPy's types and names, ``cuzarr.dtype``, PyTorch's types, zarr-python's, and documents of Zarr."""
+"""An element type: NumPy's types and names, ``cuzarr.dtype``, types of PyTorch and zarr-python, or documents of Zarr."""
 
 Selection: TypeAlias = (
     SupportsIndex | slice | EllipsisType | str | SupportsArray | SupportsCudaArray | tuple[Any, ...] | list[Any] | None
 )
-"""What stands between brackets: integers, slices, index arrays and masks, names of fields, and a tuple of these."""
+"""A selection between brackets: integers, slices, index arrays and masks, names of fields, and a tuple of these."""
 
 Chunks: TypeAlias = SupportsIndex | Iterable[SupportsIndex | Sequence[SupportsIndex] | None] | Literal["auto"]
-"""Shape of a chunk: a number for each dimension or one for all. ``-1`` is a whole dimension, ``False`` the whole array, ``"auto"`` a
-choice of cuzarr. Lists per dimension give chunks of different extents."""
+"""Shape of a chunk: a number for each dimension or one for all. ``-1`` is a whole dimension, ``False`` the whole array; with
+``"auto"`` cuzarr chooses. Lists for dimensions give chunks of different lengths.
+"""
 
 
 Shards: TypeAlias = Chunks | Mapping[str, Any] | None
-"""Shape of a shard, or ``{"shape": …, "index_location": "start"}``; ``None`` stores every chunk as an object of its own."""
+"""Shape of a shard, or ``{"shape": …, "index_location": "start"}``. ``None`` stores every chunk as a separate object."""
 
 CompressorName: TypeAlias = Literal["none", "zstd", "gzip", "lz4", "blosc:lz4", "blosc:zstd", "blosc:lz4hc", "blosc:zlib"] | str
-"""A compressor by its short name, with its level where it has one: ``"zstd:5"``."""
+"""A compressor by its short name, with a level if it has levels: ``"zstd:5"``."""
 
 CodecLike: TypeAlias = CompressorName | Mapping[str, Any] | _SupportsToDict | _SupportsGetConfig
-"""A codec: a value of ``cuzarr.codecs``, of zarr-python or of numcodecs, its document, or its name."""
+"""A codec: an object of ``cuzarr.codecs``, zarr-python or numcodecs, its document, or its name."""
 
 Codecs: TypeAlias = CodecLike | Iterable[CodecLike] | None
-"""One codec, or several in the order in which they encode; ``None`` for none."""
+"""One codec, or several in the order of encoding; ``None`` for none."""
 
 ChunkKeyEncoding: TypeAlias = Mapping[str, Any] | tuple[Literal["default", "v2"], Literal[".", "/"]] | _SupportsToDict
 """Names of stored objects: ``{"name": "v2", "separator": "."}``."""
 
 FillValue: TypeAlias = Scalar | Sequence[Any] | Mapping[str, Any] | None
-"""The value of elements that were never written: one element; of structured elements also a tuple of their fields."""
+"""The value of elements that were never written: one element. For structured elements, also a tuple of their fields."""
 
 # ---------------------------------------------------------------------------------------------------------- other objects
 
@@ -240,14 +241,14 @@ class AnyBuffer(Protocol):
 
 
 BytesValue: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | SupportsDLPack | AnyBuffer
-"""Bytes of a stored value, or an array or a buffer on any device whose elements are stored in C order."""
+"""Bytes to store, or an array or a buffer on any device, whose elements are stored in C order."""
 
 Frame: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | SupportsDLPack
-"""Encoded bytes: of the host, or an array on any device."""
+"""Encoded bytes on the host, or in an array on any device."""
 
 
 class Rows(Protocol):
-    """An array on any device, of which each row is one chunk or one frame."""
+    """An array on any device. Each of its rows is one chunk or one frame."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -256,7 +257,7 @@ class Rows(Protocol):
 
 
 Frames: TypeAlias = Sequence[Frame] | Rows | tuple[Frame, Sequence[int] | ArrayLike, Sequence[int] | ArrayLike]
-"""Frames one by one, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
+"""Single frames, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
 
 
 KernelArgument: TypeAlias = complex | np.generic | SupportsCudaArray | SupportsDLPack
@@ -281,11 +282,11 @@ class _SuffixRequest(Protocol):
 
 
 ByteRequest: TypeAlias = _RangeRequest | _OffsetRequest | _SuffixRequest | None
-"""A part of a stored value, as zarr-python describes it; ``None`` is all of it."""
+"""A part of a stored value, as zarr-python describes it; ``None`` is the whole value."""
 
 
 class Prototype(Protocol):
-    """Buffer classes of a call: one of ``cuzarr.buffer`` or of ``zarr.buffer``."""
+    """The buffer classes that a call uses: a prototype of ``cuzarr.buffer`` or of ``zarr.buffer``."""
 
     @property
     def buffer(self) -> type[Any]: ...
@@ -306,10 +307,10 @@ Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
 """An array or group, of cuzarr or of zarr-python, or the place of one."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
-"""An array in a store, or a view of one, that results are written to."""
+"""A stored array, or a view of one, which takes results."""
 
 NodeT = TypeVar("NodeT", bound="Array | Group")
-"""An array or a group; a copy is of the same kind."""
+"""An array or a group. A copy has the type of its source."""
 
 
 class Client(Protocol):
@@ -331,7 +332,7 @@ class _SupportsUpdate(Protocol):
 
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | _SupportsUpdate | None
-"""``True`` for a bar, a function of the number done and the number in all, or an object with ``update`` like tqdm's."""
+"""``True`` for a progress line, a function of the number done and the total, or an object with ``update`` like tqdm's."""
 
 
 class _SupportsCudaStream(Protocol):
@@ -355,7 +356,7 @@ Stream: TypeAlias = int | _SupportsCudaStream | _CupyStream | _TorchStream | Non
 
 
 class ArrayEncoding(TypedDict, total=False):
-    """Arguments of :func:`cuzarr.create` that say how a new array is stored."""
+    """Arguments of :func:`cuzarr.create` that decide how a new array is stored."""
 
     chunks: Chunks | None
     chunk_shape: Chunks | None
@@ -436,7 +437,7 @@ class OpenOptions(ArrayEncoding, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """Arguments of all work on blocks: where, within which memory, reported to whom, on which cluster."""
+    """Arguments of all block-wise work: device, memory limit, progress, and cluster."""
 
     device: Device | None
     memory_limit: MemoryLimit | None
@@ -515,7 +516,7 @@ class BlockOptions(RunOptions, _NewArrayOptions, total=False):
 
 
 class RequireArrayOptions(_NewArrayOptions, total=False):
-    """Arguments of :meth:`cuzarr.Group.create_array`, for an array that is created because it is missing."""
+    """Arguments of :meth:`cuzarr.Group.create_array` for an array that is missing and therefore created."""
 
     chunks: Chunks
     compressor: CodecLike | None
@@ -567,9 +568,9 @@ class FilledMemberOptions(MemberOptions, total=False):
 
 
 class MemoryArray(Protocol):
-    """An array in memory: what ``numpy.ndarray``, ``cupy.ndarray`` and :class:`cuzarr.DeviceArray` have in common.
+    """An array in memory: the members that ``numpy.ndarray``, ``cupy.ndarray`` and :class:`cuzarr.DeviceArray` share.
 
-    NumPy's scalars, which selections of one element give, have it too.
+    NumPy's scalars, the results of selections of one element, have these members, too.
     """
 
     @property
@@ -586,7 +587,7 @@ class MemoryArray(Protocol):
     def T(self) -> MemoryArray: ...  # noqa: N802, NumPy's name
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The elements on the host; of a GPU's array an error, since no copy to the host is made without being asked for."""
+        """The elements on the host. For an array on a GPU it is an error, since copies to the host must be requested."""
         ...
 
     def __dlpack__(self) -> Any: ...
@@ -649,12 +650,12 @@ class MemoryArray(Protocol):
 
 
 HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
-"""An array in memory of a library whose functions give arrays of the same library."""
+"""An array in memory, of a library whose functions return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
-"""What an array in memory computes with to another one: numbers, arrays in memory, lists. Stored arrays and plans give plans."""
+"""Operands beside an array in memory that give such an array: numbers, arrays in memory, lists. Stored arrays and plans give plans."""
 
 
 def __dir__() -> list[str]:
-    """The public names, as of the other modules."""
+    """The public names only."""
     return sorted(__all__)

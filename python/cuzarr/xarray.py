@@ -1,4 +1,4 @@
-"""``engine="cuzarr"`` for xarray: data variables are read to the configuration's device, coordinates stay on the host.
+"""``engine="cuzarr"`` for xarray: data variables are read to the configured device, coordinates stay on the host.
 
 >>> import cuzarr, numpy as np, xarray
 >>> store = cuzarr.storage.MemoryStore()
@@ -8,9 +8,9 @@
 >>> float(xarray.open_dataset(store, engine="cuzarr").t.sel(x=20))
 1.0
 
-xarray builds indexes from coordinates, which it can do in host memory only, and has NumPy alone decode times and strings; such
-variables stay on the host. On a GPU xarray computes with CuPy's arrays, so CuPy has to be installed there. What a fill value
-marks as missing is masked where the elements are.
+xarray builds indexes from coordinates, which needs host memory, and decodes times and strings with NumPy. Variables of these
+kinds stay on the host. On a GPU, xarray computes with CuPy's arrays, so CuPy must be installed. Elements that a fill value marks
+as missing are masked on the device.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["CuzarrBackendEntrypoint", "DatasetAccessor", "GroupStore", "LazyArray", "MaskedArray"]
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
-# How xarray stores a variable whose name is None.
+# xarray stores a variable whose name is None under this name.
 _NAMELESS = "__values__"
 
 
@@ -68,7 +68,7 @@ class LazyArray(BackendArray):
     Parameters
     ----------
     array : Array
-        What is read from.
+        The array to read from.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class LazyArray(BackendArray):
     """
 
     def __init__(self, array: Array) -> None:
-        self._array = array  # not `array`: xarray reads what is called so
+        self._array = array  # not named `array`: xarray would read an attribute of that name
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" and not _keeps_text(array) else array.dtype
 
@@ -93,12 +93,12 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Read elements, awaited. xarray calls it for ``load_async``.
+        """Awaited form of reading elements. xarray calls it for ``load_async``.
 
         Parameters
         ----------
         key : xarray.core.indexing.ExplicitIndexer
-            The selection, as xarray has it.
+            The selection, in xarray's form.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class LazyArray(BackendArray):
         return self._finished(elements)
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
-        """Whether a read of these elements may be one of several."""
+        """Whether these elements can be read by :func:`cuzarr.read_many`, together with others."""
         return (
             self._array.dtype.kind in "biufc"
             and self._array.dtype.isnative
@@ -139,21 +139,21 @@ class LazyArray(BackendArray):
         )
 
     def _finished(self, elements: Any) -> Any:
-        """What xarray gets for elements that were read."""
-        if isinstance(elements, str | bytes):  # of an array without dimensions
+        """The elements of a read, in the form that xarray needs."""
+        if isinstance(elements, str | bytes):  # from an array without dimensions
             return np.array(elements, self.dtype)
         return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
 
 
 class MaskedArray(LazyArray):
-    """Elements as floats, with NaN in place of one value. xarray does this with NumPy; this class does it on any device.
+    """A stored array whose elements become floats, with NaN in place of one value. xarray does this with NumPy; this class on any device.
 
     Parameters
     ----------
     array : Array
-        What is read from.
+        The array to read from.
     fill_value : scalar
-        The value that becomes NaN.
+        The value to replace by NaN.
     dtype : numpy.dtype
         The float type of the results.
 
@@ -183,7 +183,7 @@ class MaskedArray(LazyArray):
 
 
 class _Turn:
-    """Reads that begin in one turn of an event loop, such as those of all variables that ``load_async`` loads: one call reads them."""
+    """Reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads them all."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []
@@ -197,7 +197,7 @@ class _Turn:
         try:
             return await future
         except asyncio.CancelledError:
-            # With the last of those who wait, the call ends, and leaves nothing running.
+            # When the last waiting caller is cancelled, the call is cancelled, too, and nothing is left running.
             if self.task is not None and all(one.done() for one in self.waiting):
                 self.task.cancel()
                 await asyncio.wait([self.task])
@@ -214,12 +214,12 @@ class _Turn:
                 future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
 
 
-# The turn that each loop is in.
+# The current turn of each loop.
 _turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
 
 
 def _turn() -> _Turn:
-    """The turn of the running loop. Its reads begin when all tasks that are ready now have asked for theirs."""
+    """The current turn of the running loop. Its reads begin when all tasks that are ready now have added theirs."""
     loop = asyncio.get_running_loop()
     if loop not in _turns:
         _turns[loop] = _Turn()
@@ -228,10 +228,10 @@ def _turn() -> _Turn:
 
 
 def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
-    """The elements of several reads, or the exception of each: those of boxes by one call."""
+    """The elements of several reads, or an exception for each one that failed. Boxes are read in one call."""
     together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
     boxes: dict[int, Any] = {}
-    with suppress(CuzarrError):  # then each is read for itself, so that it fails alone
+    with suppress(CuzarrError):  # each box is then read alone, so that only the failing one has an error
         for lazy, _ in together.values():
             check_shape(lazy._array, lazy.shape)
         boxes = dict(zip(together, read_many([(lazy._array, key) for lazy, key in together.values()]), strict=True))
@@ -246,12 +246,12 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
 
 @xarray.register_dataset_accessor("cuzarr")  # type: ignore[no-untyped-call]
 class DatasetAccessor:
-    """Methods that cuzarr adds to data sets, as ``dataset.cuzarr``.
+    """Methods that cuzarr adds to datasets, as ``dataset.cuzarr``.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        A data set of any engine.
+        A dataset of any engine.
 
     Raises
     ------
@@ -272,14 +272,14 @@ class DatasetAccessor:
         self._dataset = dataset
 
     def load(self) -> xarray.Dataset:
-        """Load all variables by one call, where ``dataset.load()`` reads one after the other. Works in notebooks, too.
+        """Load all variables in one call, while ``dataset.load()`` reads them one after the other. Works in notebooks, too.
 
-        An xarray without ``load_async`` (before 2025.8) reads one after the other here, too.
+        With an xarray before 2025.8, which has no ``load_async``, variables are read one after the other, too.
 
         Returns
         -------
         xarray.Dataset
-            The data set itself, with its variables in memory. Variables of dask are computed first.
+            The dataset itself, with its variables in memory. Variables of dask are computed first.
 
         Raises
         ------
@@ -299,14 +299,14 @@ class DatasetAccessor:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._dataset.load_async())
-        # The caller's loop stands still meanwhile, as in any call that is not awaited.
+        # The caller's loop is blocked meanwhile, as by any call that is not awaited.
         context = contextvars.copy_context()
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(context.run, asyncio.run, self._dataset.load_async()).result()
 
 
 def _keeps_text(array: Array) -> bool:
-    """Whether xarray gets strings of variable length as such, not as objects: in format 3, as only there newer versions write them again."""
+    """Whether xarray gets strings of variable length as such, not as objects. Only for format 3, to which newer versions can write them."""
     return array.metadata.zarr_format == 3 and _xarray_keeps_text(array.dtype)
 
 
@@ -321,13 +321,13 @@ def _xarray_keeps_text(dtype: np.dtype[Any]) -> bool:
 
 
 def _as_indices(item: Any, extent: int) -> Any:
-    # xarray reverses by negative steps, which Zarr's selections have not.
+    # xarray reverses with negative steps, which Zarr's selections do not have.
     backwards = isinstance(item, slice) and (item.step or 1) < 0
     return np.arange(extent)[item] if backwards else item
 
 
 class GroupStore(AbstractDataStore):  # type: ignore[misc]
-    """The arrays directly in a group, as variables.
+    """The arrays directly in a group, as xarray variables.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         self.device = device
         self.mask: bool | Mapping[str, bool] = mask
         self.times: bool = times
-        # As in xarray's engine: in format 2 the fill value marks what is missing, in format 3 an attribute does.
+        # As in xarray's engine: in format 2 the fill value marks missing elements, in format 3 an attribute does.
         self.fill_is_mask: bool = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
         self.dropped: set[str] = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
@@ -370,7 +370,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         Returns
         -------
         variables : dict of str to xarray.Variable
-            The arrays of the group, which xarray reads when it needs them.
+            The arrays of the group. xarray reads their elements when it needs them.
         attributes : dict
             The attributes of the group.
 
@@ -409,7 +409,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
 
 
 def _named_dimensions(array: Array) -> Any:
-    """The names of an array's dimensions where xarray looks for them: in format 2 an attribute, or what netCDF notes for itself."""
+    """The names of an array's dimensions, where xarray looks for them. In format 2 that is an attribute, or netCDF's own metadata."""
     metadata = array.metadata
     if not isinstance(metadata, ArrayV2Metadata):
         return metadata.dimension_names
@@ -434,12 +434,12 @@ def _dimensions(array: Array, name: str) -> tuple[str, ...]:
 
 
 def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that xarray shows: not those by which netCDF notes its own layout (``_NCZARR_ATTR``, ``_NCProperties``)."""
+    """The attributes that xarray shows: all but netCDF's own metadata (``_NCZARR_ATTR``, ``_NCProperties``)."""
     return {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}
 
 
 def _coordinates(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> set[str]:
-    """Names of what is a coordinate: variables of a dimension's name, and those that a ``coordinates`` attribute lists."""
+    """Names of the coordinates: variables named like a dimension, and names in a ``coordinates`` attribute."""
     listed = [str(attributes.get("coordinates", ""))]
     listed += [str(array.metadata.attributes.get("coordinates", "")) for array in arrays.values()]
     names = {name for text in listed for name in text.split()}
@@ -448,12 +448,12 @@ def _coordinates(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> 
     return names
 
 
-# What xarray takes for durations.
+# Units that xarray decodes as durations.
 _DURATIONS = {"days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"}
 
 
 def _needs_numpy(array: Array, *, times: bool) -> bool:
-    """Whether xarray has NumPy alone make a variable's elements of the stored ones, or CuPy has no such elements."""
+    """Whether a variable must be read to the host, because only NumPy can hold or decode its elements."""
     attributes = array.metadata.attributes
     units = str(attributes.get("units", ""))
     is_time = units in _DURATIONS or re.search(r"\bsince\b", units) is not None or "timedelta" in str(attributes.get("dtype", ""))
@@ -461,12 +461,12 @@ def _needs_numpy(array: Array, *, times: bool) -> bool:
 
 
 def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variable | None:
-    """The variable with what its fill value marks as missing, if it has one; ``None`` when that is for NumPy alone to do."""
+    """The variable with missing elements masked, if a fill value marks them. ``None`` if only NumPy can mask them."""
     listed = [np.ravel(variable.attrs[key]) for key in ("_FillValue", "missing_value") if key in variable.attrs]
     fills = {fill for values in listed for fill in values.tolist() if fill == fill}
     if not fills:
         return variable
-    # xarray says which type, attributes and encoding it comes to.
+    # xarray decides the type, attributes and encoding of the result.
     trial = xarray.Variable(
         variable.dims, np.empty((0,) * array.ndim, array.dtype), dict(variable.attrs), dict(variable.encoding)
     )
@@ -493,7 +493,7 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
     }
     data = LazyArray(array)
     if data.dtype.kind == "T":
-        encoding["dtype"] = data.dtype  # by which xarray knows to keep it
+        encoding["dtype"] = data.dtype  # tells xarray to keep the type
     if fill_is_mask:
         if array.fill_value is not None:
             attributes["_FillValue"] = array.fill_value
@@ -506,7 +506,7 @@ def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
 
 
 def _codecs(array: Array) -> dict[str, Any]:
-    """The codecs as zarr-python's objects, which ``to_zarr`` wants; nothing where zarr-python is not installed."""
+    """The codecs as zarr-python's objects, which ``to_zarr`` needs. Empty if zarr-python is not installed."""
     try:
         from zarr import AsyncArray
         from zarr.storage import MemoryStore, StorePath
@@ -523,7 +523,7 @@ def _codecs(array: Array) -> dict[str, Any]:
 def _opened_group(
     source: Any, path: str | None, *, mode: Any, consolidated: bool | None, storage_options: Any, zarr_format: Any
 ) -> Group:
-    """The group to show, as xarray's own engine finds it: consolidated metadata is looked for at the root of the store."""
+    """The group to show, found as by xarray's own engine: consolidated metadata is looked for at the root of the store."""
     options = {"mode": "a" if mode == "a-" else mode, "storage_options": storage_options, "zarr_format": zarr_format}
     path = (path or "").strip("/")
     if isinstance(source, Group) and consolidated is None:
@@ -534,7 +534,7 @@ def _opened_group(
     elif isinstance(source, str | os.PathLike):
         source = os.path.expanduser(source)
     if not getattr(getattr(source, "store", source), "supports_consolidated_metadata", True):
-        consolidated = False  # such as Icechunk's, which has a copy of its own
+        consolidated = False  # such as Icechunk's stores, which have their own copy
     if consolidated is False:
         return open_group(source, path=path, use_consolidated=False, **options)
     try:
@@ -543,7 +543,7 @@ def _opened_group(
         if not path or consolidated:
             raise
         root, path = open_group(source, path=path, **options), ""
-    # A table of references has all metadata in one object.
+    # A table of references has all metadata in one object anyway.
     is_table = str(root.store).startswith("reference::")
     if root.metadata.consolidated_metadata is None and not is_table:
         _warn_unconsolidated()
@@ -551,12 +551,12 @@ def _opened_group(
 
 
 def _warn_unconsolidated() -> None:
-    """Warns that metadata was read node by node, as xarray's own engine does; the warning names the user's line."""
+    """Warns that metadata was read node by node, as xarray's own engine does. The warning points to the user's line."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("cuzarr", "xarray"):
         frame, level = frame.f_back, level + 1
     message = (
-        # It begins as that of xarray's own engine, which programs filter.
+        # The beginning is that of the warning of xarray's own engine, which programs filter.
         "Failed to open Zarr store with consolidated metadata: there is none, so non-consolidated metadata was read, which takes "
         "longer. Call cuzarr.consolidate_metadata(store) once, or pass consolidated=False"
     )
@@ -564,7 +564,7 @@ def _warn_unconsolidated() -> None:
 
 
 def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
-    """The format, by its name or its former one, of a call that has no locks of zarr-python 2."""
+    """The format, given by its current or its former name. Refuses the locks of zarr-python 2."""
     if synchronizer is not None:
         raise UnsupportedError(
             f"synchronizer is {type(synchronizer).__name__}, expected None: locks are those of zarr-python 2",
@@ -574,7 +574,7 @@ def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
 
 
 def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
-    """The place of a group whose chunks are in another store."""
+    """The place of a group, with its chunks in another store if ``chunk_store`` is given."""
     if chunk_store is None:
         return source
     if is_node(source):
@@ -605,9 +605,9 @@ def _group_below(root: Group, path: str) -> Group:
 class CuzarrBackendEntrypoint(BackendEntrypoint):
     """The engine behind ``xarray.open_dataset(…, engine="cuzarr")``.
 
-    It takes what ``engine="zarr"`` takes: a path, a URL, a store, or a :class:`cuzarr.Group` (zarr-python's as well), and the
-    same options. ``device`` is cuzarr's own: where data variables are read to; by default the device of the group, else the configured one.
-    ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
+    It accepts the arguments of ``engine="zarr"``: a path, a URL, a store, or a :class:`cuzarr.Group` (also zarr-python's), and the
+    same options. Only cuzarr has ``device``, the device that data variables are read to; by default the group's, else the configured
+    one. ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
 
     Raises
     ------
@@ -649,7 +649,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         synchronizer: object = None,
         strict: bool = True,
     ) -> xarray.Dataset:
-        """Open a group as a dataset. ``xarray.open_dataset(…, engine="cuzarr")`` calls it.
+        """Open a group as a dataset. It is called by ``xarray.open_dataset(…, engine="cuzarr")``.
 
         Parameters
         ----------
@@ -658,31 +658,31 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         drop_variables : str or iterable of str, optional
             Variables to leave out.
         group : str, optional
-            The path of the group below the place.
+            The path of the group below ``filename_or_obj``.
         mode : {"r", "r+", "a", "w", "w-"}
-            How the place is opened.
+            The mode in which the store is opened.
         consolidated : bool, optional
             Whether to read consolidated metadata; ``None`` uses it if it is there.
         storage_options : dict, optional
             Options for URLs of remote stores.
         zarr_format : {2, 3}, optional
-            The format; by default found out.
+            The format; by default detected.
         store : AbstractDataStore, optional
-            What to read instead of ``filename_or_obj``.
+            The store to read, in place of ``filename_or_obj``.
         engine, cache_members
             Not used.
         use_zarr_fill_value_as_mask : bool, optional
             Whether elements with the array's fill value are missing; by default in format 2 only.
         device : str, optional
-            Where data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default where the group's arrays are.
+            Where data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default the device of the group's arrays.
         zarr_version : {2, 3}, optional
             Former name of ``zarr_format``.
         chunk_store : path, URL or store, optional
             Where chunks are, if not beside the metadata. It is opened with the same ``storage_options``.
         synchronizer : None
-            Refused unless ``None``: locks of zarr-python 2.
+            Must be ``None``. zarr-python 2 had locks here.
         strict : bool
-            Whether an array that cannot be opened is an error, such as one with an unknown codec. With ``False`` it is left out, and a
+            Whether an array that cannot be opened, such as one with an unknown codec, is an error. With ``False`` it is left out, and a
             ``CuzarrUserWarning`` names it and the reason.
 
         Returns
@@ -747,7 +747,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         synchronizer: object = None,
         **kwargs: Any,
     ) -> dict[str, xarray.Dataset]:
-        """Open a group and every group below it, each as a dataset. ``xarray.open_groups(…, engine="cuzarr")`` calls it.
+        """Open a group and every group below it, each as a dataset. It is called by ``xarray.open_groups(…, engine="cuzarr")``.
 
         Parameters
         ----------
@@ -783,7 +783,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
     def open_datatree(self, filename_or_obj: Group | StoreLike, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
-        """Open a group and every group below it as a tree. ``xarray.open_datatree(…, engine="cuzarr")`` calls it.
+        """Open a group and every group below it as a tree. It is called by ``xarray.open_datatree(…, engine="cuzarr")``.
 
         Parameters
         ----------
@@ -803,12 +803,12 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether xarray should use this engine when none is named: for stores and groups of cuzarr, not for paths.
+        """Whether xarray should use this engine if none is named: for stores and groups of cuzarr, but not for paths.
 
         Parameters
         ----------
         filename_or_obj : object
-            What is opened.
+            The object to open.
 
         Returns
         -------

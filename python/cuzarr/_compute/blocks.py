@@ -1,4 +1,4 @@
-"""Blocks of arrays of any size: how they are cut, and read while the one before is worked on."""
+"""Blocks of arrays of any size: how arrays are cut, and how blocks are read while the previous one is worked on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cuzarr._memory.box import Box
 from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import StorePath
 
-# What work takes when neither the caller nor the configuration says it.
+# Default memory limit in bytes, if neither the caller nor the configuration sets one.
 _DEFAULT_LIMIT = 1 << 30
 
 
@@ -34,7 +34,7 @@ def regular_shards(array: Any) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """The block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` was given.
+    """The block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` is called with.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class BlockInfo:
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """The block's place, to index other arrays with."""
+        """The place of the block in the arrays, as slices that can index other arrays."""
         return tuple(slice(start, start + extent) for start, extent in zip(self.start, self.shape, strict=True))
 
     def __str__(self) -> str:
@@ -82,7 +82,10 @@ class BlockInfo:
 def cut(
     shape: tuple[int, ...], region: Sequence[int], halo: Sequence[int] | None = None, inner: Sequence[int] = ()
 ) -> list[BlockInfo]:
-    """The blocks of this shape that cover an array, in C order; those along dimensions ``inner`` follow each other first."""
+    """The blocks that cover an array of shape ``shape``, in C order. Each has the shape ``region``, or less at the edge.
+
+    Blocks that differ only along the dimensions ``inner`` follow each other directly.
+    """
 
     def outer_start(start: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(first for axis, first in enumerate(start) if axis not in inner)
@@ -111,7 +114,7 @@ def _has_elements(array: Any) -> bool:
 
 
 def _read_only(elements: Any) -> Any:
-    """A view of a NumPy array that a function cannot write to: it has the caller's elements. Anything else as it is."""
+    """A read-only view of a NumPy array, because its elements are the caller's. Any other value is returned unchanged."""
     if not isinstance(elements, np.ndarray):
         return elements
     view = elements.view()
@@ -125,13 +128,13 @@ class Sources:
     Attributes
     ----------
     what : str
-        The call that they are for.
+        Name of the call that the inputs are for.
     stored : Array
-        The first one that is in a store.
+        The first array that is in a store.
     shape : tuple of int
-        What all broadcast to.
+        The shape to which all inputs broadcast.
     device : str
-        Where blocks are.
+        The device that blocks are on.
 
     Raises
     ------
@@ -184,39 +187,39 @@ class Sources:
         return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
-        """Extents of stored objects of the first array, in the shape that all broadcast to."""
+        """Extents of the stored objects of the first array, with as many dimensions as the broadcast shape."""
         own = self.stored.metadata._stored_chunks
         return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
 
     @property
     def names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions of what all broadcast to, where the arrays that have as many dimensions agree."""
+        """Names of the dimensions of the broadcast shape, if the arrays with as many dimensions agree."""
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
-        """The shape of blocks: whole ``unit`` s, as many as fit the limit, cut so that chunks are read as few times as possible."""
-        # Blocks of each array are read and worked on at once, results made and written.
+        """The shape of blocks: as many whole ``unit`` s as fit the limit, cut so that chunks are read as few times as possible."""
+        # Memory for two blocks of each array (one is read while one is worked on), and for two results (one made, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
         with refusing("chunks"):
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
-        """Refuses a place that is one of these arrays, or in one, or around it."""
+        """Refuses an output place that is one of these arrays, lies inside one, or contains one."""
         target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
             _core.refuse_overlap(*ends)
 
     def origin(self, work: Sequence[Any]) -> str:
-        """A text that identifies the function and its arrays. Other work seldom has the same."""
+        """A text that identifies the function and its arrays, to recognise resumed work. Other work rarely has the same text."""
         names = [_name(one) if callable(one) else str(one) for one in work]
         places = [str(array.store_path) if is_stored(array) else "" for array in self.arrays]
         kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
     def read(self, block: BlockInfo) -> list[Any]:
-        """The part of each array that the function is called with."""
+        """The part of each input that the function is called with."""
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
@@ -240,7 +243,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads blocks in turn, each while the one before is worked on."""
+    """Reads blocks in turn. Each one is read while the previous one is worked on."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch
@@ -273,13 +276,13 @@ class ReadAhead:
 
 
 def call(f: Callable[..., Any], block: BlockInfo, given: Sequence[Any]) -> Any:
-    """The result of the function for one block. A function with a parameter for it is told which block this is."""
+    """The result of the function for one block. A function with a parameter ``block_info`` also gets the block's description."""
     return f(*given, block_info=block) if _takes_block_info(f) else f(*given)
 
 
 @contextlib.contextmanager
 def naming(place: object, what: str) -> Iterator[None]:
-    """Errors get a note that says where they came from."""
+    """Adds a note to errors inside the block that says where they came from."""
     try:
         yield
     except Exception as error:
@@ -295,7 +298,7 @@ def _takes_block_info(f: Callable[..., Any]) -> bool:
 
 
 def memory_limit_bytes(asked: int | str | None) -> int:
-    """The memory limit in bytes: the argument, else the configured limit, else the default of this kind of work."""
+    """The memory limit in bytes: the argument, else the configured limit, else the default for block-wise work."""
     return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
 
 

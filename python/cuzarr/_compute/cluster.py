@@ -1,4 +1,4 @@
-"""Blocks and regions as tasks of a dask cluster. Knows no dask: the client that the caller passes submits the tasks."""
+"""Blocks and regions as tasks of a dask cluster. This module does not import dask: it uses the client that the caller passes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore, make_st
 from cuzarr.storage.zip import is_zip_file
 
 Compute = Callable[[BlockInfo], Any]
-"""What is made of a block, by the process that calls it."""
+"""Computes the result of a block, in the process that calls it."""
 
 
 def check_client(client: Any) -> None:
-    """Refuses what is no client.
+    """Refuses a value that is not a client of a dask cluster.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_client(client: Any) -> None:
 
 
 def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
-    """Refuses clients and sources that other processes cannot work with.
+    """Refuses work that a cluster cannot do: without a client, resumed, or with sources that other processes cannot read.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
 
 
 def check_memory(what: str, operands: Iterable[Any]) -> None:
-    """Refuses operands in the memory of a GPU of this process.
+    """Refuses operands that are in this process's GPU memory.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def check_memory(what: str, operands: Iterable[Any]) -> None:
 
 
 def check_sent(value: Any) -> None:
-    """Refuses what no other process can have, such as stores with secrets, before anything is written or deleted.
+    """Refuses values that cannot be sent to other processes, such as stores with secrets, before anything is written or deleted.
 
     Raises
     ------
@@ -98,17 +98,17 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
 
 
 class Cluster:
-    """Tasks on the workers of a client. A task whose worker dies runs again on another one, and writes the same objects.
+    """Tasks on the workers of a client. If a worker dies, its task runs again on another one, and writes the same objects.
 
     Parameters
     ----------
     client : distributed.Client
     what : str
-        What is done, which the dashboard shows.
+        Name of the operation, for the dashboard.
     compute : callable
-        What every task calls. It is sent to workers as the result of a task, which can be run again where it is lost.
+        The function that every task calls. It reaches workers as the result of a task, so it can be recomputed if it is lost.
     limit : int
-        Bytes that a task may have in flight.
+        Memory limit of one task, in bytes.
     """
 
     def __init__(self, client: Any, what: str, compute: Callable[[Any], Any], limit: int) -> None:
@@ -121,7 +121,7 @@ class Cluster:
         return self._client.submit(_type_of, self._compute, self._limit, block, pure=False).result()  # type: ignore[no-any-return]
 
     def write(self, target: Target, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
-        """Writes all blocks, each by one task. After a failure, those that wait are not begun."""
+        """Writes all blocks, each by one task. After a failure, waiting tasks are not started."""
         for number, _ in enumerate(self._run(_write, blocks, target.array, target.is_inferred), 1):
             tell(number)
 
@@ -146,14 +146,14 @@ class Cluster:
                 if not tasks:
                     return
                 result = tasks[0].result()
-                tasks.popleft()  # which lets the cluster forget it
+                tasks.popleft()  # the cluster forgets the task when this reference is gone
                 yield result
         finally:
             if tasks:
                 self._client.cancel(list(tasks))
 
 
-# Tasks that are given to a cluster at a time, also to one that has no workers yet.
+# Minimum number of tasks that are submitted at a time, even if the cluster has no workers yet.
 _LEAST_TASKS = 64
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class CopyPlan:
-    """The plan of a copy: for each array the passes, their regions, and how often the source is read.
+    """The plan of a copy: the passes for each array, their regions, and how often the source is read.
 
     ``print`` shows it; :meth:`to_dict` gives it to a program. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
     ``dry_run=True``.
@@ -108,9 +108,9 @@ def _opened(source: Any, device: str | None) -> Any:
         return source
     if not _sources.is_node(source):
         return _sources.nodes.open(source, mode="r", device=device)
-    if not hasattr(source, "metadata"):  # of zarr-python 2
+    if not hasattr(source, "metadata"):  # zarr-python 2 has no attribute ``metadata``
         return _sources.nodes.open(place_of(source), mode="r", zarr_format=2, device=device)
-    # zarr-python's arrays and groups, which a place of both formats may have been opened in
+    # An array or group of zarr-python. Its place may hold both formats, so its own format is used.
     place, zarr_format = place_of(source), source.metadata.zarr_format
     if getattr(source.metadata, "node_type", "array") == "array":
         return _sources.nodes.open_array(place, mode="r", zarr_format=zarr_format, device=device)
@@ -130,7 +130,7 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Extents along each dimension. For the arrays of a group they are given by dimension name."""
+    """Extents along each dimension, as a list. For a group, a dictionary stays one, with extents by dimension name."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -146,7 +146,7 @@ def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[st
 
 
 def _is_by_array(extents: Any, source: Any) -> bool:
-    """Whether a dictionary has arrays of a group, each with its own extents."""
+    """Whether a dictionary names arrays of a group, each with its own extents."""
     return not is_stored(source) and isinstance(extents, Mapping) and not all(map(_is_extent, extents.values()))
 
 
@@ -155,7 +155,7 @@ def _is_extent(value: Any) -> bool:
 
 
 def _by_array(group: Any, chunks: Any, shards: Any) -> dict[str, dict[str, Any]]:
-    """Changes of single arrays of a group, by path."""
+    """Changes to single arrays of a group, by path."""
     members: dict[str, dict[str, Any]] = {}
     for what, given in (("chunks", chunks), ("shards", shards)):
         if given is None or isinstance(given, str):
@@ -214,7 +214,7 @@ def _paths(only: Any) -> list[str]:
 
 
 def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
-    """Start, stop and step along each dimension that is named; of an array also by number."""
+    """Start, stop and step along each dimension that ``select`` names. For a single array, dimensions may also be given by number."""
     hint = 'select={"time": slice(0, 120)}'
     names = dimension_names(source) if is_stored(source) else None
     ranges: dict[str, list[int | None]] = {}
@@ -279,12 +279,14 @@ class Job:
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether workers of a cluster copy."""
+        """Whether the workers of a cluster do the copying."""
         return self._client is not None
 
     def run(self, plan: Any, progress: Any, steps: int | None, watch: _core.Watch) -> Any:
-        """Carries a plan out that was made under ``watch``, and opens what came of it. ``steps`` are the objects that it writes,
-        or the regions that tasks of a cluster copy."""
+        """Carries out a plan that was made under ``watch``, and opens the copy.
+
+        ``steps`` is the number of objects that the plan writes, or of regions that tasks of a cluster copy.
+        """
         self.place.store.check_writable()
         if self._client is None:
             with finishing(self.place.store, self.target), shown(progress, "writing", steps, watch):
@@ -296,7 +298,7 @@ class Job:
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
     def _carrier(self, tell: Callable[[int], None]) -> Callable[..., Iterator[None]]:
-        """What gives boxes of each pass to workers: a step for every box that is copied, in their order."""
+        """A function that copies the boxes of a pass by workers. It yields once for each box that is copied, in the order of the boxes."""
         count = itertools.count(1)
 
         def carry(
@@ -314,12 +316,12 @@ class Job:
 
 
 _End = tuple[str, str, bytes]
-"""An array of a copy: its path, and the name and the bytes of the document that describes its elements."""
+"""One end of a copied array: its path, and the name and the bytes of the document that describes its elements."""
 
 
 @dataclass(frozen=True)
 class _CopyBox:
-    """The work of a task: one box of a pass, by the process that calls it."""
+    """The work of a task: it copies one box of a pass, in the process that calls it."""
 
     stores: tuple[Store, Store]
     ends: tuple[_End, _End]
@@ -418,10 +420,10 @@ def copy(
     compressors : optional
         Codecs, ``None`` for none, ``"keep"`` for the source's.
     codecs : optional
-        In place of compressors all codecs of chunks, from elements to bytes, as a ``zarr.json`` lists them: filters, a
-        serializer, compressors. Of format 3.
+        All codecs of chunks, from elements to bytes, as a ``zarr.json`` lists them: filters, a serializer, compressors. They replace
+        ``compressors``. For format 3 only.
     overwrite, resume : bool
-        Whether what is at the target is replaced, or an interrupted copy of the same source goes on.
+        Whether to replace what is at the target, or to continue an interrupted copy of the same source.
     storage_options : dict, optional
         For URLs of remote stores.
     device : str, optional
@@ -431,17 +433,17 @@ def copy(
     progress : bool, callable or object, optional
         As for :meth:`Array.getitem`, in objects written.
     dry_run : bool
-        Return the plan, and do nothing.
+        Return the plan, and copy nothing.
     client : distributed.Client, optional
         Make each region, which consists of whole objects, a task of a dask cluster. ``memory_limit`` bounds one task, and ``progress``
-        counts regions. A task whose worker dies runs again, and an interrupted copy goes on with ``resume=True``, here or on a cluster.
+        counts regions. A task whose worker dies runs again. An interrupted copy continues with ``resume=True``, here or on a cluster.
         Workers must be able to reach source and target.
     skip_unreadable : bool
-        Leave out nodes of a group that cannot be read, and warn of each. Otherwise nothing is copied then.
+        Leave out nodes of a group that cannot be read, and warn of each. Otherwise such a node is an error, and nothing is copied.
     only : sequence of str, optional
-        Paths of arrays and groups below a group; others are left out.
+        Paths of the arrays and groups to copy, below a group. Others are left out.
     select : dict of str to slice, optional
-        Elements to copy along dimensions by name, of an array also by number. Arrays that lack such a dimension are copied whole.
+        Elements to copy for each named dimension; for a single array, dimensions may be numbers. Arrays without such a dimension are whole.
 
     Returns
     -------
@@ -524,9 +526,9 @@ def rechunk(
     source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress
         As for :func:`copy`.
     chunks : int, tuple of int or dict
-        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimensions by name (of an array also by
-        number), ``{"time": -1}``; others keep their chunks. For a group, a dictionary may also have arrays by path, each with a tuple
-        or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
+        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary gives them by dimension name (for a single array
+        also by number), ``{"time": -1}``; other dimensions keep their chunks. For a group, a dictionary may also give arrays by path, each
+        with a tuple or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
     shards : int, tuple of int, dict or None, optional
         Elements of a shard, like ``chunks``. ``None`` stands for no shards, ``"keep"`` for the source's.
     dry_run, client, skip_unreadable

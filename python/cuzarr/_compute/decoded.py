@@ -1,4 +1,4 @@
-"""Elements of stored arrays as the numbers and dates that they stand for. The rule is the Rust side's (`meta/cf.rs`)."""
+"""Stored elements as the numbers and dates that they stand for. The rules of decoding are on the Rust side (`meta/cf.rs`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _told: set[str] = set()
 
 
 def decoded(x: Any, dtype: Any, times: bool) -> Expression:
-    """A plan of the numbers, or of the dates, that the elements of an array or of a view of one stand for.
+    """A plan that decodes the elements of an array or a view into the numbers or dates that they stand for.
 
     Raises
     ------
@@ -55,14 +55,17 @@ def decoded(x: Any, dtype: Any, times: bool) -> Expression:
 
 
 def _attributes(array: StoredArray) -> str:
-    """The attributes that say what elements stand for, as JSON. Plans keep them as they were when the plan was made."""
+    """The attributes that say how elements are decoded, as JSON. A plan keeps the attributes of the time when it was made."""
     own = array.metadata.attributes
     return json.dumps({name: own[name] for name in _RULE if name in own})
 
 
 def _of_times(attributes: str) -> str:
-    """The attributes that say which dates elements stand for. Durations are those since 1970; as in xarray, it takes both ``units`` such as
-    ``hours`` and ``dtype`` to make them, and the result alone has a ``dtype`` then."""
+    """The attributes that say which dates elements stand for.
+
+    Durations become dates counted from 1970. As in xarray, elements are durations if ``units`` is a unit such as ``hours`` and
+    the attribute ``dtype`` says so. Only then the result has a ``dtype``.
+    """
     rule = json.loads(attributes)
     dtype, units = str(rule.pop("dtype", "")), rule.get("units")
     if units in _UNITS and dtype.startswith("timedelta64"):
@@ -78,11 +81,11 @@ class Decoding:
     Attributes
     ----------
     read_as : numpy.dtype, optional
-        The integers of the other sign that stored ones are read as.
+        Integer type of the other sign, if stored integers are read as that.
     missing : tuple
-        The elements that mark missing ones, after ``read_as``.
+        The elements that mark missing ones, in the type ``read_as``.
     scale, offset : float, optional
-        What elements are multiplied by, and what is added then.
+        Elements are multiplied by ``scale``; then ``offset`` is added.
     dtype : numpy.dtype
         The type of decoded elements.
     """
@@ -112,7 +115,7 @@ def decoding_of(array: StoredArray) -> Decoding | None:
 def tell_of_packed(x: Any, name: str) -> None:
     """Warns, once for each array in a store, that a reduction computes with packed numbers.
 
-    The array may also be read by a plan.
+    ``x`` may be an array, a view, or a plan that reads arrays.
     """
     for array in _read_as_stored(x):
         attributes = array.metadata.attributes
@@ -129,7 +132,7 @@ def tell_of_packed(x: Any, name: str) -> None:
 
 
 def _read_as_stored(x: Any) -> Iterator[StoredArray]:
-    """The arrays whose stored elements an array, a view or a plan has; not those that it decodes."""
+    """The arrays in stores whose elements ``x`` reads without decoding them."""
     left, seen = [x], set()
     while left:
         value = left.pop()
@@ -144,7 +147,7 @@ def _read_as_stored(x: Any) -> Iterator[StoredArray]:
 
 
 def _outside() -> int:
-    """The level of the caller's line, for a warning that is raised by the function that asks."""
+    """The stack level of the first caller outside of cuzarr, for a warning."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "cuzarr":
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""Functions and reductions of operands of any kind: at once where all elements are in memory, a plan where some are in a store."""
+"""Functions and reductions of operands of any kind. The result is a plan if an operand is in a store; else it is computed at once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ def plan(value: Any) -> Any:
 
 
 def apply(name: str, *values: Any) -> Any:
-    """A function by NumPy's name: computed at once, unless an operand is in a store or a plan itself. NumPy computes with dates and text."""
+    """Calls a function of elements, given by NumPy's name.
+
+    The result is computed at once, unless an operand is a plan or in a store. Dates and text are computed by NumPy.
+    """
     if any(is_lazy(value) for value in values):
         if of_elements_alone(values):
             return by_numpy(name, getattr(np, name), values)
-        # Memory that takes part is moved when the plan runs.
+        # Operands in memory are moved to the device when the plan runs.
         expr = made("apply", values, (name,))
         return Expression(expr, plan_device(values), joint_names(values, len(expr.shape)), ("apply", values, (name,)))
     device = device_among(values)
@@ -53,7 +56,10 @@ def apply(name: str, *values: Any) -> Any:
 
 
 def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
-    """A reduction by NumPy's name: computed at once, unless the elements are in a store or a plan. NumPy reduces dates and text."""
+    """Reduces elements, by the reduction of this NumPy name.
+
+    The result is computed at once, unless ``x`` is a plan or in a store. Dates and text are reduced by NumPy.
+    """
     full_name = f"nan{name}" if skip_nan else name
     if of_elements_alone((x,)):
         axes = axes_of(axis, len(x.shape), dimension_names(x))
@@ -65,8 +71,8 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
     own = operand(x if hasattr(x, "shape") else host_array(x, name), device, name)
     assert isinstance(own, _core.Expr)
     names = dimension_names(x)
-    # NumPy's means and variances refuse an axis of an array without dimensions, its other reductions take 0 and -1. `nanmean` of
-    # integers is `mean`.
+    # For an array without dimensions, NumPy's means and variances refuse an axis; its other reductions accept 0 and -1. For integers,
+    # `nanmean` is `mean`.
     has_nans = dtype_of(own.dtype).kind not in "biu"
     axes = axes_of(
         axis if name in _MEANS and not (skip_nan and has_nans) else axis_of(axis, len(own.shape)), len(own.shape), names
@@ -78,7 +84,7 @@ def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 
 
 
 def joined(arrays: tuple[Any, ...], axis: int) -> Any:
-    """Arrays and plans one after the other: computed at once, unless one of them is in a store or a plan."""
+    """Concatenates arrays and plans along ``axis``. The result is computed at once, unless one of them is a plan or in a store."""
     if any(is_lazy(value) for value in arrays):
         expr = made("concatenated", arrays, (axis,))
         names = joint_names(arrays, len(expr.shape))
@@ -93,7 +99,7 @@ def joined(arrays: tuple[Any, ...], axis: int) -> Any:
 def finished(
     how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
 ) -> Any:
-    """The result of an expression's method for an array on a device: a plan, or its elements at once."""
+    """The result of a method of the expression ``own``: a plan if ``source`` is one or is in a store, else elements."""
     (x, device), expr = source, made_of(how, own, arguments)
     if is_lazy(x):
         return Expression(expr, plan_device((x,)), names, (how, (x,), arguments))

@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Expression"]
 
-# Arrays that the HTML of a plan lists.
+# Most arrays that the HTML view of a plan lists.
 _MOST_SHOWN = 10
 
 DATES_OF = "decoded_times"
-"""The method that makes dates or durations of an array's elements: 8-byte integers on the Rust side."""
+"""Name of the method that decodes dates and durations. The Rust side holds these as 8-byte integers."""
 _DATES = np.dtype("datetime64[ns]")
 _DURATIONS = np.dtype("timedelta64[ns]")
 
@@ -108,7 +108,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         self._expr = expr
         self._own_device = device
         self._names = names
-        # By which method, of which operands, and with which arguments: other processes make it again.
+        # The method, its operands and its arguments, from which other processes make the expression again.
         self._made_of = made_of
 
     @property
@@ -134,7 +134,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def _is_dates(self) -> bool:
-        """Whether elements are dates, or durations."""
+        """Whether elements are dates or durations."""
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: DTypeLike) -> Expression:
@@ -208,7 +208,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         progress: Progress = None,
         client: Client | None = None,
     ) -> MemoryArray:
-        """Compute the elements. Chunks are read while others are computed with.
+        """Compute the elements. Further chunks are read in the meantime.
 
         Parameters
         ----------
@@ -224,9 +224,9 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         progress : bool, callable or object with ``update``, optional
             ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read and the number in all.
         client : distributed.Client, optional
-            Makes tasks of a dask cluster: regions are computed by workers, and this process gathers them, or merges what reductions know
-            of them. The elements are those of one machine with the same ``memory_limit``, which bounds one task. Quantiles and histograms
-            are one task each. ``progress`` counts tasks.
+            Run the computation as tasks of a dask cluster. Workers compute regions, and this process gathers them, or merges the partial
+            results of reductions. The result is the same as on one machine with the same ``memory_limit``, which bounds one task. Quantiles
+            and histograms are one task each. ``progress`` counts tasks.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Parameters
         ----------
         device, memory_limit
-            As of :meth:`compute`.
+            As for :meth:`compute`.
 
         Returns
         -------
@@ -411,21 +411,21 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
             An array of the same shape, none of the sources, or a view of one (``array.lazy[2:4]``); or the place of a new array: a path,
             a URL, a store, a dictionary.
         device, memory_limit, progress
-            As of :meth:`compute`; progress hears of the objects that were written.
+            As for :meth:`compute`; ``progress`` gets the number of objects written.
         resume : bool
-            Keep a note of progress beside the target's chunks, and go on where an earlier call with the same arrays and memory
-            limit ended or was killed. The elements of the arrays are not compared.
+            Record the progress beside the target's chunks, and continue where an earlier call with the same arrays and memory limit
+            ended or was killed. The elements of the arrays are not compared.
         client : distributed.Client, optional
-            As of :meth:`compute`: workers write stored objects. They must be able to reach the target.
+            As for :meth:`compute`: workers write stored objects. They must be able to reach the target.
         chunks, shards : optional
-            Grid of a new array, as for :func:`create_array`; chosen from shape and type unless given.
+            Grid of a new array, as for :func:`create_array`. By default cuzarr chooses it from shape and type.
         **kwargs
-            What else :func:`create_array` takes, for a new array: ``name``, ``compressors``, ``overwrite``, ….
+            Other arguments of :func:`create_array`, for a new array: ``name``, ``compressors``, ``overwrite``, ….
 
         Returns
         -------
         Array or LazyArray
-            The target. A new one has the plan's element type and its names of dimensions.
+            The target. A new one has the plan's element type and dimension names.
 
         Raises
         ------
@@ -482,7 +482,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return array
 
     def _check_target(self, dtype: np.dtype[Any]) -> None:
-        """Refuses to store numbers as dates, and dates as anything else, or in another unit."""
+        """Refuses a target of a type that the result cannot be stored in: dates and durations need their own type and unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
         elif dtype.newbyteorder("=") != self.dtype:
@@ -498,12 +498,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         self._check_target(self.dtype)
         of_place = {name: options.pop(name, None) for name in ("storage_options", "metadata_store")}
         place = make_store_path(given, path=options.pop("name", None), mode="a", **of_place)
-        # Before anything is replaced.
+        # Checked before anything is replaced.
         self._expr.refuse_overlap(place.store._handle, place.path)
         return place
 
     def _created(self, place: Any, resume: bool, options: dict[str, Any]) -> Any:
-        """A new array for the result; the one that is there already when interrupted work goes on."""
+        """The array that takes the result: a new one, or the existing one if interrupted work is resumed."""
         if resume and (begun := continued(place)) is not None:
             return begun
         settings = marked(named(options, self._names), place, "store")

@@ -1,4 +1,4 @@
-"""A function of the user's, block by block over arrays of any size."""
+"""The function ``map_blocks``: applies a user's function block by block, to arrays of any size."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def map_blocks(
         ``f`` returns a new array of the block's shape, on any device. It must not change that array later, because the array is
         written while ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
     *arrays
-        Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed on as they are. At least one is an
+        Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed unchanged. At least one is an
         :class:`Array`, of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others; on the CPU they
-        are views of NumPy's arrays that cannot be written to.
+        are read-only views of NumPy's arrays.
     out : Array or StoreLike, optional
         Where results go: a stored array of the right shape, or a place at which one is created. Without it the result is in
         memory, on the device of the blocks.
@@ -89,21 +89,21 @@ def map_blocks(
         Type of the results, to which they are converted. By default it is that of the first block's result, and the results of
         other blocks must fit it.
     chunks, shards : optional
-        Of the array that ``out`` creates. By default those of the first array, if its shape is that of the result; else they are
-        chosen.
+        Chunks and shards of an array that is created at ``out``. By default those of the first array, if it has the shape of the
+        result; otherwise cuzarr chooses them.
     overlap : int or tuple of int
         How many elements of the neighbouring blocks to add on each side, per dimension; fewer at the array's edges. ``f`` returns
         them, too, and they are cut off.
     device : str, optional
-        Where the blocks are; by default the device of the first array.
+        The device of the blocks; by default that of the first array.
     memory_limit : int or str, optional
-        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. What ``f`` allocates comes on top.
+        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. Memory that ``f`` allocates comes on top.
     progress : bool, callable or object with ``update``, optional
         ``True`` shows a line on the terminal or in the notebook. A function is called with the number of blocks done and the number in all. An object
         with ``update``, such as tqdm's or rich's ``Progress``, is updated.
     resume : bool
-        Keep a note of progress beside the chunks of ``out``, and go on where an earlier call with the same arrays, memory limit and
-        function name ended or was killed. The elements of the arrays, and what the function does, are not compared.
+        Record the progress beside the chunks of ``out``, and continue where an earlier call with the same arrays, memory limit and
+        function name ended or was killed. Neither the elements of the arrays nor the code of the function are compared.
     client : distributed.Client, optional
         Make each block a task of a dask cluster. The workers read the arrays and write ``out`` themselves, so they must be able to
         reach both. ``memory_limit`` is then that of one task. The result is the same as on one machine with that limit. A task whose
@@ -186,7 +186,7 @@ def map_blocks(
 
 
 def _block(f: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """The result of the function for a block that this process reads."""
+    """The result of the function for a block, which this process reads first."""
     return _computed(f, block, sources.read(block))
 
 

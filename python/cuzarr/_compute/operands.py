@@ -1,4 +1,4 @@
-"""Operands of any kind as the Rust side's expressions, and results as a caller's operands are."""
+"""Conversion of operands of any kind to expressions of the Rust side, and of results to the kind of array that the operands have."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from cuzarr.errors import MemorySpaceError, OutOfRangeError
 
 Number = bool | int | float | complex
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-_NUMBERS = (bool, int, float, complex)  # which takes half as long to look through
+_NUMBERS = (bool, int, float, complex)  # faster to test than `Number`: it takes half as long
 
-_cpu_count = functools.cache(os.cpu_count)  # it takes as long as a small kernel
+_cpu_count = functools.cache(os.cpu_count)  # cached, because a call takes as long as a small kernel
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether these elements are yet to be read or computed."""
+    """Whether the elements of ``value`` are yet to be read or computed."""
     return isinstance(value, Lazy)
 
 
 def dimension_names(value: Any) -> tuple[str | None, ...] | None:
-    """The names of an array's or a plan's dimensions, if they have any; format 2 keeps them as xarray does."""
+    """Names of the dimensions of an array or a plan, if it has any. In format 2 they are stored as xarray stores them."""
     return value._dimension_names if isinstance(value, Lazy) else None
 
 
 def names_left(names: tuple[str | None, ...] | None, axes: list[int] | None, keepdims: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions that a reduction leaves."""
+    """Names of the dimensions that remain after a reduction."""
     if names is None or keepdims:
         return names
     return () if axes is None else tuple(name for axis, name in enumerate(names) if axis not in axes)
 
 
 def joint_names(values: tuple[Any, ...], ndim: int) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of what is computed of these, where those that have as many dimensions agree."""
+    """Names of the dimensions of a result, if all ``values`` with ``ndim`` dimensions have the same names."""
     found = {dimension_names(value) for value in values if is_lazy(value) and value.ndim == ndim} - {None}
     return found.pop() if len(found) == 1 else None
 
 
 def _is_number(value: Any) -> bool:
-    # NumPy's float64 derives from float, and has a type of its own all the same.
+    # NumPy's float64 derives from float, but has a type of its own.
     return isinstance(value, _NUMBERS) and not isinstance(value, np.generic)
 
 
@@ -75,7 +75,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
     if _is_number(value):
         if isinstance(value, int) and not -(1 << 127) <= value < 1 << 127:
             if what in _COMPARISONS and value.bit_length() < 1024:
-                return float(value)  # which compares with whole numbers as the value itself
+                return float(value)  # compared with whole numbers, the float gives the same result
             raise OutOfRangeError(f"{what}: {value} fits into no type of whole numbers", hint="write it as a float")
         return value  # type: ignore[no-any-return]
     if isinstance(value, Lazy):
@@ -91,8 +91,11 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
 
 def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
-    """The expression that a method of expressions makes, of operands of any kind: ``"apply"`` and ``"concatenated"`` of all of them, others of one. Of a pair of
-    results, a number says which: ``"histogram:1"``."""
+    """The expression that the method ``how`` makes of operands of any kind.
+
+    ``"apply"`` and ``"concatenated"`` take several operands, all other methods take one. A number behind a colon chooses one of
+    a pair of results: ``"histogram:1"``.
+    """
     if how == "apply":
         (name,) = arguments
         return _core.Expr.apply(name, [operand(value, lazy_device(value), name) for value in operands])
@@ -103,21 +106,21 @@ def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _co
 
 
 def _elements_of(value: Any, how: str) -> _core.Expr:
-    """The expression of an operand that is no number."""
+    """The expression of an operand that is not a number."""
     own = operand(value, lazy_device(value), how)
     assert isinstance(own, _core.Expr)
     return own
 
 
 def _as_memory(argument: Any) -> Any:
-    """An argument with the memory of NumPy's arrays in their place, also of those in a list."""
+    """An argument for the Rust side: NumPy arrays, also those in a list, become buffers."""
     if isinstance(argument, list):
         return [_as_memory(one) for one in argument]
     return wrap_host(argument) if isinstance(argument, np.ndarray) else argument
 
 
 def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
-    """The expression that a method makes of one expression."""
+    """The expression that the method ``how`` makes of the expression ``own``."""
     method, _, place = how.partition(":")
     if not method:
         return own
@@ -135,7 +138,10 @@ def device_among(values: tuple[Any, ...]) -> str:
 
 
 def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Any:
-    """A result as the caller's operands are: NumPy, :class:`DeviceArray`, or what reads give. ``dtype`` is that of dates."""
+    """A result as an array like the operands ``like``: NumPy's, :class:`DeviceArray`, or the kind that reads return.
+
+    ``dtype`` is the type of dates, which the Rust side holds as integers.
+    """
     dtype = dtype_of(buffer.dtype) if dtype is None else dtype
     if buffer.device == "cpu":
         array = numpy_view(buffer, dtype)
@@ -146,7 +152,7 @@ def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] 
 
 
 def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:
-    """Device, bytes in flight and threads of a plan: as asked for, else as configured."""
+    """Device, memory limit in bytes and number of threads of a plan: the given values, else the configured ones."""
     where = str(config.get("device")) if device is None else str(device)
     asked = config.get("memory_limit") if memory_limit is None else parse_size(memory_limit)
     threads = config.get("threading.max_workers") or _cpu_count() or 1
@@ -177,7 +183,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """The device of an operand in a plan: that of its memory, else the host."""
+    """The device of an operand of a plan: where its memory is, else ``"cpu"``."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

@@ -1,4 +1,4 @@
-"""Plans as tasks of a dask cluster: regions of elements, and what reductions know of regions."""
+"""Plans as tasks of a dask cluster. A task computes a region of elements, or a reduction's partial result for a region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cuzarr.errors import UnsupportedError
 from cuzarr.storage import StorePath
 
 Settings = tuple[str, int, int]
-"""The device of workers, bytes in flight of a task, and threads."""
+"""The device that workers use, the memory limit of a task in bytes, and the number of threads."""
 
 
 def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any:
@@ -59,7 +59,7 @@ def _check(what: str, expression: Any, client: Any) -> None:
 
 
 def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any) -> None:
-    """Writes the elements of a plan into an array, each stored object by one task. :func:`check_store` said that it can be.
+    """Writes the elements of a plan into an array, each stored object by one task. Call :func:`check_store` first.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def store(expression: Any, target: Any, client: Any, where: Settings, progress: 
 
 
 class _Work:
-    """One call on a cluster: its tasks, and their progress."""
+    """One call on a cluster, with its tasks and their progress."""
 
     def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
         _check(what, expression, client)
@@ -83,12 +83,12 @@ class _Work:
         self._what, self._client = what, client
         self._tell = listener(progress, "computing", "tasks")
         self._done = self._total = 0
-        # By the identity of a plan: it without summaries, and its result where it is one.
+        # By a plan's ``id``: the plan with its inner reductions replaced, and its result if it is a reduction itself.
         self._known: dict[int, Any] = {}
         self._results: dict[int, Any] = {}
 
     def tasks(self, compute: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """The results of workers for items, in the order of the items."""
+        """The results of ``compute`` for each item, computed by workers, in the order of the items."""
         self._total += len(items)
         for result in cluster.Cluster(self._client, self._what, compute, self.limit).results(items):
             self._done += 1
@@ -96,7 +96,7 @@ class _Work:
             yield result
 
     def without_summaries(self, expression: Any) -> Any:
-        """The plan with the results of all reductions inside it in their place, so that no task computes one again."""
+        """The plan with each reduction inside it replaced by its result, so that no task computes one again."""
         if id(expression) not in self._known:
             _, operands, _ = expression._made_of
             found = tuple(self._operand(value) for value in operands)
@@ -115,7 +115,7 @@ class _Work:
         return self._results[id(value)]
 
     def summary(self, expression: Any) -> Any:
-        """The result of a reduction whose parts tasks compute. Other summaries are computed by one task."""
+        """The result of a reduction. Tasks compute its parts; one task computes a reduction that has no parts."""
         count = expression._expr.summary_parts(self.limit)
         if count is None:
             whole = (0,) * len(expression.shape), expression.shape
@@ -125,7 +125,7 @@ class _Work:
         return deliver(expression._expr.join_summary(tasks, self.limit), ())
 
     def elements(self, expression: Any) -> Any:
-        """The elements of a plan, region by region."""
+        """The elements of a plan, which tasks compute region by region."""
         result = np.empty(expression.shape, expression.dtype)
         regions = expression._expr.regions(self.limit)
         tasks = self.tasks(functools.partial(_elements, expression, self.device), regions)
@@ -139,7 +139,7 @@ def _is_plan(value: Any) -> bool:
 
 
 def sources(expression: Any) -> Iterator[Any]:
-    """The operands of a plan that are no plans."""
+    """The operands of a plan and of the plans inside it, without these plans."""
     seen, left = set(), [expression]
     while left:
         value = left.pop()
@@ -151,12 +151,12 @@ def sources(expression: Any) -> Iterator[Any]:
 
 
 def places(expression: Any) -> list[StorePath]:
-    """The places of the arrays that a plan reads."""
+    """The places of the stored arrays that a plan reads."""
     arrays = (value if is_stored(value) else getattr(value, "array", None) for value in sources(expression))
     return [array.store_path for array in arrays if is_stored(array)]
 
 
-# The work of tasks, by the process that calls it. What is in flight there is configured by `cluster`.
+# Functions that tasks call, in the process of a worker. `cluster` configures their memory limit.
 
 
 def _elements(expression: Any, device: str, box: tuple[Sequence[int], Sequence[int]]) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""Images of several scales: pyramids of arrays, as OME-Zarr has them."""
+"""Image pyramids: one image at several scales, as OME-Zarr stores it."""
 
 from __future__ import annotations
 
@@ -91,34 +91,34 @@ def pyramid(
     target : StoreLike
         Where the group of the levels is made; for labels, the group of their image.
     method : {"mean", "gaussian", "max", "nearest", "mode"}, optional
-        How elements become one: their mean, a mean with the weights of a Gaussian that takes in neighbours, the largest, the first, or
-        the most frequent one. By default the mean; for labels
-        the most frequent one, so that no label appears that was not there.
+        How elements are combined into one: their mean, a mean with Gaussian weights that includes neighbours, the largest, the first,
+        or the most frequent one. By default the mean; for labels the most frequent one, so that no new label appears.
     levels : int, optional
-        How many levels, the first one included; by default until no spatial extent is above 256.
+        Number of levels, including the first. By default, levels are added until no spatial extent is above 256.
     axes : str or sequence of str, optional
-        Names of the dimensions, as in ``"tczyx"``; the source's own, or the last ones of these.
+        Names of the dimensions, as in ``"tczyx"``. By default the source's own, or the last ones of ``"tczyx"``.
     scale, units : sequence or dict, optional
-        Size of an element along each dimension, and in which unit (``"micrometer"``, ``None`` for none). A dictionary has dimensions
-        by name.
+        Size of an element along each dimension, and its unit (``"micrometer"``, ``None`` for none). A dictionary gives them by
+        dimension name.
     factors : sequence or dict, optional
-        How many elements become one along each dimension, from level to level; in a dictionary, dimensions without a factor stay.
-        By default 2 along x, y and z; a dimension waits while its elements are at least twice as large as those of another one.
+        Number of elements that are combined into one along each dimension, from level to level. In a dictionary, dimensions without
+        a factor keep their size. By default 2 along x, y and z; a dimension is skipped while its elements are at least twice as large
+        as those of another one.
     channels : sequence of str or dict, optional
-        The channels' labels, or objects with ``label``, ``color`` (``"00FF00"``) and ``window`` for the attribute ``omero``. Colours are
-        chosen where they are missing. Limits of contrast are those of the smallest level.
+        The channels' labels, or objects with ``label``, ``color`` (``"00FF00"``) and ``window`` for the attribute ``omero``. Missing
+        colours are chosen. Limits of contrast are those of the smallest level.
     labels : str, optional
-        Name of labels: integers that say which object each element of the image belongs to. They are made in the group
+        Name of the labels: integers that say which object each element of the image belongs to. They are created in the group
         ``labels`` of the image at the target.
     label_metadata : dict, optional
         Members for the attribute ``image-label``, such as ``colors`` and ``properties``.
     name : str, optional
         The image's name in the attributes.
     version : {"0.4", "0.5", "0.6"}, optional
-        Version of OME-Zarr: 0.5 or 0.6 in Zarr format 3, or 0.4 in format 2. By default 0.5, of an image of version 0.6 that; for
-        labels that of their image. In version 0.6 coordinate systems of an image are kept.
+        Version of OME-Zarr: 0.5 or 0.6 in Zarr format 3, or 0.4 in format 2. By default 0.5, or 0.6 for an image of version 0.6; for
+        labels the version of their image. In version 0.6, an image's coordinate systems are kept.
     chunks, shards, compressors, codecs
-        Of all levels, as for :func:`rechunk`.
+        Settings of all levels, as for :func:`rechunk`.
     path, overwrite, resume, storage_options, device, memory_limit, progress, client
         As for :func:`copy`.
     dry_run : bool
@@ -200,7 +200,7 @@ def pyramid(
 
 
 def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any, Any]:
-    """An array in memory as one of a store in memory, and the compressors of its copies."""
+    """Puts an array in memory into a store in memory; returns it, and the compressors for the levels of the pyramid."""
     asked = "auto" if chunks is None or isinstance(chunks, Mapping) else chunks
     if isinstance(compressors, str) and compressors == "keep":
         likely = _sources.nodes.create_array({}, shape=(1,) * array.ndim, dtype=element_type(array))
@@ -209,7 +209,7 @@ def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any
 
 
 def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
-    """Values of dimensions, in their order: of a dictionary by name, with ``missing`` for the others."""
+    """One value for each dimension, in their order. A dictionary gives them by name; other dimensions get ``missing``."""
     if not isinstance(values, Mapping):
         return None if values is None else items(values, what, "one value for each dimension")
     if names is None:

@@ -1,4 +1,4 @@
-"""A reduction of the user's, block by block over arrays of any size."""
+"""The function ``reduce``: reduces arrays of any size block by block, with a user's functions."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def reduce(
     """Compute ``map_block(block, …)`` for each block of arrays of any size, and merge the partial results with ``combine``.
 
     While one block is worked on, the next is read. Blocks are merged one after the other in C order, so every run with the same
-    memory limit gives the same result. ``combine`` must be able to merge results one by one: a median cannot be computed so.
-    Reductions that have a name in NumPy (:mod:`cuzarr.xp`) are built in, and faster.
+    memory limit gives the same result. ``combine`` must be able to merge results one by one, so a median cannot be computed.
+    Reductions that NumPy has (:mod:`cuzarr.xp`) are built in, and faster.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def reduce(
         Dimensions to reduce. The others stay: blocks that differ along them are not merged. Without ``axis``, all blocks are merged
         into one result of any kind.
     keepdims : bool
-        Whether dimensions of ``axis`` stay, with the extent 1.
+        Whether reduced dimensions are kept, with the extent 1.
     finish : callable, optional
         Called with the last partial result; it returns the final one. It may divide a sum by a count, for a mean.
     initial : optional
@@ -235,7 +235,7 @@ def reduce(
 
 
 def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
-    """The result where there are no elements: nothing as well, or everywhere the same."""
+    """The result for arrays without elements: empty, or everywhere the result of no blocks."""
     is_empty = not math.prod(shape)
     nothing = 0 if is_empty else fold.of_nothing()
     with target.finishing():
@@ -246,7 +246,7 @@ def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
 
 
 def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
-    """The partial result of a block."""
+    """Calls ``map_block`` for one block; returns its partial result."""
     with naming(block, "reduce"):
         partial = call(map_block, block, given)
         if partial is None:
@@ -255,12 +255,12 @@ def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any])
 
 
 def _partial(map_block: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """The partial result of a block that this process reads."""
+    """The partial result of a block, which this process reads first."""
     return _computed(map_block, block, sources.read(block))
 
 
 def _along(fold: _Fold, sources: Sources, stays: _Stays, groups: Sequence[Sequence[BlockInfo]], place: BlockInfo) -> Any:
-    """The result at a place, of all blocks along the reduced axes."""
+    """The result at one place of the output, merged from all blocks along the reduced axes."""
     blocks = groups[place.number]
     return stays.fitted(fold.of_sources(blocks, sources), blocks[0], place)
 
@@ -280,11 +280,11 @@ class _Fold:
         self._tell = listener(progress, "computing", "blocks")
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
-        """The partial result of the next blocks."""
+        """The merged result of the next blocks, which ``reader`` reads."""
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
-        """The merged result of partial results."""
+        """Merges partial results, in order, and finishes the total."""
         total = copy.deepcopy(self._initial)
         for block, partial in zip(blocks, partials, strict=True):
             with naming(block, "reduce"):
@@ -296,11 +296,11 @@ class _Fold:
         return self._finished(total)
 
     def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:
-        """The result of blocks that this process reads one after the other."""
+        """The merged result of blocks, which this process reads one after the other."""
         return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
-        """The result of no blocks."""
+        """The result of no blocks: the initial value, finished."""
         if self._initial is None:
             raise InvalidArgumentError("there are no elements to reduce", hint="pass initial=, the result for no elements")
         return self._finished(copy.deepcopy(self._initial))
@@ -319,7 +319,7 @@ class _Stays:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """The extents, or the starts, of the result. Reduced dimensions that are kept have ``reduced``."""
+        """The extents, or the starts, of the result. A reduced dimension that is kept gets the value ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
@@ -340,7 +340,7 @@ class _Stays:
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 
     def fitted(self, result: Any, block: BlockInfo, place: BlockInfo) -> Any:
-        """The result of blocks in the shape of its place; reduced dimensions may be gone, or have the extent 1."""
+        """The result of blocks, in the shape of its place. ``result`` may lack the reduced dimensions, or have them with extent 1."""
         if not hasattr(result, "shape"):
             result = np.asarray(result)
         gone, with_ones = (_Stays(self._axes, keeps).of(block.shape) for keeps in (False, True))

@@ -1,4 +1,4 @@
-"""Results of blocks on their way into one array, in memory or in a store."""
+"""Results of blocks, which are put into one array, in memory or in a store."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from cuzarr.storage.zip import finishing
 
 
 def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
-    """Arguments for a new array with these names of dimensions, unless the caller chose names.
+    """Arguments for a new array whose dimensions have these names, unless the caller chose names.
 
-    Format 2 keeps names as xarray does, for which the fill value of such an array marks missing elements. So it has none unless the
-    caller chose one.
+    Format 2 stores names as xarray does. xarray takes the fill value of such an array as the mark of missing elements, so the array
+    gets no fill value unless the caller chose one.
     """
     if names is None or settings.get("dimension_names") is not None:
         return settings
@@ -48,8 +48,10 @@ def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dic
 
 
 def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, Any]:
-    """Arguments for a new array, which has the mark of unfinished work until :func:`completed`. Where readers see all writes at once,
-    it needs none."""
+    """Arguments for a new array that is marked as unfinished until :func:`completed` removes the mark.
+
+    In a store whose readers see all writes at once, no mark is needed.
+    """
     attributes = settings.get("attributes") or {}
     if not isinstance(attributes, Mapping) or not place.store.supports_deletes or place.store.handle.is_transactional():
         return settings
@@ -66,24 +68,24 @@ def continued(place: StorePath) -> Any:
 
 
 def completed(array: Any) -> None:
-    """Takes away the mark of unfinished work, because all elements are written."""
+    """Removes the mark of unfinished work, after all elements are written."""
     if UNFINISHED in array.metadata.attributes:
-        # Another program that completes the same array may have taken it away.
+        # Another program that completes the same array may have removed the mark already.
         with contextlib.suppress(KeyError):
             del array.attrs[UNFINISHED]
 
 
 class Target:
-    """The array that takes results: one that exists, or one that is created when the first result tells its type.
+    """The array that takes results. It exists already, or is created when the first result gives its type.
 
     Attributes
     ----------
     array : Array or array, optional
-        It, once it is there.
+        The array, once it exists.
     unit : tuple of int, optional
-        Extents of its stored objects; ``None`` in memory, unless the caller says chunks.
+        Extents of its stored objects; ``None`` for an array in memory, unless the caller gave chunks.
 
-    ``names`` are those of the dimensions, for an array that is made in a store.
+    ``names`` are the names of the dimensions, for an array that is created in a store.
 
     Raises
     ------
@@ -105,14 +107,14 @@ class Target:
         if settings and (out is None or is_stored(out)):
             raise TypeError(f"these arguments are for a new array, so pass its place as out= too: {', '.join(settings)}")
         check_keywords("create_array", settings, parameters(_sources.nodes.create_array))
-        # What says the size of blocks must be the same when work is resumed, whose results have a type by then.
+        # The item size decides the size of blocks. It must be the same when work is resumed, although the array has its type by then.
         likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
         self._given = out
         if out is not None and not is_stored(out):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
-            # Not by truth: an array may be empty, or have one element that is 0.
+            # Compared with None: an array may be empty, or have one element that is 0, and then counts as false.
             if resume and (begun := continued(out)) is not None:
                 out = begun
         if resume and out is None:
@@ -126,14 +128,14 @@ class Target:
             raise ShapeMismatchError(f"out has shape {out.shape}, the result has {shape}")
         self._place, self._shape, self._work = out, shape, sources.what
         self._dtype = None if dtype is None else likely
-        # Nobody chose the type of the results: it is that of the first one.
+        # Without a chosen type, the type of the first result is used.
         self.is_inferred = dtype is None and not is_stored(self._given)
         self._settings = settings if self._place is None else named(settings, names)
         self.unit = self._choose_grid(*grid)
 
     @classmethod
     def opened(cls, array: Any, is_inferred: bool) -> Self:
-        """An array that is there, for results whose blocks were cut elsewhere."""
+        """A target for an array that exists, used by a task that writes single blocks."""
         target = cls.__new__(cls)
         target.array, target.is_inferred = array, is_inferred
         return target
@@ -150,7 +152,7 @@ class Target:
 
     @contextlib.contextmanager
     def finishing(self) -> Iterator[None]:
-        """Finishes the array, and a ZIP file, when all results are written or one failed."""
+        """Removes the mark after all results are written. A ZIP file given by its path is then closed, or discarded after an error."""
         with finishing(getattr(self._place, "store", None), self._given):
             yield
             if is_stored(self.array):
@@ -161,7 +163,7 @@ class Target:
         return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
-        """Makes the array for results like this one."""
+        """Creates the array, if there is none yet, for results like ``like``."""
         if self.array is not None:
             return
         dtype = foreign.element_type(like) if self._dtype is None else self._dtype
@@ -172,7 +174,7 @@ class Target:
             self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
-        """The result, ready on every stream, in the target's element type; put into its place at once, in memory.
+        """Converts a result to the target's element type, ready on every stream. In memory, it is put into its place at once.
 
         Raises
         ------
@@ -196,7 +198,7 @@ class Target:
         return convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:
-        """Writes a result that was taken."""
+        """Writes a result that :meth:`take` returned."""
         if not is_stored(self.array):
             return
         where = box(place.start, place.shape)
@@ -207,7 +209,7 @@ class Target:
 
 
 class Results:
-    """Results of one call, each written while the next one is computed.
+    """The results of one call. Each one is written while the next one is computed.
 
     Parameters
     ----------
@@ -215,9 +217,9 @@ class Results:
     unit : sequence of int
         Shape of the largest result.
     origin : str, optional
-        What is computed of what, where work that was interrupted goes on.
+        Text that identifies the work, if it can be resumed.
     written : callable
-        Hears how many were written.
+        Called with the number of results written so far.
     """
 
     def __init__(
@@ -261,7 +263,7 @@ class Results:
             self._writer.shutdown()
 
     def _look_back(self) -> None:
-        """Looks how far the same work came before, once there is an array that could tell."""
+        """Finds out how far interrupted work came, once the target array exists."""
         if self._looked or not is_stored(self._target.array):
             return
         self._looked = True
@@ -272,7 +274,7 @@ class Results:
             _core.Checkpoint.forget(handle)
 
     def put(self, place: BlockInfo, result: Any) -> None:
-        """Takes the next result."""
+        """Takes the next result, and starts writing it."""
         self._target.open(result)
         self._look_back()
         taken = self._target.take(place, result)

@@ -1,4 +1,4 @@
-"""Arrays and groups of a store, as computations know them, and how they are opened and made."""
+"""Arrays and groups in stores, as computations see them, and the functions that open and create them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cuzarr.storage import StorePath, make_store_path
 
 
 class StoreNode:
-    """An array or a group of a store, one of this package's."""
+    """An array or a group of this package."""
 
 
 class StoredArray(Protocol):
-    """An array of a store, as far as computations are concerned."""
+    """The part of an array's interface that computations need."""
 
     @property
     def metadata(self) -> AnyArrayMetadata: ...
@@ -48,7 +48,7 @@ class StoredArray(Protocol):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Functions that open and create arrays and groups, as users have them."""
+    """The public functions that open and create arrays and groups."""
 
     open: Callable[..., Any]
     open_array: Callable[..., Any]
@@ -57,21 +57,21 @@ class Nodes:
 
 
 nodes: Nodes
-"""The functions of the room above, which sets them here."""
+"""The public functions. The package ``_node``, which imports this module, sets them."""
 
 
 def is_stored(value: Any) -> TypeGuard[StoredArray]:
-    """Whether this is an array of a store, one of this package's."""
+    """Whether ``value`` is a stored array of this package."""
     return isinstance(value, Stored)
 
 
 def is_array(value: Any) -> bool:
-    """Whether this is an array of a store, of this package or of zarr-python."""
+    """Whether ``value`` is a stored array, of this package or of zarr-python."""
     return isinstance(value, Stored) or (type(value).__name__ == "Array" and is_node(value))
 
 
 def is_node(value: Any) -> bool:
-    """Whether this is an array or a group, of this package or of zarr-python."""
+    """Whether ``value`` is an array or a group, of this package or of zarr-python."""
     return hasattr(value, "store_path") or _is_of_zarr_2(value)
 
 
@@ -80,12 +80,12 @@ def _is_of_zarr_2(value: Any) -> bool:
 
 
 def format_of(value: Any) -> ZarrFormat:
-    """The format of an array or group, of this package or of zarr-python."""
+    """The Zarr format of an array or group, of this package or of zarr-python."""
     return 2 if _is_of_zarr_2(value) else value.metadata.zarr_format  # type: ignore[no-any-return]
 
 
 def place_of(value: Any) -> StorePath:
-    """The place of an array or group of this package or of zarr-python."""
+    """The place of an array or group, of this package or of zarr-python."""
     if _is_of_zarr_2(value):
         apart = None if value.chunk_store in (None, value.store) else value.store
         return make_store_path(value.chunk_store or value.store, path=value.path, metadata_store=apart)
@@ -93,7 +93,7 @@ def place_of(value: Any) -> StorePath:
 
 
 def metadata_of(value: Any) -> AnyArrayMetadata:
-    """The metadata of an array of a store, as a value of this package."""
+    """The metadata of a stored array, as an object of this package."""
     if is_stored(value):
         return value.metadata
     return read_array(place_of(value), format_of(value))

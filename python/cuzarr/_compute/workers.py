@@ -1,4 +1,4 @@
-"""What every worker of a cluster needs for its tasks: this version of cuzarr, the device, the sources and the target."""
+"""Checks that every worker of a cluster has what its tasks need: this version of cuzarr, the device, the sources and the target."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from cuzarr._memory.device_array import DeviceArray
 from cuzarr.errors import CuzarrError, InvalidArgumentError, LibraryMissingError, StoreFailedError
 from cuzarr.storage import GpuMemoryStore, LocalStore, MemoryStore, Store, StorePath
 
-# Documents of arrays and groups, of which each source has one.
+# Names of metadata documents. Each source has one of them.
 _DOCUMENTS = "zarr.json", ".zarray", ".zgroup"
 
 
 def check(client: Any, device: str, sources: Iterable[StorePath], target: StorePath | None = None) -> None:
-    """Refuses a cluster of which a worker could not do its tasks, before anything is made or deleted.
+    """Refuses a cluster if one of its workers could not do its tasks, before anything is created or deleted.
 
-    A small object beside the target tells whether workers see the same place as this process; it is deleted again. A cluster
-    without workers passes, and so does a worker that dies meanwhile.
+    A small object beside the target shows whether workers see the same place as this process; it is deleted again. A cluster
+    without workers passes, and so does a worker that dies during the check.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
 
 
 def _document(place: StorePath) -> str | None:
-    """The key of a document that a worker must find; ``None`` for memory, which travels with the tasks."""
+    """The key of a metadata document that every worker must find; ``None`` for stores in memory, which are sent with the tasks."""
     if isinstance(place.store, MemoryStore | GpuMemoryStore):
         return None
     return next((key for key in map(place.key, _DOCUMENTS) if place.store.exists(key)), None)
@@ -52,7 +52,7 @@ def _document(place: StorePath) -> str | None:
 
 @contextmanager
 def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
-    """The store and the key of an object at a target, while workers look for it."""
+    """Puts an object at the target, for workers to look for. Gives its store and key, and deletes it afterwards."""
     if target is None or not target.store.supports_deletes:
         yield None
         return
@@ -63,13 +63,13 @@ def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
         yield target.store, key
     finally:
         target.store.delete(key)
-        with suppress(OSError):  # another process put something there
+        with suppress(OSError):  # another process put something into the folder
             for path in new:
                 path.rmdir()
 
 
 def _new_folders(target: StorePath) -> list[Path]:
-    """The folders that writing to a target makes, the innermost first."""
+    """The folders that writing to the target creates, innermost first."""
     if not isinstance(target.store, LocalStore):
         return []
     place = Path(os.path.abspath(target.store.root), target.path)
@@ -78,7 +78,7 @@ def _new_folders(target: StorePath) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Needs:
-    """The libraries and devices that a worker needs, checked in its process."""
+    """The device and the places that a worker needs. :meth:`check` runs in the worker's process."""
 
     device: str
     sources: tuple[tuple[Store, str], ...]
@@ -101,7 +101,7 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """The reason why this process cannot work, or ``None``. Off the loop of the worker, which stays awake."""
+    """The error that keeps this process from working, or ``None``. A thread looks for it, so that the worker's loop stays responsive."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 
@@ -122,11 +122,11 @@ def _other_version(message: str, version: str) -> CuzarrError:
 
 
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
-    """The failure of a worker, with the worker as its first place."""
+    """The error of a worker, whose first place is the worker; ``None`` if it can work."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
-        return None  # it is well, or gone: its tasks go to others
+        return None  # the worker can work, or is gone, and then its tasks go to others
     if isinstance(answer, CuzarrError):
         error: CuzarrError = answer
-    else:  # the function never raises, so it was not found there
+    else:  # the function itself never raises, so the worker could not find or load it
         error = _other_version(f"cannot load what cuzarr {_core.__version__} sends: {answer}", _core.__version__)
     return type(error)(error.message, trail=(f"worker {worker}", *error.trail), hint=error.hint, others=error.others)

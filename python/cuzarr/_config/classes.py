@@ -1,4 +1,4 @@
-"""Keys of the configuration that say where elements go: ``device``, and classes of memory by ``buffer`` and ``ndbuffer``."""
+"""Configuration keys that choose the memory of elements: ``device``, and the classes ``buffer`` and ``ndbuffer``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from cuzarr.errors import ConfigInvalidError
 
 CLASSES = ("buffer", "ndbuffer")
-"""Keys that name classes."""
+"""Keys whose values are classes."""
 PLACES = ("device", *CLASSES)
-"""Keys that say one thing in two ways."""
+"""Keys that choose the same thing, a device, in different ways."""
 
 
 def resolve_class(name: Any) -> Any:
@@ -24,7 +24,7 @@ def resolve_class(name: Any) -> Any:
     """
     if not isinstance(name, str):
         return name
-    # zarr-python's own names mean "the CPU" and "the GPU"; here they need neither zarr-python nor CuPy.
+    # In zarr-python's own names, only "CPU" or "GPU" matters. Here they need neither zarr-python nor CuPy.
     if name.startswith("zarr."):
         name = re.sub(r"^zarr\.(core\.)?buffer\.(?=[cg]pu\.)", "cuzarr.buffer.", name)
     module, _, attribute = name.rpartition(".")
@@ -42,7 +42,7 @@ def check_class(key: str, value: Any, origin: str) -> Any:
 
 
 def _partner(key: str, value: Any) -> Any:
-    """The ``ndbuffer`` that belongs to a ``buffer``, or the other way round: the one beside it in its module."""
+    """The ``ndbuffer`` class that belongs to a ``buffer`` class, or the reverse: the one in the same module."""
     own, other = ("Buffer", "NDBuffer") if key == "buffer" else ("NDBuffer", "Buffer")
     name = value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
     module, _, attribute = name.rpartition(".")
@@ -55,7 +55,7 @@ def _partner(key: str, value: Any) -> Any:
 
 
 def _is_on_cpu(value: Any) -> bool:
-    # Known names are told apart without importing what they name.
+    # Known names are recognised without an import.
     if isinstance(value, str) and value.split(".")[0] in ("cuzarr", "zarr"):
         return "gpu" not in value.split(".")
 
@@ -63,7 +63,7 @@ def _is_on_cpu(value: Any) -> bool:
 
 
 def complete_places(values: dict[str, Any], device: str, origin: str) -> dict[str, Any]:
-    """``values`` with ``device``, ``buffer`` and ``ndbuffer`` all set when one of them is; ``device`` is the present one."""
+    """``values`` with ``device``, ``buffer`` and ``ndbuffer`` all set, if one of them is. ``device`` is the current device."""
     given = {key: values[key] for key in PLACES if key in values}
     if not given:
         return values
@@ -87,7 +87,7 @@ def dotted_name(value: Any) -> Any:
 
 
 def device_class(buffer: Any) -> str:
-    """``"cpu"`` or ``"cuda"``: the memory that a buffer class stands for: one of this package, of zarr-python or of a program."""
+    """The kind of memory that a buffer class stands for: ``"cpu"`` or ``"cuda"``. The class may be ours, zarr-python's or a program's."""
     accessible = getattr(buffer, "is_host_accessible", None)
     if accessible is not None:
         return "cpu" if accessible else "cuda"

@@ -14,11 +14,11 @@ from cuzarr._config.classes import PLACES, complete_places
 from cuzarr._config.keys import OPEN_SECTIONS, ZARR_PYTHONS_KEYS, check_value, flatten
 from cuzarr.errors import ConfigInvalidError
 
-# The later one counts more. Of zarr-python's variables those count whose keys exist here.
+# The later prefix takes precedence. Variables of zarr-python count only if their keys exist here.
 _ENVIRONMENT_PREFIXES = ("ZARR_", "CUZARR_")
-# Holds what `Config.serialize` gave, for child processes.
+# Holds the result of `Config.serialize`, for child processes.
 _INHERITED = "internal_inherit_config"
-# Variables that are no configuration keys: tests and the Rust side read them by themselves.
+# Variables that are not configuration keys: tests and the Rust side read them directly.
 _NOT_KEYS = re.compile(
     "require_gpu|cache_dir|cubin_dir|log|conformance_engine|damage_rounds|commit|(test|fuzz|simt)_[a-z_]+|[a-z]+_library"
 )
@@ -32,7 +32,7 @@ def _literal(text: str) -> Any:
 
 
 Refuse = Callable[[ConfigInvalidError], None]
-"""What is done about a variable whose value cannot be used."""
+"""Called with the error about a variable whose value cannot be used."""
 
 
 def _raise(error: ConfigInvalidError) -> None:
@@ -40,7 +40,7 @@ def _raise(error: ConfigInvalidError) -> None:
 
 
 def _read_variables(environ: Mapping[str, str], prefix: str, refuse: Refuse) -> Iterator[tuple[str, Any, str]]:
-    """Keys, values and origins of the variables with a prefix. What was inherited comes first, so that it counts less."""
+    """Keys, values and origins of the variables with a prefix. Inherited settings come first, so that other variables override them."""
     variables = [name for name in environ if name.startswith(prefix)]
     for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
         key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"
@@ -82,7 +82,7 @@ def read_environment(environ: Mapping[str, str], refuse: Refuse = _raise) -> dic
 
 
 def _with_partners(places: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
-    """Device and buffers that variables give, and those that belong to them."""
+    """The device and buffer classes that variables set, completed by those that belong to them."""
     if not places:
         return {}
     origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))

@@ -1,4 +1,4 @@
-"""Keys of the configuration: their defaults, and which values they may have."""
+"""Keys of the configuration: their defaults, and their valid values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
-"""Bytes in flight where the configuration leaves the limit to the library."""
+"""Memory limit in bytes, if the configuration has none."""
 
 DEFAULTS: dict[str, Any] = {
     # zarr-python's keys, with zarr-python's defaults
@@ -37,10 +37,10 @@ DEFAULTS: dict[str, Any] = {
     "codec_pipeline.max_workers": None,
     "buffer": "cuzarr.buffer.cpu.Buffer",
     "ndbuffer": "cuzarr.buffer.cpu.NDBuffer",
-    # where arrays are read to, and as what
+    # where arrays are read to, and as which type
     "device": "cpu",
     "array_type": "auto",
-    # what may be done and used
+    # what cuzarr may do and use
     "strict": False,
     "allow_pickle": False,
     "memory_limit": None,
@@ -50,7 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "direct_io": "auto",
 }
 
-# zarr-python's table of codec classes. cuzarr has its own, the registry; entries are kept, so that one dictionary serves both.
+# zarr-python's table of codec classes. cuzarr uses its own registry; entries are kept, so that one dictionary serves both libraries.
 _CODECS = {
     "blosc": "BloscCodec",
     "gzip": "GzipCodec",
@@ -84,7 +84,7 @@ ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {
     "direct_io",
 }
 
-# Keys of zarr-python that change nothing here, and why. Setting one to something else than a default gives a warning.
+# Keys of zarr-python that change nothing here, and why. Setting one to a value that is not its default gives a warning.
 _WITHOUT_EFFECT = {
     "async.timeout": "calls wait as long as the store takes",
     "codec_pipeline": "cuzarr has one pipeline",
@@ -96,7 +96,7 @@ OPEN_SECTIONS = ("async", "codec_pipeline", "codecs", "storage")
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key is an option of remote stores whose value is never shown and never leaves the process."""
+    """Whether a key is an option of remote stores whose value is secret: never shown, and never sent to other processes."""
     return key.startswith("storage.") and _core.Store.is_secret_option(key)
 
 
@@ -122,7 +122,7 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def _size(value: Any) -> Any:
-    """A number of bytes from what people write: ``"512 MiB"``, ``"0.5 GB"``, ``"64k"``; -1 for what is none."""
+    """A number of bytes from text such as ``"512 MiB"``, ``"0.5 GB"`` or ``"64k"``; -1 if it is no size."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt])(i?))?b?\s*", str(value).lower())
@@ -133,7 +133,7 @@ def _size(value: Any) -> Any:
 
 
 def parse_size(value: Any) -> Any:
-    """A number of bytes from a number or text such as ``"8 GiB"``."""
+    """A number of bytes, given as a number or as text such as ``"8 GiB"``."""
     return check_value("memory_limit", value, "memory_limit")
 
 
@@ -160,7 +160,7 @@ def check_value(key: str, value: Any, origin: str) -> Any:
         value = _size(value)
         valid = default is None if value is None else 0 <= value < 1 << 63
         expected = "a number of bytes below 2**63, a size such as '512 MiB'" + (", or None" if default is None else "")
-    else:  # counts and sizes, some of which may be left to cuzarr
+    else:  # counts and sizes; ``None`` leaves some of them to cuzarr
         optional = default is None or key == "json_indent"
         valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
         expected = "a number of at least 0" + (" or None" if optional else "")
@@ -172,7 +172,7 @@ def check_value(key: str, value: Any, origin: str) -> Any:
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
-        # Options of stores are single keys however they were nested, so that a secret one is known by its name.
+        # Options of stores stay single keys, whatever their nesting, so that a secret one is recognised by its name.
         is_section = key.startswith("storage.") or any(known.startswith(f"{key}.") for known in DEFAULTS)
         if isinstance(value, Mapping) and (is_section or key in OPEN_SECTIONS):
             yield from flatten(value, f"{key}.")
@@ -202,5 +202,5 @@ def tell_of_no_effect(values: Mapping[str, Any]) -> None:
 
 
 def normalize_key(key: str) -> str:
-    # zarr-python's configuration takes either; names of codecs have the hyphen themselves.
+    # zarr-python accepts hyphens and underscores. Names of codecs contain hyphens themselves.
     return key if key.startswith("codecs.") else key.replace("-", "_")

@@ -1,8 +1,8 @@
 """The configuration: every value, where it comes from, and how to change it.
 
-A value is looked for in ``config.local`` (this task's own), then in ``config.set`` (the whole process'), then in the
+A value is looked up in ``config.local`` (this task's own), then in ``config.set`` (the whole process's), then in the
 environment (``CUZARR_ARRAY__ORDER=F`` is ``array.order``; ``ZARR_ARRAY__ORDER=F`` counts less), then in the defaults.
-``device``, ``buffer`` and ``ndbuffer`` say the same thing in two ways, so whichever of them is set sets the others beside it.
+``device``, ``buffer`` and ``ndbuffer`` choose the same thing in different ways, so setting one of them also sets the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cuzarr.errors import ConfigInvalidError
 
 
 class ConfigSet:
-    """What :meth:`Config.set` returns: the change is already made, and leaving the ``with`` block undoes it."""
+    """The result of :meth:`Config.set`. The change is already made; leaving the ``with`` block undoes it."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class ConfigSet:
 
 
 class LocalSet:
-    """What :meth:`Config.local` returns: a change that holds inside the ``with`` block, for this task or thread only."""
+    """The result of :meth:`Config.local`. The change holds inside the ``with`` block, for this task or thread only."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -68,9 +68,9 @@ class LocalSet:
 class Config:
     """All settings of cuzarr, with the origin of each. There is one object of this class: ``cuzarr.config``.
 
-    Print it to see every setting. A value comes from the first of: :meth:`local`, :meth:`set`, an environment variable, the
-    default. The setting ``array.order`` is ``CUZARR_ARRAY__ORDER`` in the environment; zarr-python's ``ZARR_ARRAY__ORDER`` counts
-    if the former is not set. The guide "Change settings" lists all settings.
+    A value comes from the first of :meth:`local`, :meth:`set`, an environment variable and the default that has one.
+    The setting ``array.order`` is ``CUZARR_ARRAY__ORDER`` in the environment; zarr-python's ``ZARR_ARRAY__ORDER`` is used if the
+    former is not set. The guide "Change settings" lists all settings.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Config:
         return self._local.get(), self._set, self._environment
 
     def _values(self) -> Mapping[str, Any]:
-        """All values by the names of the settings. While no value has changed, it is the same object."""
+        """All values by the names of the settings. The result is the same object as long as no value changes."""
         local, own, current = self._local.get(), self._set, self._current
         environment = self._from_environment() if self._environment is None else self._environment
         if current is not None and current[0] is local and current[1] is own and current[2] is environment:
@@ -317,7 +317,7 @@ class Config:
         self._reset(self._environ)
 
     def _reset(self, environ: Mapping[str, str]) -> None:
-        # Read first: a variable that is refused changes nothing.
+        # Read first, so that a refused variable changes nothing.
         environment = read_environment(environ)
         with self._lock:
             self._set, self._environ, self._environment = {}, environ, environment
@@ -444,7 +444,7 @@ class Config:
         print(self._text(width, options), file=stream or sys.stdout)
 
     def _readable(self) -> tuple[Config, list[str]]:
-        """This configuration without the variables that it refuses to read, and what is wrong with each of these."""
+        """A copy of this configuration without its invalid environment variables, and a message for each of these."""
         invalid: list[str] = []
         readable = Config(self._environ)
         readable._set, readable._local, readable._environment = self._set, self._local, self._environment
@@ -505,5 +505,5 @@ ArrayType = Literal["auto", "cupy", "device"]
 
 
 def device_name(device: Any) -> str:
-    """A device given by a caller, else the configuration's."""
+    """The name of the given device, or else of the configured one."""
     return str(config.get("device") if device is None else device)

@@ -1,4 +1,4 @@
-"""Boxes: per dimension a start, a count and a step, as integers and slices between brackets select them."""
+"""Boxes: a start, a count and a step for each dimension, as integers and slices between brackets select them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cuzarr.errors import (
 
 
 def is_integer(value: object) -> bool:
-    """Whether this is one index."""
-    # Asking an abstract class takes longer than the rest of a selection.
+    """Whether ``value`` is one index: an integer, but not a bool."""
+    # Testing an abstract class takes longer than the rest of a selection.
     return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_))
 
 
 def ensure_tuple(value: Any) -> tuple[Any, ...]:
-    """The selection, one item for each dimension it names."""
+    """The selection as a tuple."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """One item for every dimension."""
+    """The selection with one item for every dimension."""
     items = ensure_tuple(selection)
     places = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
@@ -41,7 +41,7 @@ def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def normalize_index(index: Any, extent: int) -> int:
-    """An index counted from the start, checked."""
+    """The index, checked, and counted from the start of the dimension."""
     number = int(index)
     if number < 0:
         number += extent
@@ -52,7 +52,7 @@ def normalize_index(index: Any, extent: int) -> int:
 
 @dataclass(frozen=True)
 class Box:
-    """Per dimension a first element, a count and a step; dimensions chosen by one index are dropped from the result."""
+    """A first element, a count and a step for each dimension. Dimensions in ``dropped`` were chosen by one index; the result lacks them."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]
@@ -61,19 +61,19 @@ class Box:
 
     @property
     def lists(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The four lists by which the Rust side takes it."""
+        """The four lists that the Rust side takes."""
         return self.start, self.count, self.step, self.dropped
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of what is selected."""
+        """Shape of the selected elements."""
         return tuple(count for axis, count in enumerate(self.count) if axis not in self.dropped)
 
 
 def slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
     try:
         return item.indices(extent)
-    except (TypeError, ValueError) as error:  # a bound that is no integer, a step of 0
+    except (TypeError, ValueError) as error:  # a bound that is not an integer, or a step of 0
         raise SelectionInvalidError(f"invalid slice {item}: {error}") from error
 
 
@@ -86,12 +86,12 @@ def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
     start, stop, step = slice_indices(item, extent)
     if step < 1:
         raise NegativeStepError(f"slices have a step of at least 1, got {step}")
-    # Beyond the extent a step leads nowhere, however large it is.
+    # A step is limited to the extent: a larger one also selects one element.
     return start, max(0, -(-(stop - start) // step)), min(step, max(extent, 1))
 
 
 def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
-    """The box of integers, slices and an ellipsis.
+    """The box that integers, slices and an ellipsis select.
 
     Raises
     ------

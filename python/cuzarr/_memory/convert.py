@@ -1,5 +1,6 @@
-"""Between the memory that the Rust side fills or reads and the arrays of Python's libraries. Nothing here copies on a
-GPU, and nothing moves memory to another device."""
+"""Conversion between buffers of the Rust side and the arrays of Python's libraries. Arrays on a GPU are passed without copying,
+unless their elements must be converted.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +41,18 @@ def _is_aligned(dtype: np.dtype[Any]) -> bool:
 
 @functools.cache
 def cupy_holds(dtype: np.dtype[Any]) -> bool:
-    """Whether CuPy is installed and has arrays of this element type."""
+    """Whether CuPy is installed, and supports this element type."""
     try:
         import cupy
     except ImportError:
         return False
     if is_small(dtype):
-        return False  # CuPy's kernels would take a number for raw bytes, or for a float of its own
+        return False  # CuPy's kernels would take such a number for raw bytes, or for one of CuPy's own floats
     if dtype.kind in "biufc":
         return dtype.isnative and dtype.itemsize <= 16
     if dtype.names is not None and not _is_aligned(dtype):
-        return False  # arrays of them exist, but no kernel runs on them: not even a copy
-    try:  # structures and bfloat16: its newer versions
+        return False  # CuPy can make such arrays, but runs no kernel on them: not even a copy
+    try:  # structures and bfloat16 need a newer version of CuPy
         cupy.empty((0,), dtype)
     except (TypeError, ValueError):
         return False
@@ -72,13 +73,13 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
     if not buffer.nbytes:
         with cupy.cuda.Device(device):
             return cupy.empty(buffer.shape, dtype)
-    # DLPack has no structures, and takes twice as long.
+    # DLPack has no structures, and takes twice as long as this.
     memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, device)
     return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), buffer.strides)
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
-    """The array that a caller gets: NumPy's on the CPU; CuPy's or a :class:`DeviceArray` on a GPU, as ``array_type`` says."""
+    """The array that a caller gets: NumPy's on the CPU; on a GPU CuPy's or a :class:`DeviceArray`, as the setting ``array_type`` says."""
     if buffer.device == "cpu":
         return numpy_view(buffer, dtype)
     on_device = _cupy_array(buffer, dtype)
@@ -86,20 +87,20 @@ def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
 
 
 def empty_beside(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """New memory where another array is, as a caller gets it."""
+    """A new array on the device of the array ``like``, of the kind that callers get. Its elements are not set."""
     if not is_on_device(like):
         return np.empty(shape, dtype)
     return result_array(_core.NdBuffer.empty(shape, core_dtype(dtype), device_of(like), "C"), dtype)
 
 
 def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
-    """A copy of a NumPy array on a device, as a caller gets it."""
+    """A copy of a NumPy array on a device, as an array of the kind that callers get."""
     moved = DeviceArray.from_host(array, device)
     return result_array(moved._buffer, moved.dtype)
 
 
 def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
-    """The memory of a GPU array, for the Rust side, without copying.
+    """The memory of a GPU array as a buffer, without copying.
 
     Raises
     ------
@@ -116,8 +117,9 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
 
 
 def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
-    """The elements that an assignment from a GPU array writes, in memory for the Rust side: its own, or new memory where the GPU
-    converted them as NumPy's assignments do.
+    """The elements of a GPU array that is assigned, as a buffer of the target's element type.
+
+    It is the array's own memory, or new memory if the GPU had to convert the elements, as NumPy's assignments do.
 
     Raises
     ------
@@ -138,7 +140,7 @@ def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
 
 
 def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) -> bool:
-    """Whether this memory of a GPU array has such elements, in the machine's byte order."""
+    """Whether the memory of a GPU array has elements of type ``native``, in the machine's byte order."""
     if native.kind in "OT":
         return False
     native, dtype = native.newbyteorder("="), getattr(value, "dtype", None)
@@ -148,7 +150,7 @@ def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) 
 def read_into(
     read: Callable[[_core.NdBuffer], None], out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str
 ) -> Any:
-    """Reads elements into a caller's own result array, which may have the other byte order. Gives the array.
+    """Reads elements into a caller's array ``out``, which may have the other byte order, and returns it.
 
     Raises
     ------
@@ -162,7 +164,7 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """The memory to read into for a caller's own result array, and a function to call when the elements are there.
+    """The buffer to read into for a caller's array ``out``, and a function to call after the elements are read.
 
     Raises
     ------
@@ -178,7 +180,7 @@ def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: 
 
 
 def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:
-    """The memory of a caller's own result array.
+    """The buffer of a caller's array ``out``, whose shape, type and device are checked.
 
     Raises
     ------
@@ -205,7 +207,7 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
 
 
 def _writable_buffer(out: Any) -> _core.NdBuffer:
-    """The memory of a caller's own result array of another library than NumPy."""
+    """The buffer of a caller's array of another library than NumPy. It must be writable."""
     if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
         raise InvalidArgumentError("out is a conjugate or negative view", hint="pass out=torch.empty(...)")
     buffer = device_buffer(out)
@@ -217,7 +219,7 @@ def _writable_buffer(out: Any) -> _core.NdBuffer:
 
 
 def writable_view(out: Any) -> Any:
-    """An array that NumPy's results can be assigned to, over the memory of a caller's own result array.
+    """An array over the memory of a caller's array ``out``, to which NumPy's results can be assigned.
 
     Raises
     ------
@@ -234,6 +236,6 @@ def writable_view(out: Any) -> Any:
 
 
 def check_writable(out: np.ndarray[Any, Any]) -> None:
-    """Refuses a caller's memory that is read-only."""
+    """Refuses a read-only array."""
     if not out.flags.writeable:
         raise InvalidArgumentError("out is read-only", hint="pass a writable array")

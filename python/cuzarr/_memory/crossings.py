@@ -65,7 +65,7 @@ def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any,
 
 
 def _item(item: Any) -> Any:
-    """One part of a selection, with index arrays and masks in host memory."""
+    """One item of a selection. Index arrays and masks become NumPy arrays in host memory."""
     if item is None or item is Ellipsis or isinstance(item, slice) or is_integer(item):
         return item
     if not isinstance(item, list | tuple) and not hasattr(item, "shape"):
@@ -81,7 +81,7 @@ def _item(item: Any) -> Any:
 
 
 def _list(places: np.ndarray[Any, Any], extent: int, along: Along, key: list[Any]) -> None:
-    """Adds a list of indices: each that is needed once, and where among these the list has them."""
+    """Adds a list of indices: to ``along`` the sorted, distinct ones; to ``key`` the position of each index among these."""
     outside = places[(places < -extent) | (places >= extent)] if places.dtype.kind == "i" else places[places >= extent]
     if outside.size:
         raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")

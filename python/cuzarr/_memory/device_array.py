@@ -1,4 +1,4 @@
-"""An array in a GPU's memory, for machines without CuPy."""
+"""``DeviceArray``, an array in a GPU's memory, which needs no CuPy."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 Order = Literal["K", "A", "C", "F"]
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-# Elements whose values a text shows, at most.
+# Most elements whose values ``repr`` shows.
 _MOST_SHOWN = 1000
 
 
 def _warn_of_lost_parts(own: np.dtype[Any], wanted: np.dtype[Any]) -> None:
-    # As NumPy: of complex numbers only the real part goes into other ones.
+    # As in NumPy, only the real part of a complex number can be stored as another type.
     if own.kind == "c" and wanted.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
         warnings.warn(message, np.exceptions.ComplexWarning, stacklevel=3)
@@ -134,7 +134,7 @@ class DeviceArray(
         Parameters
         ----------
         array : array_like
-            The array. A copy is in F order if the array is contiguous in F order alone; else in C order.
+            The array. The copy is in F order if only that makes the array contiguous; else in C order.
 
         >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().tolist()  # "cuda:0" on a GPU
         [0, 1, 2]
@@ -194,7 +194,7 @@ class DeviceArray(
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Hands the memory to another library; the data is ready on ``stream`` when this returns."""
+        """Hands the memory to another library. The elements are ready on ``stream`` when this returns."""
         return self._buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -204,7 +204,7 @@ class DeviceArray(
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3 of the CUDA array interface."""
-        # The memory itself knows no structures, strings, units of time or byte orders.
+        # The memory itself has no information about structures, strings, units of time and byte orders.
         typestr = self.dtype.str if self.dtype.names is None else f"|V{self.dtype.itemsize}"
         return {**self._buffer.cuda_array_interface(), "typestr": typestr}
 
@@ -234,12 +234,12 @@ class DeviceArray(
         return dispatch.namespace
 
     def to_device(self, device: str, /, *, stream: Stream = None) -> DeviceArray | np.ndarray[Any, Any]:
-        """This array on another device, by the name that the array API standard has for :meth:`to`.
+        """This array on another device. This is the array API standard's name for :meth:`to`.
 
         Parameters
         ----------
         stream : optional
-            Must be ``None``: what this gives is ready on every stream.
+            Must be ``None``: the result is ready on every stream.
 
         Returns
         -------
@@ -261,16 +261,16 @@ class DeviceArray(
         return self.to(device)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Refuses: a copy to the host has to be asked for, by :meth:`cpu`."""
+        """Always raises an error: a copy to the host must be requested with :meth:`cpu`."""
         raise ImplicitHostCopyError(
             f"this array is on {self.device}, and a copy to the host has to be asked for",
             hint="call .cpu(), or hand it to a GPU library through DLPack",
         )
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """NumPy's functions, where this library has them; what is made ``like=`` this array is put on its device."""
+        """Calls this library's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
         made = super().__array_function__(function, types, arguments, options)
-        # From arguments of a device NumPy makes no array of its own: `__array__` refuses.
+        # Otherwise NumPy returns no array of its own: it gets no elements, because `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
 
     def __len__(self) -> int:
@@ -284,8 +284,8 @@ class DeviceArray(
     # --------------------------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Selection) -> DeviceArray:
-        """The elements that a key chooses, as NumPy's arrays have them: a view for integers, slices, an ellipsis and new dimensions;
-        new memory where there are index arrays or masks.
+        """The elements that a key selects, as in NumPy. Integers, slices, an ellipsis and new dimensions give a view; index arrays and
+        masks give new memory.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def _view(self, key: Any) -> DeviceArray:
-        """The view by integers, slices with steps of either sign, an ellipsis and new dimensions."""
+        """The view that integers, slices with steps of either sign, an ellipsis and new dimensions select."""
         items = ensure_tuple(key)
         own = expand_ellipsis(tuple(item for item in items if item is not None), self.shape)
         try:
@@ -341,7 +341,7 @@ class DeviceArray(
         return view.reshape(shape) if len(shape) > view.ndim else view
 
     def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
-        """The view by an integer or a slice for every dimension."""
+        """The view that an integer or a slice for every dimension selects. Steps may be negative."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
         for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):
@@ -356,8 +356,10 @@ class DeviceArray(
         return DeviceArray(memory, self.dtype)
 
     def _gathered(self, axis: int, indices: DeviceArray) -> DeviceArray:
-        """The elements that have these indices, of int64 on this device, along a dimension: of each line its own, where indices have the
-        other extents, or of each line the same, where they have one dimension.
+        """The elements at ``indices`` (int64, on this device) along a dimension.
+
+        ``indices`` of one dimension apply to every line along ``axis``. Otherwise their other extents are the array's, and each line
+        has its own.
 
         Raises
         ------
@@ -372,7 +374,7 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """The elements that a key with index arrays or masks names. Where one of these is on this device all of them are taken there."""
+        """The elements that a key with index arrays or masks selects. If one of these is on this device, the others are moved there."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:
@@ -385,7 +387,7 @@ class DeviceArray(
         return _Named(turned, among, chosen.first, chosen.numbers.reshape(-1), chosen.shape(extents))
 
     def _brought(self, item: Any) -> Any:
-        """An item of a key with index arrays and masks on this device."""
+        """An item of a key. Index arrays and masks are moved to this device."""
         if isinstance(item, np.ndarray):
             return DeviceArray.from_host(item, self.device)
         return (
@@ -395,7 +397,7 @@ class DeviceArray(
         )
 
     def _put(self, items: tuple[Any, ...], value: Any) -> None:
-        """Writes the elements that a key with index arrays or masks names."""
+        """Writes to the elements that a key with index arrays or masks selects."""
         named = self._named(items)
         values = DeviceArray.empty(named.shape, self.dtype, self.device)
         values[...] = value
@@ -408,11 +410,11 @@ class DeviceArray(
                 raise BoundsCheckError(str(error)) from None
         else:
             among._buffer.put(axis, foreign.wrap_host(numbers.astype(np.uint64)), values._buffer)
-        if among._buffer.address != named.turned._buffer.address:  # a copy, as its dimensions could not be joined
+        if among._buffer.address != named.turned._buffer.address:  # `among` is a copy: no view could join the dimensions
             named.turned[...] = among.reshape(named.turned.shape)
 
     def tolist(self) -> Any:
-        """The elements as numbers of Python in nested lists: a copy to the host that is asked for.
+        """The elements as Python numbers in nested lists. They are copied to the host.
 
         Returns
         -------
@@ -435,7 +437,7 @@ class DeviceArray(
         Parameters
         ----------
         *shape : int, or one tuple of int
-            The new extents; one of them may be -1, to be worked out.
+            The new extents. One of them may be -1; it is computed from the others.
         order : {"C", "F", "A"}
             In which order elements are counted, as in NumPy.
         copy : bool, optional
@@ -579,7 +581,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
-        """A packed copy of another type, which differs in where bytes are the other way round; byte by byte, all elements at once."""
+        """A packed copy of another type, in which the byte runs ``reversals`` of each element are reversed."""
         packed = self._order(order)
         result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
@@ -615,7 +617,7 @@ class DeviceArray(
         Parameters
         ----------
         key : int, slice, Ellipsis, None, list of int, array or tuple of them
-            As of ``x[key]``. Of an element that index arrays name several times, the last value stays.
+            As for ``x[key]``. If index arrays name an element several times, it gets the last value.
         value : array or scalar
             The elements. They are broadcast to what is chosen and converted to the array's type.
 
@@ -662,7 +664,7 @@ class DeviceArray(
         target._buffer.copy_from(source)
 
     def _change(self, name: str, other: Any) -> Any:
-        # As NumPy: the elements change, so that views of them show it, and keep their type.
+        # As in NumPy, the elements change and keep their type, and views of them show the change.
         changed = self._apply(name, self, other)
         if changed is NotImplemented:
             return changed
@@ -703,20 +705,22 @@ class DeviceArray(
     def __repr__(self) -> str:
         about = f"dtype={self.dtype}, device={self.device!r}"
         if self.size <= _MOST_SHOWN:
-            with contextlib.suppress(CuzarrError):  # of a device that failed
+            with contextlib.suppress(CuzarrError):  # no elements are shown for a device that failed
                 return f"DeviceArray({np.array2string(self.cpu(), separator=', ', prefix='DeviceArray(')}, {about})"
         return f"<DeviceArray of shape {self.shape}, {about}>"
 
 
 def device_array(x: Any) -> DeviceArray:
-    """A :class:`DeviceArray` of the memory of an array on a device. Nothing is copied."""
+    """The memory of an array on a device as a :class:`DeviceArray`. Nothing is copied."""
     return x if isinstance(x, DeviceArray) else DeviceArray(foreign.device_buffer(x), foreign.element_type(x))
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Elements of an array by their numbers along one dimension of ``among``: ``turned`` in another shape, which is a copy where that
-    is no view. The result has the shape ``shape``."""
+    """Elements that a key selects: those with the indices ``numbers`` along dimension ``axis`` of ``among``.
+
+    ``among`` is ``turned`` in another shape: a view if possible, else a copy. The result has the shape ``shape``.
+    """
 
     turned: DeviceArray
     among: DeviceArray
@@ -732,7 +736,7 @@ def _with_arrays(key: Any) -> tuple[Any, ...] | None:
 
 
 def _as_index(item: Any) -> Any:
-    """One item of a key, with index arrays and masks as arrays: a :class:`DeviceArray` on a device, else a NumPy array."""
+    """One item of a key. Index arrays and masks become a :class:`DeviceArray` if they are on a device, else a NumPy array."""
     if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
         return item
     if foreign.is_on_device(item):
@@ -746,7 +750,7 @@ def _nonzero(mask: DeviceArray) -> DeviceArray:
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The shape with the extent that is -1 worked out."""
+    """The shape with -1 replaced by the extent that follows from the others."""
     if -1 not in shape:
         return shape
     others = math.prod(extent for extent in shape if extent != -1)

@@ -13,7 +13,7 @@ from cuzarr.errors import UnsupportedError
 
 
 class DataType(Protocol):
-    """A data type of Zarr, as far as memory is concerned."""
+    """The part of a Zarr data type's interface that memory needs."""
 
     @property
     def native(self) -> np.dtype[Any]: ...
@@ -24,13 +24,16 @@ class DataType(Protocol):
 
 
 _ML_DTYPES = {"bfloat16": "bfloat16", **{ours: theirs for theirs, ours in _numpy.SMALL_NUMBERS.items()}}
-"""Names of ``ml_dtypes`` for the Rust side's."""
+"""Names in ``ml_dtypes``, by the Rust side's names."""
 ORDERED = "iufcmMU"
-"""Kinds of elements whose bytes have an order."""
+"""Kinds of element types that have a byte order."""
 
 
 def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """The runs of bytes in an element that another type has in reverse: first byte and length of each. ``None`` when more differs."""
+    """The runs of bytes that two element types have in reverse order: first byte and length of each.
+
+    ``None`` if the types differ in another way.
+    """
     if own == wanted:
         return []
     if own.itemsize != wanted.itemsize or own.names != wanted.names or own.shape != wanted.shape:
@@ -51,7 +54,7 @@ def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list
 
 
 def memory_type(dtype: np.dtype[Any]) -> str:
-    """The Rust side's name of what memory holds: numbers, 8-byte integers for dates, opaque bytes for all else."""
+    """The Rust side's name for elements in memory. Dates are 8-byte integers; types that it does not know are opaque bytes."""
     _numpy.check_type(dtype)
     if dtype.kind in "mM" and dtype.isnative:
         return "int64"
@@ -66,19 +69,19 @@ def memory_type(dtype: np.dtype[Any]) -> str:
 
 
 def is_opaque(dtype: np.dtype[Any]) -> bool:
-    """Whether devices move such elements, but do not convert them."""
+    """Whether devices move elements of this type, but cannot convert them."""
     return memory_type(dtype).startswith("opaque") or _numpy.is_small(dtype)
 
 
 def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether the Rust side tells these types apart if they differ: not structures, strings, byte orders and units of time."""
+    """Whether the Rust side can tell two different types apart. It cannot for structures, strings, byte orders and units of time."""
     both_are_times = own.kind in "mM" and wanted.kind in "mM"
     return own == wanted or not (is_opaque(own) or is_opaque(wanted) or both_are_times)
 
 
-@functools.lru_cache(maxsize=256)  # NumPy puts a name together each time
+@functools.lru_cache(maxsize=256)  # cached, because NumPy builds a type's name at each call
 def core_dtype(native: np.dtype[Any]) -> str:
-    """The Rust side's name of an element type: dates are 8-byte integers, strings and structures opaque bytes."""
+    """The Rust side's name of an element type. Dates are 8-byte integers; strings and structures are opaque bytes."""
     _numpy.check_type(native)
     if native.name == "bfloat16":
         return "bfloat16"
@@ -90,7 +93,7 @@ def core_dtype(native: np.dtype[Any]) -> str:
 
 
 def dtype_of(element_type: str) -> np.dtype[Any]:
-    """NumPy's type for a name of the Rust side. bfloat16 and smaller floats come from ``ml_dtypes``."""
+    """The NumPy dtype for a name of the Rust side. bfloat16 and smaller floats come from ``ml_dtypes``."""
     if element_type.startswith("opaque"):
         return np.dtype(f"V{element_type.removeprefix('opaque')}")
     name = _ML_DTYPES.get(element_type)

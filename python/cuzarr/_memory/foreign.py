@@ -1,4 +1,4 @@
-"""Arrays of any library as memory that the Rust side takes, without copying it."""
+"""Arrays of any library as buffers for the Rust side, without copying."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _DLPACK_CUDA = 2
 
 
 class OnDevice:
-    """An array of this package in a GPU's memory."""
+    """A class of this package whose arrays are in a GPU's memory."""
 
     _buffer: _core.NdBuffer
     dtype: np.dtype[Any]
 
 
 def numpy_view(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array over host memory, which it keeps alive."""
+    """A NumPy array over a buffer in host memory, which the array keeps alive."""
     if buffer.nbytes == 0:
         return np.empty(buffer.shape, dtype)
     return np.ndarray(buffer.shape, dtype, buffer=buffer, offset=buffer.offset_bytes, strides=buffer.strides)
 
 
 def refuse_masked(value: Any) -> None:
-    """Refuses masked arrays of NumPy's, also in a list: elements without their mask are other data.
+    """Refuses NumPy's masked arrays, also in a list, because their elements mean something else without the mask.
 
     Raises
     ------
@@ -47,9 +47,9 @@ def refuse_masked(value: Any) -> None:
 
 
 def wrap_host(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """The memory of a NumPy array for the Rust side. The result keeps it alive."""
+    """The memory of a NumPy array as a buffer, which keeps the array alive."""
     refuse_masked(array)
-    # The array's own element size: a size that the caller expects may reach beyond its memory.
+    # Uses the element size of the array itself. A size that the caller expects may reach beyond the array's memory.
     name, is_fixed = core_dtype(array.dtype), not array.flags.writeable
     return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
 
@@ -59,8 +59,8 @@ def is_cupys(value: Any) -> bool:
 
 
 def is_on_device(value: Any) -> bool:
-    """Whether this array is in a GPU's memory."""
-    if isinstance(value, OnDevice) or is_cupys(value):  # whose answers take microseconds
+    """Whether an array is in a GPU's memory."""
+    if isinstance(value, OnDevice) or is_cupys(value):  # the tests below take microseconds
         return True
     if isinstance(value, _OF_THE_HOST):
         return False
@@ -81,13 +81,13 @@ def device_of(value: Any) -> str:
     if not isinstance(value, OnDevice) and hasattr(value, "__dlpack_device__"):
         kind, number = value.__dlpack_device__()
         if int(kind) == _DLPACK_CUDA:
-            # Without taking its memory, which takes longer than a small kernel.
+            # Does not take the memory of the array, which would take longer than a small kernel.
             return f"cuda:{int(number)}"
     return device_buffer(value).device
 
 
 def on_host(value: Any) -> Any:
-    """A GPU array as a NumPy array. Any other value is returned unchanged."""
+    """A GPU array copied to a NumPy array. Any other value is returned unchanged."""
     if not is_on_device(value):
         return value
     buffer = device_buffer(value)
@@ -96,33 +96,33 @@ def on_host(value: Any) -> Any:
 
 
 def device_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of a GPU array of any library, without copying."""
+    """The memory of a GPU array of any library as a buffer, without copying."""
     if isinstance(value, OnDevice):
         return value._buffer
     dtype = getattr(value, "dtype", None)
     is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not is_cupys(value)
     if hasattr(value, "__dlpack__") and is_plain:
         return shared_buffer(value)
-    # Of CuPy's arrays the device is known; whose memory others' is, the driver says.
+    # CuPy's arrays name their device. For other libraries, the driver finds the device of the memory.
     device = f"cuda:{value.device.id}" if is_cupys(value) else None
     buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
     return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
 
 
 def shared_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of an array with ``__dlpack__``, on any device, without copying."""
-    # PyTorch's tensors refuse while they record gradients, and may stand for the negative or conjugate of their memory.
+    """The memory of an array with ``__dlpack__`` as a buffer, without copying. It may be on any device."""
+    # PyTorch's tensors refuse while they record gradients. Some stand for the negative or the conjugate of their memory.
     for name in ("detach", "resolve_conj", "resolve_neg"):
         if hasattr(value, name):
             value = getattr(value, name)()
     if (float8 := _torch_float8(value)) is not None:
-        # Not every version of PyTorch exports these by DLPack.
+        # Not every version of PyTorch exports these types by DLPack.
         return _core.NdBuffer.from_dlpack(value.view(sys.modules["torch"].uint8)).reinterpret(float8)
     return _core.NdBuffer.from_dlpack(value)
 
 
 def _torch_float8(value: Any) -> str | None:
-    """The element type of a tensor of PyTorch's that has 8-bit floats."""
+    """Name of the element type of a PyTorch tensor with 8-bit floats; ``None`` for any other value."""
     if type(value).__module__ != "torch":
         return None
     name = str(value.dtype).removeprefix("torch.")
@@ -136,7 +136,7 @@ def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
         return None
     try:
         buffer = shared_buffer(value)
-    except Exception:  # what the library does not hand over by DLPack: strings, for example
+    except Exception:  # elements that the library does not export by DLPack, such as strings
         if hasattr(value, "__array__"):
             return None
         raise
@@ -144,7 +144,7 @@ def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of an array of any library in host memory, of numbers or of lists.
+    """A NumPy array for numbers, lists, or an array of any library in host memory.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
 
 
 def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array of this element type from whatever a caller writes; copied only when it has to be converted.
+    """A NumPy array of type ``native`` for a value that a caller writes. It is copied only if it must be converted.
 
     Raises
     ------
@@ -176,12 +176,12 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     array = as_numpy(value)
     if array.dtype == native:
         return array
-    with _numpy.conversion(native):  # as NumPy assigns: from any type to any other
+    with _numpy.conversion(native):  # any type is converted to any other, as in NumPy's assignments
         return array.astype(native, order="A")
 
 
 def element_type(out: Any) -> np.dtype[Any]:
-    """NumPy's type for the elements of a caller's result array of any library."""
+    """The NumPy dtype of the elements of a caller's array, which may be of any library."""
     out = getattr(out, "as_ndarray_like", lambda: out)()
     if not hasattr(out, "dtype") and not hasattr(out, "__dlpack__"):
         raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
@@ -190,13 +190,13 @@ def element_type(out: Any) -> np.dtype[Any]:
 
 
 def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """The memory of a NumPy array of any type."""
+    """The memory of a NumPy array of any element type, as a buffer."""
     name, is_fixed = memory_type(array.dtype), not array.flags.writeable
     return _core.NdBuffer.wrap(array.ctypes.data, array.shape, array.strides, name, is_fixed, array)
 
 
 def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A NumPy array of a list, a number, host memory of another library, or anything else that NumPy takes.
+    """A NumPy array for a list, a number, host memory of another library, or anything else that NumPy accepts.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]
 
 
 def to_bytes(value: Any) -> bytes:
-    """The bytes of what a store holds: bytes-like objects, arrays, zarr-python's buffers."""
+    """The bytes of a value to be stored: a bytes-like object, an array, or zarr-python's buffer."""
     if hasattr(value, "to_bytes") and not isinstance(value, int):
         return bytes(value.to_bytes())
     return bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value

@@ -1,6 +1,8 @@
-"""Keys with index arrays and masks, as NumPy takes them: the elements that one list of numbers names along one dimension.
+"""Keys with index arrays and masks, as in NumPy. A key becomes one list of numbers along one dimension.
 
-Numbers are NumPy's arrays, or arrays in a device's memory with NumPy's arithmetic.
+For that, the dimensions that are indexed by arrays are joined into one.
+
+The numbers are a NumPy array, or an array in a device's memory with NumPy's arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 from cuzarr._memory.box import is_integer, normalize_index
 from cuzarr.errors import BoundsCheckError, SelectionInvalidError
 
-# An array of int64 of either kind.
+# An int64 array, of NumPy or on a device.
 Numbers = Any
 
 
@@ -26,15 +28,16 @@ class Chosen:
     Attributes
     ----------
     basic : list of slice
-        What is taken of every dimension of the array, before anything else.
+        Slices of all dimensions of the array. They are taken first.
     order : list of int
-        The order of its dimensions then: those that the numbers count stand side by side.
+        Order of the dimensions after that. The dimensions that index arrays choose from (the listed ones) stand side by side.
     first, listed : int
-        The place of the first of them, and how many there are.
+        Place of the first listed dimension, and number of the listed dimensions.
     numbers : array
-        What is chosen of them, counted in C order; of any shape. Of a single index array negative numbers may count from the end.
+        Chosen elements of the listed dimensions, counted in C order; of any shape. Those of a single index array may be negative, and then
+        count from the end.
     before, behind : list of int
-        The dimensions of the result on either side of those of the numbers: 1 for a new one, and -1 for one of the array.
+        Dimensions of the result before and behind those of ``numbers``: 1 for a new dimension, -1 for one of the array.
     """
 
     basic: list[slice]
@@ -46,7 +49,7 @@ class Chosen:
     behind: list[int]
 
     def shape(self, extents: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the result, of an array whose dimensions have these extents in their order."""
+        """The shape of the result. ``extents`` are the array's, in the order ``order``."""
         own = iter(extents[: self.first] + extents[self.first + self.listed :])
         before, behind = ([next(own) if extent < 0 else extent for extent in part] for part in (self.before, self.behind))
         return (*before, *self.numbers.shape, *behind)
@@ -54,7 +57,7 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """An index array and the dimensions that it counts, in C order."""
+    """An index array, and the dimensions that its numbers count in C order."""
 
     axes: list[int]
     numbers: Numbers
@@ -63,13 +66,13 @@ class _Group:
 
 @dataclass
 class _Walk:
-    """The items of a key, dimension by dimension."""
+    """State of parsing a key, dimension by dimension."""
 
     shape: tuple[int, ...]
     axis: int = 0
     basic: list[slice] = field(default_factory=list)
     groups: list[_Group] = field(default_factory=list)
-    # Dimensions of the result: -1 for one of the array, 1 for a new one; and how many come before the first index array.
+    # Dimensions of the result: -1 for one of the array, 1 for a new one. `before` is how many of them precede the first index array.
     kept: list[int] = field(default_factory=list)
     before: int = 0
     was_listed: bool = False
@@ -104,14 +107,14 @@ class _Walk:
 def parse(
     key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers], where: Callable[[Any, Any, Any], Any]
 ) -> Chosen:
-    """The elements that a key with arrays chooses. All of its arrays are masks, or all are indices.
+    """Parses a key with index arrays or masks. Returns the elements that it selects.
 
     Parameters
     ----------
     nonzero
-        Gives the C-order numbers of a mask's true elements.
+        Returns the positions of a mask's true elements, counted in C order.
     where
-        Is NumPy's ``where`` of such arrays.
+        NumPy's ``where`` for such arrays.
 
     Raises
     ------
@@ -125,7 +128,7 @@ def parse(
     if ellipses > 1:
         raise SelectionInvalidError("a selection can have one ellipsis only")
     walk = _Walk(shape)
-    # One list alone is compared with the extent by what takes the elements.
+    # A single list on a device is compared with the extent later, by the function that takes the elements.
     is_alone = sum(_is_array(item) or is_integer(item) for item in key) == 1
     for item in key if ellipses else (*key, Ellipsis):
         if item is None:
@@ -161,7 +164,7 @@ def _is_array(item: Any) -> bool:
 
 
 def _counted(item: Any, extent: int, where: Callable[[Any, Any, Any], Any]) -> Numbers:
-    """Indices counted from the start."""
+    """The indices, checked, and counted from the start of the dimension."""
     numbers = item.astype("i8")
     outside = (numbers < -extent) | (numbers >= extent)
     if bool(outside.any()):
@@ -181,7 +184,7 @@ def _finished(walk: _Walk) -> Chosen:
         numbers = numbers * group.extent + group.numbers
     listed = [axis for group in walk.groups for axis in group.axes]
     others = [axis for axis in range(len(walk.shape)) if axis not in listed]
-    # Where index arrays do not stand side by side, NumPy puts their dimensions first.
+    # If index arrays do not stand side by side, NumPy puts their dimensions first.
     place = 0 if walk.is_split else walk.before
     before, behind = walk.kept[:place], walk.kept[place:]
     first = sum(extent < 0 for extent in before)

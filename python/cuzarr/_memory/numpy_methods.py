@@ -1,4 +1,4 @@
-"""Methods that NumPy's arrays in memory have, by this library's functions of their names."""
+"""Methods of NumPy's arrays for ``DeviceArray``, which call this library's functions of the same names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """,
 )
 class NumpyMethods:
-    """What NumPy's and CuPy's arrays have as methods, for arrays in a device's memory."""
+    """Methods that NumPy's and CuPy's arrays have, for arrays in a device's memory."""
 
     def sort(self, axis: int = -1) -> None:
         """Sort the elements along a dimension in place, as NumPy's method does. NaN comes last; equal elements keep their order.
@@ -45,7 +45,7 @@ class NumpyMethods:
         self[...] = dispatch.of_memory["sort"](self, axis)  # type: ignore[index]
 
     def argsort(self, axis: int | None = -1) -> DeviceArray:
-        """The indices along a dimension by which elements are in order.
+        """The indices that would sort the elements along a dimension.
 
         Returns
         -------
@@ -65,12 +65,12 @@ class NumpyMethods:
         return dispatch.of_memory["argsort"](self, axis)  # type: ignore[no-any-return]
 
     def searchsorted(self, v: ArrayLike, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None) -> DeviceArray:
-        """The places at which elements would be put into this sorted array.
+        """The positions at which ``v`` would be inserted into this sorted array.
 
         Parameters
         ----------
         v, side, sorter
-            As of :func:`cuzarr.xp.searchsorted`.
+            As for :func:`cuzarr.xp.searchsorted`.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class NumpyMethods:
         return dispatch.of_memory["searchsorted"](self, v, side, sorter)  # type: ignore[no-any-return]
 
     def nonzero(self) -> tuple[Any, ...]:
-        """The indices of the elements that are not 0, an array for each dimension.
+        """The indices of the elements that are not 0: one array for each dimension.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class NumpyMethods:
         return dispatch.of_memory["nonzero"](self)  # type: ignore[no-any-return]
 
     def take(self, indices: ArrayLike, axis: int | None = None) -> DeviceArray:
-        """The elements that have these indices along a dimension.
+        """The elements at the given indices along a dimension.
 
         Parameters
         ----------

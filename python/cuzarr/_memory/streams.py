@@ -8,7 +8,7 @@ from cuzarr.errors import InvalidArgumentError
 
 
 def stream_handle(stream: Any) -> int | None:
-    """The ``cudaStream_t`` of a stream of CuPy, PyTorch, Numba or any library that speaks ``__cuda_stream__``."""
+    """The ``cudaStream_t`` of a stream of CuPy, PyTorch, Numba or any library that implements ``__cuda_stream__``."""
     if stream is None or isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):

@@ -1,4 +1,4 @@
-"""Strings and bytes of variable length, which the Rust side takes and gives as lists of Python's objects in C order."""
+"""Strings and bytes of variable length. The Rust side takes and returns them as lists of Python objects, in C order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def to_array(elements: list[Any], shape: tuple[int, ...], native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of such elements."""
+    """An array of the elements in a list."""
     result = np.empty(len(elements), native)
     if elements:
         result[:] = elements
@@ -16,11 +16,11 @@ def to_array(elements: list[Any], shape: tuple[int, ...], native: np.dtype[Any])
 
 
 def to_list(values: np.ndarray[Any, Any]) -> list[Any]:
-    """The elements of an array."""
+    """The elements of an array as a list, in C order."""
     elements: list[Any] = values.reshape(-1).tolist()
     return elements
 
 
 def holds_text(values: Any) -> bool:
-    """Whether an array holds strings of Python's, which are taken as they are."""
+    """Whether an array holds only Python strings. The Rust side takes these without conversion."""
     return isinstance(values, np.ndarray) and values.dtype == object and set(map(type, values.flat)) <= {str}

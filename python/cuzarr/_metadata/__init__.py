@@ -1,1 +1,1 @@
-"""Metadata of arrays and groups, as values and as stored documents."""
+"""Metadata of arrays and groups, as objects and as stored documents."""

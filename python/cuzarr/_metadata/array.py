@@ -1,6 +1,6 @@
-"""Metadata documents, and those of arrays as values: what is in ``zarr.json``, ``.zarray`` and ``.zattrs``.
+"""Metadata of arrays as objects: the contents of ``zarr.json``, ``.zarray`` and ``.zattrs``.
 
-A value keeps the document it was read from, so that members this package does not know survive a rewrite.
+An object keeps the document that it was read from, so that unknown members survive a rewrite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _plain_json(value: Any) -> Any:
 
 
 def as_attributes(attributes: Any) -> dict[str, Any]:
-    """Attributes as a caller gave them; the Rust side makes of them what JSON holds.
+    """Attributes as a caller gave them. They need not be valid JSON yet; the Rust side converts them.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def as_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def parse_attributes(attributes: Any) -> dict[str, Any]:
-    """Attributes as they come back from a store: names are text, tuples and NumPy's arrays are lists, NumPy's numbers are Python's.
+    """Attributes as a store returns them: names are text, tuples and NumPy arrays are lists, NumPy's numbers are Python's.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """A JSON object.
+    """The value itself, if it is a JSON object.
 
     Raises
     ------
@@ -74,11 +74,11 @@ def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
 
 
 Documents = dict[str, dict[str, Any]]
-"""What is stored of a node, by the key relative to it."""
+"""The stored documents of a node, by key relative to the node."""
 
 
 class NodeMetadata:
-    """What metadata of arrays and of groups have."""
+    """Common class of the metadata of arrays and of groups."""
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with the attributes inside.
@@ -94,14 +94,14 @@ class NodeMetadata:
         >>> cuzarr.GroupMetadata(attributes={"title": "maps"}).to_dict()
         {'attributes': {'title': 'maps'}, 'zarr_format': 3, 'node_type': 'group'}
         """
-        raise NotImplementedError  # each kind has its own
+        raise NotImplementedError  # each kind of node has its own
 
     def _given(self) -> tuple[Any, Any]:
-        """What the Rust side writes: of this node, and of the nodes that are consolidated below it."""
+        """The metadata in the form that the Rust side writes: of this node, and of the nodes consolidated below it."""
         return self.stored()
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """The stored documents, as dictionaries: of this node, and of the nodes that are consolidated below it.
+        """The stored documents, as dictionaries: of this node, and of the nodes consolidated below it.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class NodeMetadata:
         >>> documents, below
         ({'.zgroup': {'zarr_format': 2}, '.zattrs': {'title': 'maps'}}, None)
         """
-        raise NotImplementedError  # each kind has its own
+        raise NotImplementedError  # each kind of node has its own
 
     def documents(self) -> dict[str, bytes]:
         """The stored documents as bytes of JSON, by file name.
@@ -125,7 +125,7 @@ class NodeMetadata:
         Returns
         -------
         dict of str to bytes
-            What a store holds under each name: ``"zarr.json"``, or ``".zarray"``, ``".zgroup"`` and ``".zattrs"``.
+            The content of the store under each name: ``"zarr.json"``, or ``".zarray"``, ``".zgroup"`` and ``".zattrs"``.
 
         Examples
         --------
@@ -136,7 +136,7 @@ class NodeMetadata:
         return _core.lay_out_node(*self._given(), config.get("json_indent"))
 
     def same_as(self, other: object) -> bool:
-        """Whether two metadata say the same. ``==`` does the same.
+        """Whether two metadata objects are equal. ``==`` does the same.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class NodeMetadata:
         >>> cuzarr.GroupMetadata().same_as(cuzarr.GroupMetadata(attributes={"title": "maps"}))
         False
         """
-        # Compared as JSON text, not-a-number equals itself, and a tuple equals a list.
+        # As JSON text, NaN equals NaN, and a tuple equals a list.
         return isinstance(other, NodeMetadata) and canonical_json(self.to_dict()) == canonical_json(other.to_dict())
 
     def __eq__(self, other: object) -> bool:
@@ -165,7 +165,7 @@ class NodeMetadata:
 
 
 class ArrayMetadata(NodeMetadata):
-    """What both formats' array metadata have."""
+    """Common class of the array metadata of both formats."""
 
     zarr_format: ClassVar[ZarrFormat]
 
@@ -177,7 +177,7 @@ class ArrayMetadata(NodeMetadata):
 
     @staticmethod
     def _named(document: Mapping[str, Any], attributes: dict[str, Any]) -> Documents:
-        """The documents by their names."""
+        """The documents by file name."""
         raise NotImplementedError  # each format has its own
 
     def _take(self, core: _core.ArrayMetadata) -> Self:
@@ -217,7 +217,7 @@ class ArrayMetadata(NodeMetadata):
 
     @cached_property
     def fill_value(self) -> Any:
-        """The value of elements that were never written; in format 2, ``None`` leaves it open."""
+        """The value of elements that were never written. In format 2, ``None`` means that there is none."""
         element = self._documents.fill_element()
         return None if element is None else self.data_type._of_element(element)
 
@@ -243,26 +243,26 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def _inner_chunks(self) -> tuple[int, ...]:
-        """Shape of a chunk, the unit that is decoded; in a rectilinear grid of the largest one."""
+        """Shape of a chunk, the unit that is decoded. In a rectilinear grid, that of the largest chunk."""
         return self._documents.inner_chunks or self._stored_chunks
 
     @property
     def _stored_chunks(self) -> tuple[int, ...]:
-        """Shape of what one stored object holds: of a shard, or of a chunk; in a rectilinear grid of the largest one."""
+        """Shape of a stored object: a shard, or a chunk. In a rectilinear grid, that of the largest one."""
         return self._documents.stored_chunks
 
     @cached_property
     def _grid(self) -> ChunkGrid:
-        """The stored objects."""
+        """The grid of the stored objects: shards, or chunks."""
         return self._documents.grid
 
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
-        """The key, relative to the array, of the stored object at a place of the chunk grid.
+        """The key, relative to the array, of the stored object at a position in the chunk grid.
 
         Parameters
         ----------
         chunk_coords : iterable of int
-            The place, one number per dimension. With sharding it counts shards, else chunks.
+            The position, one number per dimension. With sharding it counts shards, else chunks.
 
         Returns
         -------
@@ -279,7 +279,7 @@ class ArrayMetadata(NodeMetadata):
         return self._documents.encode_chunk_key(list(chunk_coords))
 
     def _decode_chunk_keys(self, keys: Iterable[str]) -> list[tuple[str, tuple[int, ...]]]:
-        """Those keys, relative to the array, that are stored objects of it, with their places in the grid."""
+        """The keys among ``keys`` that are stored objects of this array, with their positions in the grid."""
         return self._documents.decode_chunk_keys(keys)
 
     @property
@@ -331,7 +331,7 @@ class ArrayMetadata(NodeMetadata):
         >>> document["shape"], document["data_type"], document["attributes"]
         ([4], 'int16', {})
         """
-        # Attributes keep their place among the members.
+        # The attributes keep their position among the members.
         document = next(iter(self._documents.stored().values()))
         return {**document, "attributes": self.attributes}
 
@@ -405,7 +405,7 @@ class ArrayMetadata(NodeMetadata):
 
 
 def canonical_json(document: Mapping[str, Any]) -> str:
-    """The same text for documents that say the same."""
+    """JSON text of a document. Equal documents have the same text."""
     return json.dumps(document, sort_keys=True, default=_plain_json)
 
 
@@ -444,7 +444,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @cached_property
     def codecs(self) -> tuple[Codec, ...]:
-        """The codec chain, as stored."""
+        """The codec chain, as it is stored."""
         codecs = self.document.get("codecs")
         if not isinstance(codecs, list | tuple):
             raise MetadataValidationError(f"codecs is {codecs!r}, expected a list")
@@ -452,13 +452,13 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def sharding_codec(self) -> ShardingCodec | None:
-        """The sharding codec, when it is the whole chain."""
+        """The sharding codec, if it is the whole chain."""
         codecs = self.codecs
         return codecs[0] if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else None
 
     @property
     def inner_codecs(self) -> tuple[Codec, ...]:
-        """The chain that encodes a chunk, inside its shard if there are any."""
+        """The codec chain of a chunk, which may lie inside a shard."""
         sharding = self.sharding_codec
         return self.codecs if sharding is None else sharding.codecs
 
@@ -467,27 +467,27 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The codecs from elements to elements."""
+        """The array-to-array codecs."""
         return self._with_role("array_array")
 
     @property
     def serializer(self) -> Codec | None:
-        """The codec from elements to bytes."""
+        """The array-to-bytes codec."""
         return next(iter(self._with_role("array_bytes")), None)
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The codecs from bytes to bytes."""
+        """The bytes-to-bytes codecs."""
         return self._with_role("bytes_bytes")
 
     @property
     def is_rectilinear(self) -> bool:
-        """Whether chunks, or shards, have lengths of their own along each dimension."""
+        """Whether the chunks, or shards, may differ in length along a dimension."""
         return self._documents.is_rectilinear
 
     @property
     def chunk_grid(self) -> dict[str, Any]:
-        """The chunk grid, as stored."""
+        """The chunk grid, as it is stored."""
         return self.document["chunk_grid"]  # type: ignore[no-any-return]
 
     def _require_regular(self, what: str, instead: str) -> None:
@@ -507,13 +507,13 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def chunk_key_encoding(self) -> dict[str, Any]:
-        """The chunk key encoding, as stored."""
+        """The chunk key encoding, as it is stored."""
         encoding = self.document["chunk_key_encoding"]
         return {"name": encoding} if isinstance(encoding, str) else dict(encoding)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, as far as they have any."""
+        """Names of the dimensions, if there are any."""
         return self._documents.dimension_names
 
     @property
@@ -565,7 +565,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def serializer(self) -> None:
-        """Always ``None``: in format 2 the data type alone says how elements become bytes."""
+        """Always ``None``: in format 2, the data type alone decides how elements become bytes."""
         return None
 
     @property
@@ -588,7 +588,7 @@ AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata
 
 
 def of_core(core: _core.ArrayMetadata) -> AnyArrayMetadata:
-    """The value of metadata that the Rust side found or made.
+    """The metadata object for metadata that the Rust side found or made.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chunks and shards of arrays: what a caller may write, and the boxes that they cover."""
+"""Chunks and shards of arrays: parsing of callers' arguments, and the boxes that chunks cover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ShardsLike = ChunksLike | Mapping[str, Any] | Literal["auto"]
 
 
 def parse_shards(shards: object, stacklevel: int) -> tuple[object, str, int | None]:
-    """The shape of shards, the place of their index, and how many bytes a shard of our choice has at most."""
+    """The shape of shards, the location of their index, and the target size in bytes for shards that cuzarr chooses."""
     index_location = "end"
     if isinstance(shards, Mapping):
         if unknown := set(shards) - {"shape", "index_location"}:
@@ -37,9 +37,9 @@ def parse_shards(shards: object, stacklevel: int) -> tuple[object, str, int | No
 def resolve_chunks(
     shape: tuple[int, ...], chunks: object, shards: object, item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
-    """Chunks, shards (or none) and the place of a shard's index, from what the caller wrote.
+    """The shape of chunks, the shape of shards (or ``None``), and the location of a shard's index, from the caller's arguments.
 
-    With sizes of their own along each axis, these are the largest of them.
+    If lengths differ along a dimension, the shapes have the largest ones.
     """
     shards, index_location, target_bytes = parse_shards(shards, 5)
     inner, stored, is_sharded = _core.choose_chunks(shape, item_bytes, chunks, shards, target_bytes)
@@ -49,7 +49,7 @@ def resolve_chunks(
 
 
 def regions(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """The boxes of the chunks in C order. ``itertools.product`` would first list those of each dimension."""
+    """The boxes of the chunks in C order. Unlike ``itertools.product``, it lists no dimension's chunks in advance."""
     return _regions(grid.axes, shape)
 
 
@@ -65,7 +65,7 @@ def _regions(axes: tuple[AxisGrid, ...], shape: tuple[int, ...]) -> Iterator[tup
 
 
 def require_rectilinear() -> None:
-    """Refuses rectilinear grids, unless the configuration allows them; zarr-python does as well."""
+    """Refuses rectilinear grids, unless the configuration of cuzarr or of zarr-python allows them."""
     if not config.get("array.rectilinear_chunks") and not _zarr_python_allows():
         raise UnsupportedFeatureError(
             "rectilinear chunk grids are experimental in zarr-python, and off",
@@ -74,6 +74,6 @@ def require_rectilinear() -> None:
 
 
 def _zarr_python_allows() -> bool:
-    """Whether zarr-python's own configuration allows rectilinear grids, if that library is in use."""
+    """Whether zarr-python is imported, and its configuration allows rectilinear grids."""
     theirs = getattr(sys.modules.get("zarr"), "config", None)
     return theirs is not None and bool(theirs.get("array.rectilinear_chunks", False))

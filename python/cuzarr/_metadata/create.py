@@ -18,18 +18,18 @@ from cuzarr.codecs.numcodecs import NumcodecsCodec
 from cuzarr.codecs.values import Codec
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 
-# The fill value where the caller chose none; `None` is a choice in format 2.
+# Stands for a fill value that the caller did not choose. `None` is a choice in format 2.
 DEFAULT_FILL_VALUE: Any = type("DefaultFillValue", (), {"__repr__": lambda _: "DEFAULT_FILL_VALUE"})()
 
 
 def is_auto(value: Any) -> bool:
-    """Whether the choice is left to us."""
+    """Whether the caller leaves the choice to cuzarr."""
     return isinstance(value, str) and value == "auto"
 
 
 def fill_element(value: Any, data_type: DataType) -> bytes | None:
-    """The bytes of the element that a caller chose as the fill value; ``None`` for the default one, and for none in format 2."""
-    # zarr-python has a sentinel of its own, whose type differs between its versions.
+    """The bytes of the fill value that a caller chose; ``None`` for the default, and in format 2 for an array without one."""
+    # zarr-python has its own sentinel, whose type differs between versions.
     if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
         return None
     with refusing("fill_value", f"pass one element of {data_type}"):
@@ -37,13 +37,13 @@ def fill_element(value: Any, data_type: DataType) -> bytes | None:
 
 
 def warn_order() -> None:
-    """Says that format 3 stores no order."""
+    """Warns that format 3 stores no order."""
     message = "order has no effect in format 3; config={'order': 'F'} is the memory order of results"
     warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
 
 
 def as_codecs(codecs: Any) -> tuple[Codec, ...]:
-    """Codecs from one, several, or their names and documents."""
+    """Codecs from one or several codec objects, names or documents."""
     if codecs is None:
         return ()
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Iterable):
@@ -52,7 +52,7 @@ def as_codecs(codecs: Any) -> tuple[Codec, ...]:
 
 
 def _spelt_out(codec: Any) -> list[Any]:
-    """What a short name of the command line means, such as ``zstd:5``, ``blosc:lz4``, ``lz4`` or ``none``; other codecs as they are."""
+    """The codecs that a short name such as ``zstd:5``, ``blosc:lz4``, ``lz4`` or ``none`` stands for. Other codecs are not changed."""
     is_short = isinstance(codec, str) and (":" in codec or codec in ("none", "lz4"))
     return json.loads(_core.compressors_named(codec, 3)) if is_short else [codec]
 
@@ -60,7 +60,7 @@ def _spelt_out(codec: Any) -> list[Any]:
 def _require_role(codecs: tuple[Codec, ...], role: str, argument: str) -> tuple[Codec, ...]:
     for codec in codecs:
         if isinstance(codec, ExtensionCodec):
-            object.__setattr__(codec, "role", role)  # only its place says what it is
+            object.__setattr__(codec, "role", role)  # only the argument shows the role of an unknown codec
         elif codec.role != role:
             kinds = role.replace("_", "-to-")
             raise InvalidArgumentError(f"{argument}: got codec '{codec.name}', expected {kinds} codecs")
@@ -72,7 +72,7 @@ def _documents(codecs: Iterable[Codec]) -> list[dict[str, Any]]:
 
 
 def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> list[dict[str, Any]]:
-    """The codec chain of format 3, where the caller chose some of it."""
+    """The codec chain of format 3, from the caller's arguments. ``"auto"`` gives the default codecs."""
     own_serializer, *own_compressors = map(parse_codec, _core.default_codecs(3, data_type._described)[0])
     array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
     array_bytes = own_serializer if is_auto(serializer) else parse_codec(serializer)
@@ -112,14 +112,14 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
         hint = "use one of cuzarr.codecs.numcodecs, or of numcodecs"
         raise InvalidArgumentError(f"{argument} of format 2: got codec '{parsed.name}', expected codecs of numcodecs", hint=hint)
     config = parsed.get_config()
-    # The default says nothing, and tensorstore knows no such member.
+    # The default need not be written, and tensorstore does not know this member.
     if config["id"] == "zstd" and config.get("checksum") is False:
         del config["checksum"]
     return config
 
 
 def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Filters and compressor of format 2, where the caller chose some of them."""
+    """Filters and compressor of format 2, from the caller's arguments. ``"auto"`` gives the default ones."""
     chosen, compressor = _core.default_codecs(2, data_type._described)
     if is_auto(compressors):
         pass
@@ -197,7 +197,7 @@ def new_metadata(
     zarr_format: ZarrFormat,
     **given: Any,
 ) -> AnyArrayMetadata:
-    """Metadata for ``create_array``."""
+    """Metadata for the arguments of ``create_array``."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
     codecs: Any = None
     chosen = [one for one in (filters, serializer, compressors) if not isinstance(one, str) or one != "auto"]
@@ -229,7 +229,7 @@ def legacy_metadata(
     zarr_format: ZarrFormat,
     **given: Any,
 ) -> AnyArrayMetadata:
-    """Metadata for ``create``, whose arguments are those of both formats."""
+    """Metadata for the arguments of ``create``, which may belong to either format."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
     chosen: Any = None
     if zarr_format == 3:

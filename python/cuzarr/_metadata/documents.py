@@ -1,4 +1,4 @@
-"""Finding and creating arrays and groups: metadata of what the Rust side reads and writes."""
+"""Finds and creates arrays and groups: turns their stored metadata into objects, and back."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from cuzarr.errors import (
 )
 from cuzarr.storage import StorePath
 
-# Attempts to overwrite a node that other programs overwrite meanwhile, and the longest pause between two.
+# Limits for overwriting a node that other programs overwrite at the same time: attempts, and the pause between two of them.
 _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
 FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, list[str]]
-"""Metadata of an array or the documents of a group, what is consolidated below it, and what is odd about it."""
+"""Metadata of an array, or documents of a group; the metadata consolidated below it; and warnings about it."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
@@ -45,7 +45,7 @@ UNFINISHED = "cuzarr_unfinished"
 
 
 def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
-    """A format given by a caller: 2, 3, or ``None`` for whichever is there."""
+    """The format that a caller gave: 2, 3, or ``None`` for either."""
     if zarr_format is None or isinstance(zarr_format, int | np.integer) and zarr_format in (2, 3):
         return zarr_format  # type: ignore[return-value]
     raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2, 3 or None")
@@ -54,8 +54,10 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 def find_node(
     place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None, *, arrays: bool | None = None
 ) -> AnyNodeMetadata | None:
-    """Metadata of what is at a place, or ``None``: of arrays (``arrays``), of groups (``False``) or of either, where the format has
-    names for them."""
+    """Metadata of the node at a place, or ``None``.
+
+    ``arrays`` limits the search to arrays (``True``) or groups (``False``), if the format has different names for their documents.
+    """
     most = config._values()["metadata_max_bytes"]
     found = _core.find_node(place.store.handle, place.path, zarr_format, arrays, use_consolidated, most)
     if found is None:
@@ -66,7 +68,7 @@ def find_node(
 
 
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
-    """Metadata of what was found at a place."""
+    """The metadata object for the documents found at a place."""
     documents, consolidated, _ = found
 
     def trail() -> tuple[str, str]:
@@ -81,17 +83,17 @@ def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
 
 
 def array_not_found(place: StorePath) -> ArrayNotFoundError:
-    """The error for an array that is not there."""
+    """The error for a missing array."""
     return ArrayNotFoundError(f"no array in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def group_not_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a group that is not there."""
+    """The error for a missing group."""
     return GroupNotFoundError(f"no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def nothing_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a place where neither is."""
+    """The error for a place with neither an array nor a group."""
     return GroupNotFoundError(f"no array and no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
@@ -159,11 +161,12 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
 
 @contextmanager
 def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
-    """Creates nodes by their paths below a place, and the groups they are in where they are missing, when the block ends. Gives the
-    paths in the store of all that will be there, groups before what is in them.
+    """Creates nodes by their paths below a place, and missing groups above them, when the block ends.
+
+    Gives the paths in the store of all nodes that will be there; a group comes before its members.
 
     Elements that the block writes are stored before a reader finds the node. A node that is replaced is deleted before the block
-    begins. In transactional stores the nodes are created when the block begins: readers see nothing before the commit.
+    begins. In transactional stores, the nodes are created when the block begins: readers see nothing before the commit.
 
     Raises
     ------
@@ -175,7 +178,7 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
     new = _core.NewNodes(
         handle, [((place / path if path else place).path, *node._given()) for path, node in nodes.items()], overwrite
     )
-    # Where readers see nothing before all is committed, chunks are taken only of arrays that are there.
+    # Transactional stores accept chunks only for arrays that exist.
     is_transactional = handle.is_transactional()
     if not is_transactional:
         yield new.paths
@@ -185,8 +188,10 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
 
 
 def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
-    """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`. Of several programs that overwrite a node at the same
-    time, each one that was not first begins again, so the last one stays."""
+    """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`.
+
+    If several programs overwrite a node at the same time, those that were not first start again. So the last one stays.
+    """
     for attempts_left in reversed(range(_MOST_RACES)):
         try:
             with create_nodes(place, {"": metadata}, overwrite=overwrite):

@@ -1,4 +1,4 @@
-"""Data types: what a caller may write, what NumPy holds, and what metadata says; and fill values in all three."""
+"""Data types and fill values: conversion between callers' arguments, NumPy's types and metadata."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OBJECT_CODECS = (*_STRING_CODECS, *_BYTES_CODECS, "vlen-array", "pickle", "json2
 
 
 def _string_dtype() -> np.dtype[Any]:
-    # NumPy 1 has no type for strings of any length.
+    # NumPy 1 has no type for strings of variable length.
     variable = getattr(np.dtypes, "StringDType", None)
     return np.dtype(object) if variable is None else variable()
 
@@ -45,16 +45,16 @@ def _bfloat16_dtype() -> np.dtype[Any]:
     try:
         return _numpy.of_ml_dtypes("bfloat16")
     except LibraryMissingError:
-        return np.dtype("V2")  # the bits, for those who only pass them on
+        return np.dtype("V2")  # raw bits, for programs that only pass them on
 
 
 @dataclass(frozen=True)
 class DataType:
     """One data type of Zarr.
 
-    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length, the name of a number that NumPy has
-    only with ``ml_dtypes`` (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``), or ``"fixed"`` for
-    everything that a NumPy dtype says by itself. ``json_v3`` keeps the words the metadata used.
+    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length. For numbers that NumPy has only with
+    ``ml_dtypes`` it is their name (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``). Otherwise it is
+    ``"fixed"``, and the NumPy dtype is the whole description. ``json_v3`` keeps the type as the metadata spell it.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class DataType:
     name : str
         ``"fixed"``, ``"string"``, ``"variable_length_bytes"``, or the name of a number of ``ml_dtypes``.
     json_v3
-        The words that the metadata used.
+        The type as the metadata spell it.
 
     Raises
     ------
@@ -93,12 +93,12 @@ class DataType:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one element; 1 for elements of variable length, whose chunks are chosen by count."""
+        """Bytes of one element; 1 for elements of variable length, for which chunk shapes are chosen by count."""
         return 1 if self.is_variable else self.native.itemsize
 
     @property
     def has_byte_order(self) -> bool:
-        """Whether the bytes codec has to be told an endianness."""
+        """Whether the ``bytes`` codec needs an endianness for this type."""
         return not self.is_variable and _has_byte_order(self.native)
 
     def _of_json(self, spec: Any) -> DataType:
@@ -111,7 +111,7 @@ class DataType:
 
     @property
     def object_codec(self) -> str | None:
-        """The codec that makes bytes of elements of variable length."""
+        """The codec that encodes elements of variable length as bytes."""
         return {"string": "vlen-utf8", "variable_length_bytes": "vlen-bytes"}.get(self.name)
 
     def to_json(self, zarr_format: ZarrFormat) -> Any:
@@ -144,7 +144,7 @@ class DataType:
         return self.json_v3 if self.json_v3 is not None else _core.words_v3(self._described)
 
     def _described_in(self, zarr_format: ZarrFormat) -> Any:
-        """What the Rust side makes this type of, where it is stored in a format.
+        """The description of this type for the Rust side, if it can be stored in the format.
 
         Raises
         ------
@@ -157,13 +157,13 @@ class DataType:
 
     @functools.cached_property
     def _described(self) -> Any:
-        """The argument of ``numpy.dtype`` for this type, with names of Zarr for what NumPy does not know, and lists for tuples."""
+        """The argument of ``numpy.dtype`` for this type. Types that NumPy lacks have their Zarr names, and lists stand for tuples."""
         if self.is_variable:
             return "T" if self.name == "string" else "|O"
         return _described(self.native) if self.name == "fixed" else self.name
 
     def default_fill(self) -> Any:
-        """The fill value of arrays for which none was chosen: zero, an empty string, or not-a-time.
+        """The default fill value of arrays: zero, an empty string, or not-a-time.
 
         Returns
         -------
@@ -188,12 +188,12 @@ class DataType:
         Parameters
         ----------
         value : scalar
-            A number, text, bytes or date, as the type wants it.
+            A number, text, bytes or date that fits the type.
 
         Returns
         -------
         scalar
-            The value as this type holds it.
+            The value as a scalar of this type.
 
         Raises
         ------
@@ -237,14 +237,14 @@ class DataType:
                 return filled[()]
             return np.array(tuple(value) if isinstance(value, list) else value, native)[()]
         if native.kind in "mM":
-            # NumPy counts its time differences among its integers.
+            # For NumPy, time differences are integers.
             if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
                 return np.array(int(value), "i8").view(native)[()]
             return np.array(value, native)[()]
         if isinstance(value, np.number) and value.dtype == native:
-            return value  # by way of Python's number a NaN could lose bits
+            return value  # as a Python number, a NaN could lose bits
         if native.kind in "iubfc" and isinstance(value, np.number):
-            value = value.item()  # NumPy's own numbers would wrap, and complex ones lose a part
+            value = value.item()  # NumPy's own numbers would wrap around, and complex ones lose a part
         if native.kind in "iub" and isinstance(value, float):
             if value != int(value):
                 raise ValueError("not a whole number")
@@ -283,7 +283,7 @@ class DataType:
         return self.native if self._is_small else self.native.newbyteorder("=")
 
     def fill_to_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """A scalar of this type, as metadata writes a fill value.
+        """A scalar of this type, in the form that metadata use for fill values.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class DataType:
         """
         if value is None:
             return None
-        # The former name of structures has bytes alone, as format 2.
+        # Structures under their former name have fill values as bytes, as in format 2.
         form = 2 if self._structure_is_bytes else zarr_format
         return _core.fill_to_json(self._element(value), self._described, form)
 
@@ -315,7 +315,7 @@ class DataType:
         Parameters
         ----------
         value : str, number, list or None
-            What the metadata says.
+            The fill value, as the metadata have it.
         zarr_format : {2, 3}
             The format of the metadata.
 
@@ -368,7 +368,7 @@ def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _check_v2(native: np.dtype[Any], name: str) -> None:
-    """Refuses numbers that NumPy has no code for: their code means raw bytes."""
+    """Refuses numbers that NumPy has no type code for: their code would mean raw bytes."""
     if name == "bfloat16" or name in small_numbers.NAMES:
         raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
     for field in native.names or ():
@@ -383,14 +383,14 @@ def _described(native: np.dtype[Any]) -> Any:
 
 
 def _own_name(native: np.dtype[Any]) -> str:
-    """The ``name`` of the data type of these elements, which have a fixed size."""
+    """The ``name`` of the data type for elements of a fixed size."""
     if native.name == "bfloat16":
         return "bfloat16"
     return _numpy.SMALL_NUMBERS[native.name] if _numpy.is_small(native) else "fixed"
 
 
 def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
-    """A data type from whatever a caller may write: NumPy's dtypes and names, Zarr's names and JSON, zarr-python's objects.
+    """A data type from a caller's argument: NumPy's dtypes and names, Zarr's names and JSON, or zarr-python's objects.
 
     Raises
     ------
@@ -421,7 +421,7 @@ def _named(name: str) -> DataType:
 
 
 def _native_of(spec: Any) -> np.dtype[Any]:
-    """NumPy's type for what a caller writes. The nearest name is looked for when there is none."""
+    """The NumPy dtype for a caller's argument. The error for an unknown name suggests a similar one."""
     try:
         return _numpy.parse_type(spec)
     except (TypeError, ValueError, AttributeError):
@@ -461,15 +461,15 @@ def _from_native(native: np.dtype[Any]) -> DataType:
         return DataType(native, name)
     _check_native(native)
     if native.names is not None:
-        native = np.dtype([(name, native[name]) for name in native.names])  # without padding
+        native = np.dtype([(name, native[name]) for name in native.names])  # without padding between fields
     return DataType(native)
 
 
 _OF_NUMPY = 1
-"""``numpy.dtype.isbuiltin`` of NumPy's own types in the machine's byte order."""
+"""Value of ``numpy.dtype.isbuiltin`` for NumPy's own types in the machine's byte order."""
 _of_native = functools.lru_cache(maxsize=64)(_from_native)
 
-# Bytes of the largest element. NumPy allows 2 GiB, but a line of metadata must not make a reader take that much for a fill value.
+# Largest element in bytes. NumPy allows 2 GiB, but a line of metadata must not make a reader allocate that much for a fill value.
 MAX_ITEM_BYTES = 1 << 24
 
 
@@ -518,7 +518,7 @@ _named_v3 = functools.lru_cache(maxsize=256)(_from_words)
 
 
 def from_description(described: Any, words: Any = None) -> DataType:
-    """A data type from the argument of ``numpy.dtype`` for it, where lists stand for tuples. ``words`` are those of format 3."""
+    """A data type from an argument of ``numpy.dtype``, in which lists stand for tuples. ``words`` is the type as format 3 spells it."""
     if described == "T":
         return DataType(_string_dtype(), "string", words)
     if described == "|O":

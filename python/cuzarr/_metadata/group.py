@@ -1,4 +1,4 @@
-"""Metadata of groups as values, and of whatever a document describes."""
+"""Metadata of groups as objects, and parsing of documents of either kind of node."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cuzarr.errors import ContainsArrayError, CuzarrError, MetadataValidationErr
 
 
 class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
-    """Metadata of the nodes below a group, by their paths. Each value is made when it is asked for.
+    """Metadata of the nodes below a group, by their paths. Each metadata object is made on first access.
 
-    ``paths`` says under which path the Rust side knows each node. Errors name the ``trail`` before the node.
+    ``paths`` maps each path to the one that the Rust side knows. Errors have the ``trail`` before the node.
     """
 
     def __init__(self, found: _core.Consolidated, paths: Mapping[str, str], trail: tuple[str, ...] = ()) -> None:
@@ -75,13 +75,13 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
 
     def part(self, paths: Mapping[str, str]) -> FoundNodes:
-        """Some of the nodes under new paths, which name the old ones."""
+        """Some of the nodes under new paths. ``paths`` maps these to the old ones."""
         part = FoundNodes(self._found, {}, self._trail)
         part._nodes = {new: self._nodes[old] for new, old in paths.items()}
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """The consolidated metadata as it was found; ``None`` if a node was set, deleted or left out since."""
+        """The consolidated metadata as they were found, or ``None`` if a node was set, deleted or left out since."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
@@ -95,7 +95,7 @@ class ConsolidatedMetadata:
     ----------
     flattened_metadata : mapping of str to metadata
         The metadata of each node, by its path below the group. A key without a name, such as ``""``, stands for the group itself
-        and is left out. Of a group that was opened, values are made when they are asked for.
+        and is left out. For a group that was opened, metadata objects are made on first access.
 
     Raises
     ------
@@ -115,14 +115,14 @@ class ConsolidatedMetadata:
 
     def __post_init__(self) -> None:
         nodes = self.flattened_metadata
-        # The Rust side has looked at the paths of what was found.
+        # The Rust side has checked the paths of metadata that it found.
         if not isinstance(nodes, FoundNodes) and any(path != _normal(path) for path in nodes):
             kept = {_normal(path): node for path, node in nodes.items() if _normal(path)}
             object.__setattr__(self, "flattened_metadata", kept)
 
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
-        """Metadata of the direct children, by name. Groups carry that of their own members."""
+        """Metadata of the direct children, by name. Groups include the metadata of their own members."""
         return dict(self.nodes(0))
 
     def nodes(self, max_depth: int | None) -> Iterator[tuple[str, AnyArrayMetadata | GroupMetadata]]:
@@ -136,7 +136,7 @@ class ConsolidatedMetadata:
         Returns
         -------
         iterator of (str, metadata)
-            Paths below the group, and metadata. Groups carry the consolidated metadata of their own members.
+            Paths below the group, and metadata. Groups include the consolidated metadata of their own members.
 
         Examples
         --------
@@ -150,8 +150,8 @@ class ConsolidatedMetadata:
             yield key, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
 
     def _parts(self, max_depth: int | None) -> Iterator[tuple[str, ConsolidatedMetadata | None]]:
-        """Paths of the nodes in the order of :meth:`nodes`, and for groups the metadata of what is below them."""
-        # By one look at every path, however many groups there are.
+        """Paths of the nodes in the order of :meth:`nodes`. For each group also the metadata of the nodes below it."""
+        # Each path is looked at once, whatever the number of groups.
         inside: dict[str, dict[str, str]] = {}
         for key in self.flattened_metadata:
             for end in (place for place, character in enumerate(key) if character == "/"):
@@ -160,20 +160,20 @@ class ConsolidatedMetadata:
             yield key, None if is_array else self._part(inside.get(key, {}))
 
     def _kinds(self, max_depth: int | None) -> Iterator[tuple[str, bool]]:
-        """Paths of the nodes in the order of :meth:`nodes`, and whether each is an array. No metadata is made."""
+        """Paths of the nodes in the order of :meth:`nodes`, and whether each is an array. No metadata objects are made."""
         nodes = self.flattened_metadata
         paths = [path for path in nodes if max_depth is None or path.count("/") <= max_depth]
         for path in sorted(paths, key=lambda path: path.split("/")):
             yield path, nodes.is_array(path) if isinstance(nodes, FoundNodes) else isinstance(nodes[path], ArrayMetadata)
 
     def _part(self, paths: Mapping[str, str]) -> ConsolidatedMetadata:
-        """Some of the nodes under new paths, which name the old ones."""
+        """Some of the nodes under new paths. ``paths`` maps these to the old ones."""
         nodes = self.flattened_metadata
         part = nodes.part(paths) if isinstance(nodes, FoundNodes) else {new: nodes[old] for new, old in paths.items()}
         return ConsolidatedMetadata(part)
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The metadata of one node. A group carries the consolidated metadata of its own members.
+        """The metadata of one node. A group includes the consolidated metadata of its own members.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class GroupMetadata(NodeMetadata):
         object.__setattr__(self, "attributes", parse_attributes(self.attributes))
 
     def to_dict(self) -> dict[str, Any]:
-        """The metadata document as a dictionary, with attributes and consolidated metadata inside, in either format.
+        """The metadata document as a dictionary, with attributes and consolidated metadata inside, for both formats.
 
         Returns
         -------
@@ -378,13 +378,13 @@ class GroupMetadata(NodeMetadata):
         if self.consolidated_metadata is None:
             return self._own(), None
         nodes = self.consolidated_metadata.flattened_metadata
-        # What was found is written as it was, without values of it.
+        # Unchanged metadata are written as they were found, without making objects of them.
         found = nodes.unchanged() if isinstance(nodes, FoundNodes) else None
         return self._own(), found or {path: node._given()[0] for path, node in nodes.items()}
 
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
-    """The value of an array's or a group's document, attributes inside."""
+    """The metadata object for the document of an array or a group, with attributes inside."""
     as_mapping(data, "a node")
     if data.get("zarr_format") == 2:
         is_array = "shape" in data
@@ -419,7 +419,7 @@ def node_of(
 
 
 def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
-    """Metadata of ours from ours, from zarr-python's objects, or from a document.
+    """Our metadata object for one of ours, one of zarr-python's, or a document.
 
     Raises
     ------
@@ -434,12 +434,12 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
         raise TypeError(f"got {type(node).__name__}, expected metadata of an array or a group")
     from zarr.core.buffer.cpu import buffer_prototype
 
-    # What zarr-python would write is the one form of its metadata that it promises.
+    # The documents that zarr-python would write are the only form of its metadata that is stable.
     return node_of({name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()})
 
 
 def _normal(path: str) -> str:
-    """A path without slashes around it and without empty names."""
+    """A path without leading, trailing and repeated slashes."""
     return "/".join(name for name in path.split("/") if name)
 
 

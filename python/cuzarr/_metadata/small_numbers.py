@@ -1,7 +1,7 @@
-"""Numbers that are moved, but not computed with: integers of less than 8 bits, floats of at most 8 bits, and complex numbers of
-floats of at most 16 bits. NumPy has them with ``ml_dtypes``.
+"""Numbers that cuzarr moves, but does not compute with. They are integers of less than 8 bits, floats of at most 8 bits, and
+complex numbers of floats of at most 16 bits. NumPy has them with ``ml_dtypes``.
 
-Even ``ml_dtypes`` has no complex numbers of 8-bit floats: they are structures with the fields ``real`` and ``imag``.
+``ml_dtypes`` has no complex numbers of 8-bit floats, so these are structures with the fields ``real`` and ``imag``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from cuzarr import _numpy
 
 _NATIVE = {ours: theirs for theirs, ours in _numpy.SMALL_NUMBERS.items()}
-# zarr-extensions registers no complex numbers of float8_e4m3fn, and not float8_e4m3fn itself, which tensorstore writes.
+# zarr-extensions registers neither float8_e4m3fn, which tensorstore writes, nor complex numbers of it.
 _PARTS = {f"complex_{name}": name for name in _NATIVE if name.startswith("float") and name != "float8_e4m3fn"}
 NAMES = frozenset((*_NATIVE, *_PARTS))
 """The names of these numbers in Zarr."""
 
 
 def native(name: str) -> np.dtype[Any]:
-    """NumPy's type for the name in Zarr.
+    """The NumPy dtype for a name in Zarr.
 
     Raises
     ------

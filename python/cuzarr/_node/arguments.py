@@ -1,4 +1,4 @@
-"""Arguments of the functions that create and save, and their defaults."""
+"""Arguments of the functions that create and save arrays, and their defaults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cuzarr.storage import StorePath
 
 
 def default_format(zarr_format: Any) -> ZarrFormat:
-    """The format that was asked for, else the configuration's."""
+    """The given format, or else the configured one."""
     return check_zarr_format(zarr_format) or _global_config._values()["default_zarr_format"]  # type: ignore[no-any-return]
 
 
 def one_format(zarr_format: Any, zarr_version: Any) -> Any:
-    """The format that a caller gave by its name, or by ``zarr_version``, its name in zarr-python 2.
+    """The format that a caller gave as ``zarr_format``, or as ``zarr_version``, its name in zarr-python 2.
 
     Raises
     ------
@@ -38,24 +38,24 @@ def one_format(zarr_format: Any, zarr_version: Any) -> Any:
 
 
 def warn_ignored(**arguments: Any) -> None:
-    """Warns of arguments that were given although they have no effect."""
+    """Warns of each given argument, because it has no effect."""
     for name, value in arguments.items():
         if value is not None:
             warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)
 
 
 def device_like(meta_array: Any, device: str | None) -> str | None:
-    """The device that was asked for, else the one on which ``meta_array`` is: zarr-python 2's way to say it."""
+    """The given device, or else the device of ``meta_array``, with which zarr-python 2 chooses it."""
     return device_of(meta_array) if device is None and meta_array is not None else device
 
 
 def dtype_of(data: Any) -> Any:
-    """The element type of any library's array, as NumPy's."""
+    """The element type of an array of any library, as NumPy's."""
     return of_library(data.dtype)
 
 
 def shape_and_chunks(a: Any) -> tuple[Any, Any]:
-    """Shape and chunks of anything that has them, else ``None``; chunks of other kinds than ours (dask's) count as none."""
+    """Shape and chunks of an array, each ``None`` if it has none. Chunks that are not one length per dimension (dask's) are ignored."""
     shape = tuple(a.shape) if hasattr(a, "shape") else None
     chunks = getattr(a, "chunks", None)
     matches = isinstance(chunks, tuple) and shape is not None and len(chunks) == len(shape)
@@ -63,7 +63,7 @@ def shape_and_chunks(a: Any) -> tuple[Any, Any]:
 
 
 def refuse_unfit(data: Any) -> None:
-    """Refuses to make an array of a plan, or of masked elements, before there is one without elements.
+    """Refuses plans and masked arrays as data of a new array, before an empty array is created.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def refuse_unfit(data: Any) -> None:
 
 
 def check_data(data: Any, place: StorePath, replaces: bool) -> None:
-    """Refuses data that a new array could not be filled with: plans, masked arrays, and arrays of a store that it takes the place of.
+    """Refuses data that a new array cannot be filled with: plans, masked arrays, and stored arrays that it would replace.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def check_data(data: Any, place: StorePath, replaces: bool) -> None:
 
 
 def check_shape(array: Any, shape: tuple[int, ...]) -> None:
-    """Refuses an array that was resized after another library noted its shape.
+    """Refuses an array that was resized after another library stored its shape.
 
     Raises
     ------
@@ -103,14 +103,14 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
 
 
 def require_array(value: Any, name: str = "arr") -> Any:
-    """The value, when it has a shape and a dtype.
+    """The value itself, if it has a shape and a dtype.
 
     Raises
     ------
     ArgumentTypeError
     """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        # Keyword arguments of `save` are arrays by name, so a misspelt option arrives here.
+        # Keyword arguments of `save` are names of arrays, so a misspelt option arrives here.
         hint = did_you_mean(name, ("zarr_format", "path", "storage_options")) if name != "arr" else None
         raise ArgumentTypeError(f"{name} is {type(value).__name__}, expected an array", hint=hint)
     return value

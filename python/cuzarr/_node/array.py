@@ -1,4 +1,4 @@
-"""Arrays."""
+"""``Array``, a stored array."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     metadata : ArrayV2Metadata or ArrayV3Metadata
         The metadata of the array.
     config : ArrayConfig or dict, optional
-        How the array behaves while it is open.
+        Settings of the open array.
     device : str, optional
-        Where results go: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. By default the device that is configured when
+        Where elements are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. By default the device that is configured when
         elements are read.
 
     Raises
@@ -126,7 +126,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         self._config = parse_array_config(config)
         self._own_device = None if device is None else str(device)
         self._handles, self._plain = {}, None
-        # The Rust side checks what this side does not: a document it refuses is refused before anything is written.
+        # The Rust side checks the rest. A document that it refuses is refused before anything is written.
         try:
             self._handle()
         except CuzarrError as error:
@@ -171,7 +171,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         store : store, path or URL
             Where the array is.
         config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
+            Settings of the open array.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return cls(place, read_array(place, 3), config)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """This array with other settings. Settings that are not named stay as they are.
+        """Returns the array with other settings. Settings that are not named keep their values.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
-        """This array, read to another device.
+        """Returns the array, read to another device.
 
         Parameters
         ----------
@@ -240,12 +240,12 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def metadata(self) -> AnyArrayMetadata:
-        """The metadata document, as a value."""
+        """The metadata document, as an object."""
         return self._metadata
 
     @property
     def config(self) -> ArrayConfig:
-        """How the array behaves while it is open."""
+        """Settings of the open array, which are not stored."""
         return self._config
 
     @property
@@ -309,7 +309,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def _chunk_grid(self) -> ChunkGrid:
-        """The chunks that are decoded, those inside of shards."""
+        """The grid of chunks, the units that are decoded; with sharding, those inside of shards."""
         is_sharded = isinstance(self._metadata, ArrayV3Metadata) and self._metadata.sharding_codec is not None
         return ChunkGrid.regular(self._metadata._inner_chunks) if is_sharded else self._metadata._grid
 
@@ -325,7 +325,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def nchunks_initialized(self) -> int:
-        """Number of chunks that are stored; a stored shard counts with all its chunks."""
+        """Number of chunks that are stored. A stored shard counts with all its chunks."""
         inner, grid = self._metadata._inner_chunks, self._metadata._grid
         if grid.is_regular:
             return sum(1 for _ in self._iterate_stored()) * math.prod(a // b for a, b in zip(grid.largest, inner, strict=True))
@@ -346,17 +346,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The codecs from elements to elements."""
+        """The array-to-array codecs."""
         return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
-        """The codec from elements to bytes; ``None`` in format 2."""
+        """The array-to-bytes codec; ``None`` in format 2."""
         return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The codecs from bytes to bytes."""
+        """The bytes-to-bytes codecs."""
         return self._metadata.compressors
 
     @property
@@ -388,17 +388,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def meta_array(self) -> MemoryArray:
-        """An empty array of the kind that reads give, as in zarr-python 2: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+        """An empty array of the kind that reads return, as in zarr-python 2: NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))  # type: ignore[no-any-return]
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """The numbers that the stored elements stand for, as the attributes of the CF conventions say.
+        """The numbers that the stored elements stand for, by the attributes of the CF conventions.
 
-        Elements that ``_FillValue`` or ``missing_value`` name are NaN; the others are multiplied by ``scale_factor``, and
-        ``add_offset`` is added. ``_Unsigned`` gives integers the other sign before that. In format 2 the fill value marks missing
-        elements, too, where the array has the attribute ``_ARRAY_DIMENSIONS``. ``valid_range`` marks none. The result is what
-        xarray reads: float64 where elements are scaled; else, where some may be missing, float32 for integers of 8 and 16 bits,
-        float64 for larger ones. Floats without a scale keep their type. Other elements stay as they are.
+        Elements equal to ``_FillValue`` or ``missing_value`` become NaN. The others are multiplied by ``scale_factor``, and
+        ``add_offset`` is added. Before that, ``_Unsigned`` changes integers to the other sign. In format 2, the fill value also marks
+        missing elements if the array has the attribute ``_ARRAY_DIMENSIONS``. ``valid_range`` is not used. The result has the type that
+        xarray reads: float64 if elements are scaled. If elements may be missing, float32 for integers of 8 and 16 bits, and float64 for
+        larger ones. Floats without a scale, and all other elements, keep their type.
 
         Parameters
         ----------
@@ -407,7 +407,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         times : bool
             Whether elements with ``units`` such as ``"days since 2000-01-01"`` become datetime64[ns]; missing ones are NaT. The
             calendar must be ``standard``, ``gregorian`` or ``proleptic_gregorian``. Elements with ``units`` such as ``"hours"`` become
-            timedelta64[ns] where the attribute ``dtype`` says ``timedelta64``, as xarray stores durations; without it they stay numbers.
+            timedelta64[ns] if the attribute ``dtype`` is ``timedelta64``, as xarray stores durations; without it they stay numbers.
 
         Returns
         -------
@@ -446,7 +446,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Returns
         -------
         Explanation
-            Where each codec runs, and the reason where that is the host. ``print`` shows it as text.
+            Where each codec runs, and the reason if that is the host. ``print`` shows it as text.
 
         >>> import cuzarr
         >>> print(cuzarr.zeros((4, 4), chunks=(2, 2), store={}).explain((slice(0, 2), slice(0, 4))))  # doctest: +ELLIPSIS
@@ -476,7 +476,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return None if report is None else json.loads(report)
 
     def placements(self) -> list[tuple[str, str]]:
-        """Each codec, in the order of encoding, and where a read of the whole array runs it, as :meth:`explain` says.
+        """Each codec, in the order of encoding, and where a read of the whole array runs it.
 
         Returns
         -------
@@ -552,7 +552,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         self.setitem(selection, value)
 
     def getitem(self, selection: Selection, *, prototype: Prototype | None = None, progress: Progress = None) -> MemoryArray:
-        """Read a selection as brackets do, with a choice of memory and a report of progress.
+        """Read a selection like ``array[selection]``, with a choice of memory and a report of progress.
 
         Parameters
         ----------
@@ -584,7 +584,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def setitem(
         self, selection: Selection, value: ArrayLike, prototype: Prototype | None = None, *, progress: Progress = None
     ) -> None:
-        """Write a selection as brackets do.
+        """Write a selection like ``array[selection] = value``.
 
         Parameters
         ----------
@@ -725,7 +725,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def read_boxes(
         self, starts: ArrayLike, extent: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
     ) -> MemoryArray:
-        """Read many boxes of one extent, given by an integer array: thousands of them cost no Python object each.
+        """Read many boxes of one extent, given by an integer array. No Python object is made for each box.
 
         Each chunk is decoded once.
 
@@ -764,7 +764,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     ) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
         """Read many boxes of unequal extents, given by integer arrays, such as rows of a sparse matrix.
 
-        Each chunk is decoded once. Ranges of an array of one dimension cost no Python object each; boxes of more dimensions do.
+        Each chunk is decoded once. For an array of one dimension, no Python object is made for each range; otherwise one for each box.
 
         Parameters
         ----------
@@ -1070,7 +1070,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def lazy(self) -> LazyArray:
-        """A view of all elements, which reads nothing: ``array.lazy[1:].T[::2].result()``. See :class:`cuzarr.LazyArray`."""
+        """A view of all elements that reads nothing: ``array.lazy[1:].T[::2].result()``. See :class:`cuzarr.LazyArray`."""
         return LazyArray(self)
 
     @property
@@ -1090,13 +1090,13 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def resize(self, new_shape: ShapeLike) -> None:
         """Change the shape. New elements have the fill value.
 
-        Chunks that fall outside of the new shape are deleted. A chunk at the edge keeps what it holds beyond the shape; those elements
-        are there again when the array grows over them. If the process is killed meanwhile, readers find the old array or the new one.
+        Chunks outside of the new shape are deleted. A chunk at the edge keeps its elements beyond the shape; they are
+        there again when the array grows. If the process is killed meanwhile, readers find the old array or the new one.
 
         Parameters
         ----------
         new_shape : tuple of int
-            As many extents as before.
+            The new extents, as many as before.
 
         Raises
         ------
@@ -1112,13 +1112,15 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         resize.resize(self, new_shape)
 
     def append(self, data: ArrayLike, axis: int | str = 0) -> tuple[int, ...]:
-        """Append elements along an axis, behind the last stored ones. Other readers see none of them or all, since the shape is
-        written last. Appends of other handles, threads and programs wait meanwhile; the guide says in which stores.
+        """Append elements along an axis, behind the last stored ones.
+
+        Other readers see none of them or all, since the shape is written last. Other handles, threads and programs that append wait
+        meanwhile; the guide says in which stores.
 
         Parameters
         ----------
         data : array
-            Its other extents are the array's. It may be on any device.
+            The elements, on any device. Except along ``axis``, their extents are those of the array.
         axis : int or str
             A number, or the name of a dimension.
 
@@ -1179,12 +1181,12 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return elements if dtype is None else elements.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        """All elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+        """All elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
 
         Parameters
         ----------
         requested_schema : object, optional
-            Not looked at: consumers convert.
+            Ignored: the receiving library converts.
 
         Returns
         -------
@@ -1211,7 +1213,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        """Elements along the first dimension, one stored row of chunks read at a time."""
+        """Yields the elements along the first dimension. One stored row of chunks is read at a time."""
         if not self.shape:
             raise TypeError("an array of 0 dimensions cannot be iterated")
         rows = self._metadata._grid.axes[0]
@@ -1224,7 +1226,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return any(bool(np.any(self[region] == value)) for region in regions(self._metadata._grid, self.shape))
 
     def __bool__(self) -> bool:
-        # As of a sequence, by its length; without dimensions it has none.
+        # As for a sequence, an array without elements along the first dimension is false. Without dimensions there is no length.
         return len(self) > 0 if self.shape else super().__bool__()
 
     def same_as(self, other: object) -> bool:
@@ -1254,7 +1256,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return cls(StorePath(store, path), parse_node(document), config, device)  # type: ignore[arg-type]
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        # The same for the same array in every process: dask names its tasks by it.
+        # Equal for the same array in every process, because dask names its tasks by it.
         document = canonical_json(self._metadata.to_dict())
         return type(self).__name__, str(self.store), self.path, document, tuple(self._config.to_dict().items()), self.device
 
@@ -1269,11 +1271,11 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         place = "" if self.device == "cpu" else f" device={self.device}"
         return f"<Array {printable(str(self._store_path))} shape={self.shape} dtype={self.dtype}{place}>"
 
-    # -------------------------------------------------------------------------------------------- for the rooms below
+    # ---------------------------------------------------------------------------------------------- for other modules
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if they have any; format 2 keeps them as xarray does."""
+        """Names of the dimensions, if there are any. In format 2 they are stored as xarray stores them."""
         if isinstance(self._metadata, ArrayV3Metadata):
             return self._metadata.dimension_names
         names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")
@@ -1286,11 +1288,11 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return array_io.open_handle(self, device)
 
     def _explain(self, selection: Any, writing: bool) -> Explanation:
-        """Explains a read or write. The selection is in the form of the Rust side."""
+        """Explains a read or write. The selection has the Rust side's form."""
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:
-        """The same array with other metadata. The metadata are not written."""
+        """Returns the array with other metadata. The metadata are not written."""
         return type(self)(self._store_path, metadata, self._config, self._own_device)
 
     def _read_box(self, box: Box, device: str) -> Any:
@@ -1309,7 +1311,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return (self if device is None else self.with_device(device))._elements()
 
     def _elements(self) -> Any:
-        """All elements, always as an array."""
+        """All elements, as an array even without dimensions."""
         return array_io.get_box(self, basic_box(..., self.shape), None, None, None)
 
 

@@ -1,4 +1,4 @@
-"""How arrays behave while they are open."""
+"""``ArrayConfig``, the settings of an open array."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 @dataclass(frozen=True)
 class ArrayConfig:
-    """How an array behaves while it is open. None of it is stored.
+    """Settings of an open array. They are not stored.
 
-    Settings that are not given come from the configuration. Ranges of a shard of 1 MiB and more are not joined to what follows.
+    Settings that are not given come from the configuration. Ranges of a shard of 1 MiB and more are never joined with the next range.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class ArrayConfig:
     read_missing_chunks : bool
         Whether missing chunks are read as the fill value; otherwise they are an error.
     sharding_coalesce_max_gap_bytes : int
-        Ranges of a shard that are at most this many bytes apart are read at once.
+        Ranges of a shard that are at most this many bytes apart are read by one request.
     sharding_coalesce_max_bytes : int
-        Most bytes of such a read.
+        Largest number of bytes of such a request.
 
     Raises
     ------
@@ -116,12 +116,12 @@ _KEYS = tuple(f"array.{name}" for name in ArrayConfig.__dataclass_fields__)
 
 @functools.lru_cache(maxsize=64)
 def _configured(*values: Any) -> ArrayConfig:
-    """The settings that the configuration has, checked once."""
+    """The settings of the configuration, checked once."""
     return ArrayConfig(*values)
 
 
 def parse_array_config(data: Any) -> ArrayConfig:
-    """Settings from ``None``, a dictionary, or an object of ours or zarr-python's."""
+    """Settings from ``None``, a dictionary, or an object of cuzarr or zarr-python."""
     if data is None:
         return _configured(*map(global_config._values().__getitem__, _KEYS))
     if isinstance(data, ArrayConfig):
@@ -130,7 +130,7 @@ def parse_array_config(data: Any) -> ArrayConfig:
 
 
 def parse_changes(config: Any) -> dict[str, Any]:
-    """Some settings, checked."""
+    """Some settings by name, checked."""
     changes = dictionary(config.to_dict() if hasattr(config, "to_dict") else config, "config")
     ArrayConfig.from_dict(changes)
     return changes

@@ -1,4 +1,4 @@
-"""Elements of an array, read and written box by box, in the memory that was chosen."""
+"""Reads and writes the elements of an array, in the memory that the caller or the configuration chooses."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ from cuzarr.storage import Store
 
 
 class Opened(NamedTuple):
-    """An array as it was opened for one device."""
+    """An array that was opened for one device."""
 
-    # Where the configuration's values came from, and those that it was opened with.
+    # The objects that the configuration's values came from, and the values that the array was opened with.
     origins: tuple[object, ...]
     settings: tuple[Any, ...]
     handle: _core.Array
 
 
 class Plain(NamedTuple):
-    """The reader of ``array[...]`` for integers and slices, for results that are plain NumPy arrays."""
+    """The reader of ``array[...]`` for integers and slices, if results are plain NumPy arrays."""
 
     origins: tuple[object, ...]
-    # ``None`` where results are others.
+    # ``None`` if results are not plain NumPy arrays.
     handle: _core.Array | None
     dtype: np.dtype[Any]
 
 
 class OpenArray(StoredArray, Protocol):
-    """An array of a store, as far as reading and writing its elements is concerned."""
+    """The part of an array's interface that reading and writing elements needs."""
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
     _own_device: str | None
-    # For each device.
+    # By device.
     _handles: dict[str, Opened]
     _plain: Plain | None
 
@@ -73,16 +73,16 @@ class OpenArray(StoredArray, Protocol):
 
 
 _told: set[tuple[str, str]] = set()
-# What arrays are opened with of the process's configuration.
+# Settings of the process that an array is opened with.
 _SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
 
-# Documents of arrays, devices and memory limits for which that was asked; no more than so many are kept.
+# Arrays (by their documents), devices and memory limits for which warnings about fall-backs were given, up to a maximum number.
 _looked_at: set[tuple[str, str, int]] = set()
 _LOOKED_AT_MOST = 1024
 
 
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
-    """The array as the Rust side has it, opened once for each device as long as the configuration stays."""
+    """The array's handle on the Rust side. It is opened once for each device, until the configuration changes."""
     device = device or array._own_device or global_config._values()["device"]
     opened, origins = array._handles.get(device), global_config.origins()
     if opened is not None and opened.origins == origins:
@@ -102,9 +102,9 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,
             "coalesce_max_bytes": array._config.sharding_coalesce_max_bytes,
         }
-        # An array that is read may have been opened by what its group has consolidated.
+        # In a read-only store, the array may have been opened from its group's consolidated metadata.
         handle = _core.Array(store._handle, path, documents, options, store.read_only)
-        # Kept before the warning, which a program may have turned into an error.
+        # Kept before the warning below, which a program may turn into an error.
         array._handles[device] = Opened(origins, settings, handle)
         if device != "cpu" and not options["strict"]:
             looked_at = canonical_json(array._metadata.document), device, settings[1]
@@ -137,7 +137,7 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
     """The result of ``array[...]`` for integers and slices, or ``None`` if the selection or the array needs the general path.
 
-    Most reads of small arrays are such, and each step in Python would take as long as one of reading.
+    Most reads of small arrays are of this kind. For them, each step in Python would take as long as a step of reading.
     """
     plain = array._plain
     if plain is None or plain.origins != global_config.origins():
@@ -155,7 +155,7 @@ def _look_if_plain(array: OpenArray) -> Plain:
 
 
 def get_box(array: OpenArray, box: Chosen, out: Any, prototype: Any, fields: Fields | None) -> Any:
-    """A box, in the memory that a prototype or ``out`` says."""
+    """Reads a box into memory that ``prototype`` or ``out`` chooses."""
     device, nd_buffer = placement(array, prototype)
     if out is not None or nd_buffer is None:
         return _get_box_on(array, device, box, out, fields)
@@ -164,7 +164,7 @@ def get_box(array: OpenArray, box: Chosen, out: Any, prototype: Any, fields: Fie
     place = foreign.device_of(memory)
     if place != "cpu" or isinstance(memory, np.ndarray):
         return _get_box_on(array, place, box, memory, fields)
-    return into(memory, _get_box_on(array, device, box, None, fields))  # an array of another library, which only assigns
+    return into(memory, _get_box_on(array, device, box, None, fields))  # another library's array, which only assigns
 
 
 def _get_box_on(array: OpenArray, device: str, box: Chosen, out: Any, fields: Fields | None) -> Any:
@@ -185,13 +185,13 @@ def _get_box_on(array: OpenArray, device: str, box: Chosen, out: Any, fields: Fi
 
 
 def new_memory(array: OpenArray, nd_buffer: Any, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """New memory for a result, made by a buffer class of the caller's own as zarr-python has it made."""
+    """New memory for a result, from the caller's own buffer class. The class is called as zarr-python calls it."""
     buffer = nd_buffer.empty(shape=shape, dtype=dtype if device == "cpu" else _native(dtype), order=array.order)
     return buffer.as_ndarray_like()
 
 
 def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
-    """Elements in memory of the caller's own buffer class, if there is one."""
+    """The elements in memory of the caller's own buffer class, if there is one; else unchanged."""
     device, nd_buffer = placement(array, prototype)
     if nd_buffer is None:
         return elements
@@ -202,7 +202,7 @@ def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
 
 
 def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
-    """A value to be written, by way of the caller's own buffer class, if there is one."""
+    """A value to be written, first passed through the caller's own buffer class, if there is one."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     _, nd_buffer = placement(array, prototype)
@@ -213,7 +213,7 @@ def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) ->
 
 
 def _reads_into(array: OpenArray, out: Any, out_dtype: np.dtype[Any]) -> bool:
-    """Whether elements can be read directly into a caller's memory, without a conversion."""
+    """Whether elements can be read directly into a caller's memory without a conversion."""
     if out_dtype is not array.dtype or array._metadata.data_type.is_variable:
         return False
     memory = getattr(out, "as_ndarray_like", lambda: out)()
@@ -240,7 +240,7 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
 
 
 def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
-    """The elements of a box as capsules of Arrow's C data interface: its schema, and the array.
+    """The elements of a box as two capsules of Arrow's C data interface: the schema and the array.
 
     Raises
     ------
@@ -295,12 +295,12 @@ def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, pr
 
 
 def turn(array: OpenArray, box: Chosen) -> _core.Update:
-    """The turn of the objects that a box touches: what other threads write to them comes before it or after it."""
+    """A lock on the stored objects that a box touches: writes of other threads to them come before it or after it."""
     return array._handle().update(box.lists)
 
 
 def taken_apart(array: OpenArray, value: Any) -> Any:
-    """Elements that can be written, of whatever a caller gives: on a device as they are, else a NumPy array."""
+    """A value that a caller writes, in a form that can be written: an array on a device unchanged, else a NumPy array."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     data_type = array._metadata.data_type
@@ -321,9 +321,10 @@ def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | 
 
 
 def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuffer | tuple[list[Any], bool] | None:
-    """A value for a selection of a shape, as the Rust side takes it: elements of variable length as a list, and whether they are text.
+    """A value for a selection of shape ``shape``, as the Rust side takes it.
 
-    ``None`` for no elements in host memory.
+    That is a buffer or, for elements of variable length, a list and whether they are text. ``None`` if a value in host memory has
+    no elements.
 
     Raises
     ------
@@ -335,7 +336,7 @@ def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuf
     if foreign.is_on_device(value):
         buffer = convert.device_elements(value, data_type)
         more = len(buffer.shape) - len(shape)
-        if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` in host memory
+        if more > 0 and set(buffer.shape[:more]) == {1}:  # as `_strip` does in host memory
             buffer = buffer.reshape(buffer.shape[more:])
         return buffer
     elements = broadcast(value, shape)
@@ -346,7 +347,7 @@ def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuf
 
 @contextmanager
 def encoded_text(array: OpenArray) -> Iterator[None]:
-    """Tells of strings that have no UTF-8 as of elements that cannot be converted."""
+    """Turns errors about strings that cannot be encoded as UTF-8 into errors about elements that cannot be converted."""
     try:
         yield
     except UnicodeEncodeError:
@@ -355,7 +356,7 @@ def encoded_text(array: OpenArray) -> Iterator[None]:
 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
-    # Once a process for each codec: what `strict` would refuse. What the host merely does faster is no fall-back.
+    # Warns once a process for each codec that `strict` would refuse. A codec that the host merely runs faster is not a fall-back.
     _, explanation = strict.explain(((0,) * ndim, (0,) * ndim, (1,) * ndim, ()), False)
     fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
     for codec, reason in sorted(fallen - _told):
@@ -365,19 +366,19 @@ def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    # The Rust side holds every element in the machine's byte order; Python's objects and strings have none.
+    # The Rust side holds every element in the machine's byte order. Python's objects and strings have no byte order.
     return dtype if dtype.kind in "OT" else dtype.newbyteorder("=")
 
 
 def _own_class(prototype: Any) -> Any:
-    """The caller's own class for the memory of results; ``None`` if the class is one of ours or of zarr-python's."""
+    """The caller's own class for the memory of results; ``None`` for a class of cuzarr or zarr-python."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     plain = nd_buffer in (cpu.NDBuffer, gpu.NDBuffer) or not hasattr(nd_buffer, "from_ndarray_like")
     return None if plain or nd_buffer.__module__ in ("zarr.core.buffer.cpu", "zarr.core.buffer.gpu") else nd_buffer
 
 
 def _tell_of_host(what: str, device: str) -> None:
-    """Says once that something was done in host memory although elements go to a device.
+    """Warns once that something was done in host memory although elements go to a device.
 
     Raises
     ------
@@ -402,7 +403,7 @@ def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any])
 
 
 def into(out: Any, result: Any) -> Any:
-    """The caller's own memory with a result copied into it, converted as NumPy converts; or the result, if there is none.
+    """Copies a result into the caller's ``out``, converted as NumPy converts, and returns ``out``. Without ``out``, returns the result.
 
     Raises
     ------
@@ -428,9 +429,9 @@ def without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _strip(value: Any, shape: tuple[int, ...]) -> Any:
-    # As in NumPy's assignments, leading dimensions of 1 that the selection has not are dropped.
+    # As in NumPy's assignments, leading dimensions of 1 that the selection lacks are dropped.
     while value.ndim > len(shape) and value.shape[0] == 1:
-        value = value[0, ...]  # an array even without dimensions: NumPy's strings alone have a size of their own
+        value = value[0, ...]  # keeps an array even without dimensions: a single NumPy string would have its own size
     return value
 
 

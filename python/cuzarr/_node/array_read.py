@@ -1,4 +1,4 @@
-"""Reading boxes into a caller's memory, with other element types, and many at once."""
+"""Reads boxes into a caller's memory, with other element types, and many at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
-    """The element type of the result, in the machine's byte order.
+    """The element type of a result that is read as ``dtype``, in the machine's byte order.
 
     Raises
     ------
@@ -90,9 +90,9 @@ def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: A
 
 
 def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
-    """``count`` parts of a box, one behind the other along its first dimension, that begin where stored chunks do.
+    """Divides a box along its first dimension into ``count`` parts that begin at borders of stored chunks.
 
-    Parts are as even as that allows; where there are fewer chunks than parts, some have no elements.
+    Parts are as even as possible. If there are fewer chunks than parts, some parts have no elements.
     """
     kept = [axis for axis in range(len(box.count)) if axis not in box.dropped]
     if not kept:
@@ -109,7 +109,7 @@ def split(box: Box, chunks: ChunkGrid, count: int) -> list[Box]:
     parts = []
     for low, high in zip(cuts, [*cuts[1:], total], strict=True):
         starts, counts = list(box.start), list(box.count)
-        # A part without elements begins nowhere in particular.
+        # The start of a part without elements does not matter.
         starts[axis], counts[axis] = (start + low * step, high - low) if high > low else (start, 0)
         parts.append(Box(tuple(starts), tuple(counts), box.step, box.dropped))
     return parts
@@ -146,7 +146,7 @@ def read_ragged(array: OpenArray, starts: Any, extents: Any, out: Any, dtype: An
         if array.ndim == 1:
             _core.read_many([(handle, _ranges(begins, sizes), None, memory)])
             return
-        boxes = zip(begins.tolist(), sizes.tolist(), offsets.tolist(), strict=False)  # there is one offset more
+        boxes = zip(begins.tolist(), sizes.tolist(), offsets.tolist(), strict=False)  # there is one more offset than boxes
         ones, no_axes = [1] * array.ndim, list[int]()
         reads = [
             (handle, (start, extent, ones, no_axes), None, memory.part(at, extent)) for start, extent, at in boxes if all(extent)
@@ -161,12 +161,12 @@ def _ranges(begins: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> tuple[
 
 
 def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[MemoryArray]:
-    """Reads ranges of arrays of one dimension by one plan: array, starts, lengths, and the result's type or ``None``.
+    """Reads ranges of 1-D arrays by one plan. Each read is an array, starts, lengths, and an element type or ``None``.
 
     Returns
     -------
     list of arrays
-        One for each array, on its device: its ranges, one behind the other.
+        One for each array, on its device. It holds the array's ranges, one behind the other.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[Memory
 def _read_rows(
     array: OpenArray, shape: tuple[int, ...], out: Any, dtype: Any, read: Callable[[_core.Array, _core.NdBuffer], None]
 ) -> MemoryArray:
-    """What ``read`` puts into memory of a shape: new memory, or the caller's."""
+    """Calls ``read`` on memory of shape ``shape``, the caller's or new, and returns that memory."""
     check_fixed(array)
     device = placement(array, None)[0]
     native = converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
@@ -203,7 +203,7 @@ def _read_rows(
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
-    """An array of 64-bit integers. Those that are too large become negative, and lie outside of any array.
+    """An array of 64-bit integers. Integers that are too large become negative, which is outside of any array.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
 
 
 def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
-    """A row of integers for each box.
+    """The starts of boxes, as an array with one row for each box.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Elements of an array by each kind of selection that zarr-python has, and by what brackets hold."""
+"""Reads and writes elements of an array by the kinds of selection that zarr-python has, and by what stands between brackets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from cuzarr._node.indexing import (
 
 
 def _as_index(selection: Any) -> Any:
-    """A selection, read from its store if it is an array of one: ours or zarr-python's."""
+    """A selection. If it is a stored array, of cuzarr or zarr-python, its elements are read."""
     return np.asarray(selection) if is_array(selection) else selection
 
 
 def get(array: Any, selection: Any, prototype: Any) -> Any:
-    """Elements by what brackets hold."""
+    """Reads elements by the selection between brackets."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if is_pure_fancy(rest, array.ndim):
@@ -41,13 +41,13 @@ def get(array: Any, selection: Any, prototype: Any) -> Any:
     if is_pure_orthogonal(rest, array.ndim):
         return array.get_orthogonal_selection(rest, fields=fields, prototype=prototype)
     if array.ndim and all(isinstance(item, int | slice) for item in ensure_tuple(rest)):
-        # zarr-python counts these to orthogonal selections, whose single elements are arrays of no dimensions.
+        # For zarr-python these are orthogonal selections, whose single elements are arrays of no dimensions.
         return array_io.get_box(array, basic_box(rest, array.shape), None, prototype, fields)
     return array.get_basic_selection(rest, fields=fields, prototype=prototype)
 
 
 def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
-    """Writes elements by what brackets hold."""
+    """Writes elements by the selection between brackets."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if isinstance(value, Expression) and fields is None and prototype is None:
@@ -63,7 +63,7 @@ def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
 
 
 def count_objects(array: Any, selection: Any) -> int | None:
-    """The number of stored objects that a box touches, or ``None`` if the selection is no box."""
+    """The number of stored objects that a box touches, or ``None`` if the selection is not a box."""
     fields, rest = pop_fields(selection)
     try:
         box = basic_box(rest, array.shape)
@@ -75,7 +75,7 @@ def count_objects(array: Any, selection: Any) -> int | None:
 
 
 def get_orthogonal(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
-    """The outer product of one selector for each dimension."""
+    """Reads the outer product of one selector for each dimension."""
     return array_io.get_box(array, OrthogonalSelection(selection, array.shape), out, prototype, fields)
 
 
@@ -85,7 +85,7 @@ def set_orthogonal(array: Any, selection: Any, value: Any, fields: Fields | None
 
 
 def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
-    """Points, by one index array for each dimension."""
+    """Reads points, by one index array for each dimension."""
     chosen = CoordinateSelection(selection, array.shape)
     if out is not None and tuple(getattr(out, "shape", ())) == chosen.shape:
         return array_io.get_box(array, chosen, out, prototype, fields)
@@ -94,8 +94,10 @@ def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None,
 
 
 def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
-    """Writes points, by one index array for each dimension: a value of the index arrays' shape, or one element for each point,
-    in one dimension or with dimensions of 1 between."""
+    """Writes points, by one index array for each dimension.
+
+    The value has the shape of the index arrays, or one element for each point: in one dimension, or with further dimensions of 1.
+    """
     chosen = CoordinateSelection(selection, array.shape)
     value = array_io.computed(getattr(value, "as_ndarray_like", lambda: value)())
     is_flat = [without_ones(chosen.selection_shape), without_ones(chosen.shape)].__contains__
@@ -109,7 +111,7 @@ def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | Non
 
 
 def get_mask(array: Any, mask: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
-    """The elements where a mask is true."""
+    """Reads the elements where a mask is true."""
     return array_io.get_box(array, MaskSelection(mask, array.shape), out, prototype, fields)
 
 

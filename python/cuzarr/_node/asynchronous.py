@@ -1,4 +1,4 @@
-"""Asynchronous arrays and groups: the same nodes, with calls that are awaited."""
+"""Asynchronous arrays and groups: the same nodes, with methods that are awaited."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DefaultT = TypeVar("DefaultT")
 Awaited = Callable[..., Awaitable[T]]
-"""A method that is awaited. It takes what the synchronous one takes."""
+"""A method that is awaited. It has the parameters of the synchronous method."""
 Listed = Callable[..., AsyncGenerator[T]]
-"""A method that gives one item after the other."""
+"""A method that yields items asynchronously."""
 
-# Each synchronous class's asynchronous twin, by :func:`complete`.
+# The asynchronous class of each synchronous class; :func:`complete` registers them.
 _TWINS: dict[type, type[_AsyncNode]] = {}
 
 
 def to_async(value: Any) -> Any:
-    """A node's asynchronous twin. Other values stay as they are."""
+    """The asynchronous form of a node. Other values are returned unchanged."""
     twin = next((_TWINS[base] for base in type(value).__mro__ if base in _TWINS), None)
     if twin is not None:
         return twin.of(value)
@@ -47,18 +47,18 @@ def to_async(value: Any) -> Any:
 
 
 def to_sync(value: Any) -> Any:
-    """The other way round."""
+    """The synchronous form of a node. Other values are returned unchanged."""
     return value._node if isinstance(value, _AsyncNode) else value
 
 
 async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Awaits a call that takes and gives nodes."""
+    """Awaits a call, with synchronous nodes as arguments and asynchronous ones as results."""
     arguments = {name: to_sync(value) for name, value in kwargs.items()}
     return to_async(await run(call, *map(to_sync, args), **arguments))
 
 
 def _awaited(method: Callable[..., Any]) -> Any:
-    """The asynchronous twin of a method of ``Array`` or ``Group``."""
+    """The asynchronous form of a method of ``Array`` or ``Group``."""
 
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return await run_node(method, self._node, *args, **kwargs)
@@ -67,7 +67,7 @@ def _awaited(method: Callable[..., Any]) -> Any:
 
 
 def _listed(method: Callable[..., Any]) -> Any:
-    """The asynchronous twin of a method that gives an iterable: one call, then one item after the other."""
+    """The asynchronous form of a method that returns an iterable. It calls the method once, and then yields the items."""
 
     async def call(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         for item in await run(lambda: list(method(self._node, *args, **kwargs))):
@@ -77,14 +77,14 @@ def _listed(method: Callable[..., Any]) -> Any:
 
 
 def _undocumented(call: Any, method: Callable[..., Any]) -> Any:
-    """A twin by the name of its method and with its parameters. :func:`complete` gives it a docstring."""
+    """Gives an asynchronous method the name and parameters of its original. :func:`complete` gives it a docstring."""
     functools.update_wrapper(call, method)
     call.__doc__ = None
     return call
 
 
 def _same(of: type, name: str) -> Any:
-    """A property that needs no store."""
+    """The property ``name`` of the synchronous object. It needs no access to the store."""
     original: property = getattr(of, name)
     return property(lambda self: getattr(self._node, name), doc=original.__doc__)
 
@@ -125,12 +125,12 @@ class _Selector:
 
 class _AsyncNode:
     _node: Any
-    # The synchronous class, whose methods are awaited.
+    # The synchronous class. Its methods are called by those that are awaited.
     _blocking: ClassVar[Any]
 
     @classmethod
     def of(cls, node: Array | Group) -> Self:
-        """The asynchronous form of an array or group. The two share all state.
+        """The asynchronous form of an array or group. Both share all state.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class _AsyncNode:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """The attributes, as they were read; :meth:`update_attributes` changes them."""
+        """The attributes as they were read. :meth:`update_attributes` changes them."""
         return dict(self._node.metadata.attributes)
 
     def same_as(self, other: object) -> bool:
@@ -200,7 +200,7 @@ class _AsyncNode:
 
 
 class AsyncArray(_AsyncNode):
-    """An array whose elements are awaited. Properties are those of :class:`cuzarr.Array`.
+    """An array whose elements are read and written by awaited calls. Its properties are those of :class:`cuzarr.Array`.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class AsyncArray(_AsyncNode):
     store_path : StorePath
         The store, and the path in it.
     config : ArrayConfig or dict, optional
-        How the array behaves while it is open.
+        Settings of the open array.
 
     Raises
     ------
@@ -355,7 +355,7 @@ class AsyncArray(_AsyncNode):
 
 
 class AsyncGroup(_AsyncNode):
-    """A group whose members are awaited. Properties are those of :class:`cuzarr.Group`.
+    """A group whose members are read and created by awaited calls. Its properties are those of :class:`cuzarr.Group`.
 
     Parameters
     ----------
@@ -522,7 +522,7 @@ class AsyncGroup(_AsyncNode):
         dtype : dtype-like, optional
             Type of the elements.
         exact : bool
-            Whether an array that exists must have exactly this type; else it suffices that its type can be cast to this one.
+            Whether an existing array must have exactly this type. Otherwise its type need only be castable to this one.
         **kwargs
             As for :meth:`cuzarr.Group.create_array`, if the array is created.
         """
@@ -563,7 +563,7 @@ class AsyncGroup(_AsyncNode):
         Parameters
         ----------
         overwrite : bool
-            Create it anew in any case.
+            Whether to replace a group that exists.
 
         Raises
         ------
@@ -578,7 +578,7 @@ def _place(store: StoreLike) -> StorePath:
 
 
 def complete(twin: type[_AsyncNode], blocking: type) -> None:
-    """Gives an asynchronous class what it declares, from the synchronous one, which calls this when it is defined."""
+    """Gives an asynchronous class the methods and properties that it declares. The synchronous class calls this when it is defined."""
     twin._blocking, _TWINS[blocking] = blocking, twin
     for name, kind in twin.__annotations__.items():
         method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")

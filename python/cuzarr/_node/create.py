@@ -1,4 +1,4 @@
-"""Functions that create arrays: by zarr-python's arguments, by its older ones, and by NumPy's."""
+"""Functions that create arrays: with zarr-python's arguments, with those of its older versions, and with NumPy's."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def create_array(
     shards : tuple of int, dict or "auto", optional
         Shape of a stored object that holds many chunks, a multiple of theirs.
     filters, compressors : codec, iterable of them, "auto" or None
-        Codecs from elements to elements, and from bytes to bytes. By default none, and Zstandard at level 0. Compressors also have
+        Array-to-array codecs, and bytes-to-bytes codecs. By default none, and Zstandard at level 0. Compressors also have
         the short names of the command line: ``"zstd:5"``, ``"blosc:lz4"``, ``"lz4"``, ``"none"``.
     serializer : codec or "auto"
-        Codec from elements to bytes.
+        The array-to-bytes codec.
     fill_value : scalar, optional
         Value of elements that were never written; by default zero.
     order : {"C", "F"}, optional
@@ -108,9 +108,9 @@ def create_array(
     overwrite : bool
         Replace whatever is there.
     config : ArrayConfig or dict, optional
-        How the array behaves while open.
+        Settings of the open array.
     write_data : bool
-        Whether ``data`` is written, or only its shape and dtype are used.
+        Whether ``data`` is written. Otherwise only its shape and dtype are used.
     device : str, optional
         Where the array is read to.
     metadata_store : StoreLike, optional
@@ -157,8 +157,8 @@ def create_array(
 def create_node(
     place: StorePath, metadata: AnyArrayMetadata, overwrite: bool, config: Any, device: str | None, data: Any = None
 ) -> Array:
-    """Writes a new array: its elements, if there are any yet, then its metadata and that of the groups above it."""
-    array = Array(place, metadata, config, device)  # refused here, when the codecs do not fit
+    """Writes a new array: elements if there are any, then its metadata and that of the groups above it."""
+    array = Array(place, metadata, config, device)  # raises an error here if the codecs do not fit
     write_new(place, metadata, overwrite=overwrite, fill=None if data is None else partial(fill, array, data))
     return array
 
@@ -188,7 +188,7 @@ def from_array(
 ) -> Array:
     """Create an array with the elements of another array: a stored one, NumPy's, or one on a GPU.
 
-    ``"keep"`` takes a setting over from a stored array; for other data it means ``"auto"``, and no shards. Stored arrays are copied
+    ``"keep"`` keeps a setting of a stored array; for other data it means ``"auto"``, and no shards. Stored arrays are copied
     region by region, within the memory limit.
 
     Parameters
@@ -202,7 +202,7 @@ def from_array(
     name : str, optional
         Path in the store.
     chunks, shards, filters, compressors, serializer : optional
-        As for :func:`create_array`; ``"keep"`` takes them over from ``data``.
+        As for :func:`create_array`; ``"keep"`` uses those of ``data``.
     fill_value, order, zarr_format, attributes, chunk_key_encoding, dimension_names : optional
         As for :func:`create_array`; by default those of ``data``.
     **kwargs
@@ -247,7 +247,7 @@ def from_array(
 
 
 def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with ``"keep"`` replaced by what the source has."""
+    """The arguments, with ``"keep"`` replaced by the setting of the source."""
     zarr_format = given["zarr_format"] or source.zarr_format
     same = zarr_format == source.zarr_format
     is_sharded = isinstance(source, ArrayV3Metadata) and source.sharding_codec is not None
@@ -278,7 +278,7 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill(array: Array, data: Any) -> None:
-    """Writes all elements. Those of an array of a store are copied in batches, each stored object written once."""
+    """Writes all elements. A stored array is copied in batches, and each stored object is written once."""
     if not is_array(data):
         if array.ndim == 0 or array.size:
             array[...] = data
@@ -287,7 +287,7 @@ def fill(array: Array, data: Any) -> None:
     _core.check_unchanged([source._handle()])
     try:
         _core.copy_elements(source._handle(), array._handle())
-    except DTypeMismatchError:  # of elements that are not numbers, NumPy alone knows what becomes of them
+    except DTypeMismatchError:  # only NumPy knows how to convert elements that are not numbers
         source, array = source.with_device("cpu"), array.with_device("cpu")
         for region in regions(array.metadata._grid, array.shape):
             array[region] = source[region]
@@ -327,11 +327,11 @@ def create(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
-    """Create an array, with the arguments that older versions of zarr-python had; new code uses :func:`create_array`.
+    """Create an array, with the arguments of older versions of zarr-python. New code uses :func:`create_array`.
 
     ``compressor``, ``filters`` and ``dimension_separator`` belong to format 2: if one of them is given without ``zarr_format``, the
-    array is of format 2. Results go where ``meta_array`` is, unless ``device`` is given. ``synchronizer``, ``chunk_store``, ``cache_metadata``,
-    ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
+    array is of format 2. Results go to the device of ``meta_array``, unless ``device`` is given. ``synchronizer``, ``chunk_store``,
+    ``cache_metadata``, ``cache_attrs``, ``read_only`` and ``object_codec`` have no effect.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ def create(
     meta_array, device : array; str, optional
         Where the array is read to.
     **kwargs
-        Further arguments of :func:`create_array`, by the names that they had before.
+        Further arguments of :func:`create_array`, under the names of older versions.
 
     Raises
     ------
@@ -466,7 +466,7 @@ def ones(shape: tuple[int, ...], **kwargs: Unpack[CreateOptions]) -> Array:
 
 
 def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOptions]) -> Array:
-    """Store an array of one value; for memory, use :func:`cuzarr.xp.full`. It is the fill value, and no element is written.
+    """Store an array of one value; for memory, use :func:`cuzarr.xp.full`. The value is the fill value, and no element is written.
 
     Parameters
     ----------
@@ -480,7 +480,7 @@ def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOpt
 
 
 def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True, **given: Any) -> dict[str, Any]:
-    """The arguments of :func:`create` that make an array like ``a``, with those that are given; codecs only within one format."""
+    """The arguments of :func:`create` for an array like ``a``, overridden by ``given``. Codecs are used only within one format."""
     shape, chunks = shape_and_chunks(a)
     arguments: dict[str, Any] = {"shape": shape}
     if chunks is not None:
@@ -514,7 +514,7 @@ def empty_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs:
     Parameters
     ----------
     **kwargs
-        As for :func:`create`; they replace what is taken over.
+        As for :func:`create`; they override the settings of ``a``.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.empty_like(a, store={}).chunks
@@ -529,7 +529,7 @@ def zeros_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs:
     Parameters
     ----------
     **kwargs
-        As for :func:`create`; they replace what is taken over.
+        As for :func:`create`; they override the settings of ``a``.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.zeros_like(a, store={}).fill_value.item()
@@ -544,7 +544,7 @@ def ones_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: 
     Parameters
     ----------
     **kwargs
-        As for :func:`create`; they replace what is taken over.
+        As for :func:`create`; they override the settings of ``a``.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.ones_like(a, store={}).fill_value.item()
@@ -561,7 +561,7 @@ def full_like(a: ArrayLike, *, zarr_format: ZarrFormat | None = None, **kwargs: 
     Parameters
     ----------
     **kwargs
-        As for :func:`create`; they replace what is taken over.
+        As for :func:`create`; they override the settings of ``a``.
 
     >>> a = cuzarr.zeros((3,), chunks=(2,), dtype="int8", store={})
     >>> cuzarr.full_like(a, fill_value=7, store={}).fill_value.item()

@@ -1,4 +1,4 @@
-"""Functions that create groups, and hierarchies of them and of arrays."""
+"""Functions that create groups, and hierarchies of groups and arrays."""
 
 from __future__ import annotations
 

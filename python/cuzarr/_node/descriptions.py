@@ -1,4 +1,4 @@
-"""What arrays and groups are, in lines and tables: ``info``, and how notebooks show arrays."""
+"""Summaries of arrays and groups, as lines and tables: ``info``, and the view of arrays and groups in notebooks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | 
 
 
 def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
-    """The shape of chunks or shards; of a rectilinear grid the lengths along each dimension, as metadata writes them."""
+    """The shape of chunks or shards. For a rectilinear grid, the lengths along each dimension, as in the metadata."""
     metadata = array.metadata
     if metadata._grid.is_regular:
         return getattr(array, what)
@@ -52,7 +52,7 @@ def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
 
 
 def group_info(group: Any, members: Mapping[str, bool] | None) -> Info:
-    """The summary of a group. Its members are counted if they are known; the value of each says whether it is an array."""
+    """The summary of a group. ``members`` are counted if they are known; each value says whether the member is an array."""
     groups = None if members is None else sum(not is_array for is_array in members.values())
     return Info.of(
         [
@@ -69,7 +69,7 @@ def group_info(group: Any, members: Mapping[str, bool] | None) -> Info:
 
 
 def array_html(array: Any) -> str:
-    """A table of an array with a drawing of its chunks."""
+    """An HTML table that describes an array, with a drawing of its chunks."""
     lines: list[tuple[str, object]] = [
         ("Store", array.store_path),
         ("Data type", array.metadata.data_type),
@@ -85,12 +85,12 @@ def array_html(array: Any) -> str:
     metadata = array.metadata
     shards = metadata._stored_chunks if _shape_text(array, "shards") else None
     drawing = chunk_grid_svg(array.shape, metadata._inner_chunks, shards) if metadata._grid.is_regular else ""
-    # Side by side where there is room, else one below the other.
+    # Side by side if there is room, else one below the other.
     return f"<div style='display: flex; flex-wrap: wrap; align-items: center'>{Info.of(lines)._repr_html_()}{drawing}</div>"
 
 
 def group_html(group: Any) -> str:
-    """A table of a group: what it is, where it is, and its attributes."""
+    """An HTML table that describes a group: its kind, its place, and its attributes."""
     lines: list[tuple[str, object]] = [
         ("Type", type(group).__name__),
         ("Store", group.store_path),
@@ -102,7 +102,7 @@ def group_html(group: Any) -> str:
 
 
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """A line for each of the first attributes, and one that counts the others."""
+    """One line for each of the first attributes, and one with the number of the others."""
     first = list(islice(attributes.items(), _MOST_ATTRIBUTES))
     lines: list[tuple[str, object]] = [(f"Attribute {printable(shortened(name))}", brief_repr(value)) for name, value in first]
     more = len(attributes) - len(first)

@@ -15,8 +15,8 @@ _LONGEST_VALUE = 200
 
 
 def brief_repr(value: object) -> str:
-    """``repr(value)``, or the beginning of a long one: a fill value may have megabytes."""
-    # Cut before it is written: four characters a byte.
+    """``repr(value)``, shortened if it is long: a fill value may have megabytes."""
+    # Cut before `repr`: in its text, a byte takes up to four characters.
     if isinstance(value, bytes | str) and len(value) > _LONGEST_VALUE:
         value = value[:_LONGEST_VALUE]
     elif isinstance(value, np.void) and value.dtype.names is None and value.nbytes > _LONGEST_VALUE:
@@ -32,7 +32,7 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """The places of chunk borders along ``length`` units. If they would run together, only every n-th border."""
+    """The positions of chunk borders along ``length`` units. If there are too many borders, only every n-th one."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)
@@ -42,13 +42,13 @@ def _lines(extent: int, chunk: int, length: float) -> list[float]:
 
 
 def _sizes(height: int, width: int) -> tuple[float, float]:
-    """Units of the drawing, true to the shape within 1 to 4."""
+    """Height and width of the drawing in units. Their ratio is that of the shape, limited to between 1/4 and 4."""
     ratio = min(max((height or 1) / (width or 1), 0.25), 4.0)
     return (_WIDTH * ratio, float(_WIDTH)) if ratio <= 1 else (float(_WIDTH), _WIDTH / ratio)
 
 
 def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tuple[int, ...] | None) -> str:
-    """The last two dimensions, with thin lines between chunks and thick ones between shards."""
+    """An SVG drawing of the last two dimensions, with thin lines between chunks and thick ones between shards."""
     if not shape:
         return ""
     plane = shape[-2:] if len(shape) > 1 else (0, *shape)
@@ -76,7 +76,7 @@ def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tupl
 
 
 class Tree:
-    """A hierarchy as text and as HTML."""
+    """A hierarchy of groups and arrays, as text and as HTML."""
 
     def __init__(self, text: str, markup: str) -> None:
         self._text = text
@@ -91,7 +91,7 @@ class Tree:
 
 
 def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated: str = "", plain: bool = False) -> Tree:
-    """The tree of ``members``: paths, sorted, each with a description (of an array) or ``None`` (a group)."""
+    """The tree of ``members``, which are sorted paths, each with a description (for an array) or ``None`` (for a group)."""
     root = printable(root)
     children: dict[str, list[tuple[str, str | None]]] = {}
     for path, description in members:

@@ -1,4 +1,4 @@
-"""Groups."""
+"""``Group``, a stored group."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ _GROUP_OPTIONS = ("overwrite", "attributes")
     """,
 )
 class Group(Node):
-    """A group in a store: arrays and groups by their names.
+    """A group in a store: a container of arrays and groups, by name.
 
     Parameters
     ----------
     store_path : StorePath
         The store, and the path of the group in it.
     metadata : GroupMetadata
-        Its attributes, format and, where there is any, consolidated metadata.
+        Its attributes, format and, if there are any, consolidated metadata.
     device : str, optional
         Where its arrays are read to; by default the configuration's ``device``.
 
@@ -185,7 +185,7 @@ class Group(Node):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The metadata document, as a value."""
+        """The metadata document, as an object."""
         return self._metadata
 
     @property
@@ -229,7 +229,7 @@ class Group(Node):
         Returns
         -------
         Array or Group
-            The member. :meth:`get_array` and :meth:`get_group` tell a type checker which it is.
+            The member. For a type checker, :meth:`get_array` and :meth:`get_group` say which kind it is.
 
         Raises
         ------
@@ -248,12 +248,12 @@ class Group(Node):
         return self._node(path, metadata)
 
     def get(self, path: str, default: DefaultT | None = None) -> Array | Self | DefaultT | None:
-        """The array or group at a path, or a default value.
+        """The array or group at a path, or else a default value.
 
         Parameters
         ----------
         default : optional
-            What to return where nothing is.
+            The result if nothing is at the path.
 
         >>> group.get("maps/t2m").shape, group.get("maps/msl", "none")
         ((4,), 'none')
@@ -291,7 +291,7 @@ class Group(Node):
         Parameters
         ----------
         names : iterable of str, optional
-            Paths of arrays below this group; all arrays directly below without it.
+            Paths of arrays below this group. By default all arrays directly below.
         selection : mapping of str to int or slice, optional
             Positions along dimensions, by their names (``dimension_names``, or xarray's in format 2). An integer drops the dimension.
             Arrays without a dimension are read whole along it.
@@ -417,7 +417,7 @@ class Group(Node):
         strict: bool = True,
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any]]:
-        """Paths and nodes below, of one kind where that is said, without those that are ``dropped``."""
+        """Paths and nodes below this group, optionally of one kind, without the paths ``dropped``."""
         for path, found in self._walk(max_depth, **kwargs):
             if path in dropped or (kind is not None and (kind is Array) == isinstance(found, GroupMetadata)):
                 continue
@@ -433,22 +433,22 @@ class Group(Node):
             yield path, node
 
     def _kinds(self, max_depth: int | None) -> dict[str, bool]:
-        """Whether each node below is an array, by its path."""
+        """For the path of each node below this group: whether the node is an array."""
         return dict(members.kinds(self._store_path, self._metadata, max_depth))
 
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True, strict: bool = True
     ) -> tuple[tuple[str, Array | Self], ...]:
-        """Paths and nodes below this group.
+        """All arrays and groups below this group, each with its path.
 
-        A codec or data type that is not known here concerns one array. With ``strict=False`` the others are returned.
+        A node with an unknown codec or data type does not affect others. With ``strict=False`` the others are returned.
 
         Parameters
         ----------
         max_depth : int or None
-            How many levels to go below the direct members: 0 for these alone, ``None`` for all.
+            How many levels to go below the direct members: 0 for the direct members alone, ``None`` for all levels.
         use_consolidated_for_children : bool
-            Use the consolidated metadata of groups among them, instead of listing these groups.
+            Whether to use the consolidated metadata of groups among them, instead of listing these groups.
         strict : bool
             Whether a node that cannot be used is an error. With ``False`` it is left out, and a ``CuzarrUserWarning`` names it and the
             reason.
@@ -612,7 +612,7 @@ class Group(Node):
         Parameters
         ----------
         **kwargs
-            As in :meth:`create_group`; ``overwrite=True`` creates it also where one is.
+            As in :meth:`create_group`. ``overwrite=True`` replaces a group that exists.
 
         Raises
         ------
@@ -629,7 +629,7 @@ class Group(Node):
         if node is None:
             try:
                 return self.create_group(name, **kwargs)
-            except ContainsGroupError:  # another program made it meanwhile
+            except ContainsGroupError:  # another program created it in the meantime
                 node = self.get_group(name)
         if isinstance(node, Array):
             raise TypeError(f"an array is at '{printable(node.path)}', expected a group")
@@ -641,7 +641,7 @@ class Group(Node):
         Parameters
         ----------
         *names : str
-            Their paths below this group.
+            Paths below this group.
 
         Returns
         -------
@@ -686,11 +686,11 @@ class Group(Node):
         Parameters
         ----------
         name : str
-            Its path below this group. Groups on the way are created.
+            Its path below this group. Missing groups above it are created.
         shape, data, ...
             As in :func:`cuzarr.create_array`.
         compressor : codec or None, optional
-            The only compressor; by default what ``compressors`` says.
+            The only compressor, in place of ``compressors``.
 
         Raises
         ------
@@ -755,7 +755,7 @@ class Group(Node):
             except ContainsArrayError:
                 if (node := self.get(name)) is None:
                     raise
-                # Another program made it meanwhile.
+                # Another program created it in the meantime.
         if not isinstance(node, Array):
             raise TypeError(f"a group is at '{printable(node.path)}', expected an array")
         if node.shape != parse_shape(shape):
@@ -775,7 +775,7 @@ class Group(Node):
         nodes : dict
             Metadata of arrays and groups, by path below this group.
         overwrite : bool
-            Replace nodes that are there.
+            Whether to replace nodes that exist.
 
         Returns
         -------
@@ -898,14 +898,14 @@ class Group(Node):
         return self._like("full_like", name, a=data, **kwargs)
 
     def __setitem__(self, key: str, value: ArrayLike) -> None:
-        """Store an array at a path below this group, in place of what is there: ``group["t2m"] = array``.
+        """Store an array at a path below this group, and replace what is there: ``group["t2m"] = array``.
 
         Parameters
         ----------
         key : str
             The path, such as ``"maps/t2m"``.
         value : array_like
-            The elements; an array of any library, on any device.
+            The elements: an array of any library, on any device.
 
         Raises
         ------
@@ -964,7 +964,7 @@ class Group(Node):
         Parameters
         ----------
         source, dest : str
-            Paths, which zarr-python takes here.
+            Paths, as in zarr-python.
 
         Raises
         ------
@@ -982,7 +982,7 @@ class Group(Node):
     # ----------------------------------------------------------------------------------------- as an object of Python
 
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
-        """Awaitable form of :meth:`update_attributes`.
+        """Awaited form of :meth:`update_attributes`.
 
         Parameters
         ----------
@@ -1031,7 +1031,7 @@ class Group(Node):
         return cls(StorePath(store, path), GroupMetadata.from_dict(document), device)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        # The same for the same group in every process: dask names its tasks by it.
+        # Equal for the same group in every process, because dask names its tasks by it.
         return type(self).__name__, str(self.store), self.path, canonical_json(self._metadata.to_dict()), self._own_device
 
     def _repr_html_(self) -> str:

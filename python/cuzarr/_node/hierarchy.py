@@ -1,4 +1,4 @@
-"""Many arrays and groups, created at once."""
+"""Creates many arrays and groups at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuzarr.storage import StorePath
 def create_nodes(
     place: StorePath, nodes: Mapping[str, AnyNodeMetadata], overwrite: bool
 ) -> Iterator[tuple[str, GroupMetadata | Array]]:
-    """Creates nodes by their paths below a place, and the groups that they are in; gives each with its path in the store.
+    """Creates nodes by their paths below a place, and the groups above them. Yields each node with its path in the store.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def create_nodes(
     if len(formats) > 1:
         raise InvalidArgumentError("the nodes are of both Zarr formats, and a hierarchy has one")
     places = {path: place / path for path in nodes}
-    # Arrays that cannot be used are refused here.
+    # Arrays with unusable metadata raise an error here.
     created: dict[str, GroupMetadata | Array] = {
         places[path].path: node if isinstance(node, GroupMetadata) else Array(places[path], node) for path, node in nodes.items()
     }

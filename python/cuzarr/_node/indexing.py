@@ -1,4 +1,4 @@
-"""Selections: what a caller writes between brackets, in the form that the Rust side takes."""
+"""Selections: converts what a caller writes between brackets to the form that the Rust side takes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Fields = str | list[str] | tuple[str, ...]
 
 
 def _kind(dtype: Any) -> str:
-    """NumPy's letter for an element type of any library; ``V`` if there is none."""
+    """NumPy's kind letter of an element type of any library; ``V`` if there is none."""
     return getattr(_numpy.of_library(dtype), "kind", "V")
 
 
@@ -54,22 +54,22 @@ def _is_index_array(value: Any, kinds: str) -> bool:
 
 
 def is_integer_array(value: Any) -> bool:
-    """Whether this is a list or an array of indices."""
+    """Whether ``value`` is a list or an array of integers."""
     return _is_index_array(value, "iu")
 
 
 def is_mask(value: Any) -> bool:
-    """Whether this is a list or an array of booleans."""
+    """Whether ``value`` is a list or an array of booleans."""
     return _is_index_array(value, "b")
 
 
 def _described(item: Any) -> str:
-    """Part of a selection, for an error: arrays by their types and shapes."""
+    """An item of a selection as text for an error. Arrays are shown by type and shape."""
     return f"{item.dtype}{list(item.shape)}" if isinstance(item, np.ndarray) else repr(item)
 
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
-    """The selection with lists as arrays, and with the elements of plans, such as the mask ``array > 0``, and of arrays in stores."""
+    """The selection with lists as arrays. Plans, such as the mask ``array > 0``, and stored arrays become their elements."""
     try:
         return tuple(map(_as_array, selection))
     except ValueError as error:
@@ -95,7 +95,7 @@ def _index_array(indices: Any) -> np.ndarray[Any, Any]:
 
 
 def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
-    """An index array in host memory that counts from the start, checked."""
+    """An index array in host memory, checked, and counted from the start of the dimension."""
     array = _index_array(indices)
     if not array.size:
         return array.astype(np.intp)
@@ -108,7 +108,7 @@ def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
 
 
 def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
-    """The box of whole chunks, chosen by their places in the grid."""
+    """The box of whole chunks that are selected by their positions in the grid."""
     start, count = [], []
     for item, extent, axis in zip(expand_ellipsis(selection, shape), shape, chunks.axes, strict=True):
         grid = axis.count(extent)
@@ -134,7 +134,7 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
 
 
 class Chosen(Protocol):
-    """The selected elements as the engine takes them, and the shape of the result."""
+    """The selected elements in the engine's form, and the shape of the result."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -143,7 +143,7 @@ class Chosen(Protocol):
 
 
 class OrthogonalSelection:
-    """One selector for every dimension: an integer, a slice, an index array or a mask; their outer product."""
+    """The outer product of one selector for every dimension: an integer, a slice, an index array or a mask."""
 
     def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(expand_ellipsis(selection, shape))
@@ -154,12 +154,12 @@ class OrthogonalSelection:
 
 
 def index_list(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """Indices that count from the start, as the Rust side takes them."""
+    """Indices, counted from the start, as the Rust side takes them."""
     return foreign.wrap_host(np.ascontiguousarray(indices, np.uint64))
 
 
 def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
-    """Start, count, step and whether the dimension is dropped, or a list of indices."""
+    """Start, count, step, and whether the dimension is dropped; or a list of indices."""
     if is_integer(item):
         return normalize_index(item, extent), 1, 1, True
     if isinstance(item, slice):
@@ -177,7 +177,7 @@ def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.nda
 
 
 class CoordinateSelection:
-    """One point for every place of the broadcast index arrays."""
+    """Points, one for every position in the broadcast index arrays."""
 
     def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(ensure_tuple(selection))
@@ -219,7 +219,7 @@ class MaskSelection:
 
 
 def is_pure_fancy(selection: Any, ndim: int) -> bool:
-    """Whether brackets mean points: a mask, or only indices with at least one array."""
+    """Whether the selection means points: a mask, or only indices with at least one array."""
     if not isinstance(selection, list) and is_mask(selection):
         return True
     if ndim == 1 and (is_integer_array(selection) or is_mask(selection)):
@@ -233,7 +233,7 @@ def is_pure_fancy(selection: Any, ndim: int) -> bool:
 
 
 def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
-    """Whether brackets mean an outer product: index arrays only, or one beside integers and slices."""
+    """Whether the selection means an outer product: index arrays only, or one beside integers and slices."""
     items = ensure_tuple(selection)
     arrays = [is_integer_array(item) or is_mask(item) for item in items]
     if not ndim or len(items) > ndim:
@@ -244,7 +244,7 @@ def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
 
 
 def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
-    """Field names and what else is selected."""
+    """Field names, and the selection without them."""
     if isinstance(selection, str):
         return selection, ()
     if not isinstance(selection, tuple):
@@ -256,7 +256,7 @@ def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
 
 
 def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of what the fields select.
+    """The dtype that the selected fields have together.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def one_field(fields: Fields | None) -> str | None:
-    """The field to write, of which there can be one."""
+    """The name of the field to write. There may be only one."""
     if fields is None or isinstance(fields, str):
         return fields
     if len(fields) > 1:
@@ -289,7 +289,7 @@ def one_field(fields: Fields | None) -> str | None:
 
 @dataclass(frozen=True)
 class OIndex:
-    """``array.oindex[...]``: one selector for every dimension, their outer product."""
+    """The object behind ``array.oindex``: selects the outer product of one selector for every dimension."""
 
     array: Any
 
@@ -304,12 +304,12 @@ class OIndex:
 
 @dataclass(frozen=True)
 class VIndex:
-    """``array.vindex[...]``: points, by coordinates or by a mask."""
+    """The object behind ``array.vindex``: selects points, by coordinates or by a mask."""
 
     array: Any
 
     def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
-        """Fields, the points or the mask, and which of the two it is."""
+        """Field names, the points or the mask, and whether it is a mask."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):
@@ -334,7 +334,7 @@ class VIndex:
 
 @dataclass(frozen=True)
 class BlockIndex:
-    """``array.blocks[...]``: whole chunks, by their places in the grid."""
+    """The object behind ``array.blocks``: selects whole chunks, by their positions in the grid."""
 
     array: Any
 

@@ -1,4 +1,4 @@
-"""Lazy views: selections of selections that read nothing until they are asked for elements."""
+"""Lazy views: selections of selections, which read nothing until elements are requested."""
 
 from __future__ import annotations
 
@@ -63,8 +63,10 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class _Product:
-    """One selector for each dimension of an array: one index, a range of them, or a list. ``order`` are the array's dimensions in the
-    order of the view's; those of one index are not among them."""
+    """A view by one selector for each dimension of an array: an index, a range, or a list of indices.
+
+    ``order`` has the array's dimensions in the order of the view, without those with a single index.
+    """
 
     along: tuple[int | range | Indices, ...]
     order: tuple[int, ...]
@@ -74,7 +76,7 @@ class _Product:
         return tuple(len(self.along[axis]) for axis in self.order)  # type: ignore[arg-type]
 
     def select(self, items: tuple[Any, ...]) -> _Product:
-        """One selector for each dimension of the view: an integer, a slice or a list of indices."""
+        """The view by one selector for each dimension of this view: an integer, a slice or a list of indices."""
         along, order = list(self.along), []
         for axis, item in zip(self.order, items, strict=True):
             own = along[axis]
@@ -85,14 +87,14 @@ class _Product:
         return _Product(tuple(along), tuple(order))
 
     def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
-        """Points of the view; as points of the array."""
+        """Points of this view, as points of the array."""
         found: list[Any] = list(self.along)
         for axis, chosen in zip(self.order, indices, strict=True):
             found[axis] = _part(found[axis], chosen)
         return _Points(tuple(np.broadcast_to(np.asarray(one, np.intp), shape) for one in found))
 
     def is_whole(self, shape: tuple[int, ...]) -> bool:
-        """Whether this is all of an array, as it is."""
+        """Whether the view is the whole array, unchanged."""
         everything = zip(self.along, shape, strict=True)
         return self.order == tuple(range(len(shape))) and all(
             isinstance(own, range) and own == range(extent) for own, extent in everything
@@ -102,7 +104,7 @@ class _Product:
         return _Product(self.along, tuple(self.order[axis] for axis in axes))
 
     def chosen(self, shape: tuple[int, ...]) -> Chosen:
-        """What is read of the array, its dimensions in the array's order."""
+        """The selection to read from the array, with dimensions in the array's order."""
         kept = tuple(len(one) for one in self.along if not isinstance(one, int))
         if all(isinstance(one, int) or _is_even(one) for one in self.along):
             start, count, step, dropped = [], [], [], []
@@ -123,7 +125,7 @@ class _Product:
         return _Listed(kept, _core.Selection.orthogonal(axes))
 
     def picked(self) -> tuple[list[Any], list[tuple[int | None, int]]]:
-        """What expressions take of the array: a selector for each of its dimensions, and the view's dimensions."""
+        """Arguments for an expression that picks these elements: a selector for each dimension of the array, and the view's dimensions."""
         along = [
             own if isinstance(own, int) else signed_range(own) if isinstance(own, range) else index_list(own)
             for own in self.along
@@ -131,7 +133,7 @@ class _Product:
         return along, [(axis, 0) for axis in self.order]
 
     def read_order(self) -> tuple[int, ...]:
-        """The view's dimensions among those that are read."""
+        """For each dimension of the view, its position among the dimensions that are read."""
         kept = sorted(self.order)
         return tuple(kept.index(axis) for axis in self.order)
 
@@ -149,7 +151,7 @@ class _Product:
 
 @dataclass(frozen=True)
 class _Points:
-    """Points of an array: their indices along each of its dimensions, each of the view's shape."""
+    """A view of points of an array: their indices along each of its dimensions. Each index array has the view's shape."""
 
     along: tuple[Indices, ...]
 
@@ -161,7 +163,7 @@ class _Points:
         grid = [item if isinstance(item, int | slice) else np.asarray(item) for item in items]
         found = []
         for own in self.along:
-            # Lists one after the other: NumPy would take several for points.
+            # Lists are applied one after the other, because NumPy would take several of them as points.
             for axis, item in enumerate(grid):
                 if isinstance(item, np.ndarray):
                     own = own.take(item, axis)
@@ -191,7 +193,7 @@ class _Listed:
 
 
 def _part(own: Any, item: Any) -> range | Indices:
-    """What a slice or a list of places chooses of a range or of a list."""
+    """The part of a range or a list that a slice or a list of positions selects."""
     if isinstance(item, slice):
         return own[item]  # type: ignore[no-any-return]
     places = np.asarray(item, np.intp)
@@ -199,7 +201,7 @@ def _part(own: Any, item: Any) -> range | Indices:
 
 
 def _is_even(one: range | Indices) -> bool:
-    """Whether this is a range that the engine takes: a rising one."""
+    """Whether the engine can take this as a range: it must be a rising one."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
 
 
@@ -209,13 +211,13 @@ def _even(one: Any) -> tuple[int, int, int]:
 
 
 class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Expression], Reductions[Expression]):
-    """A view of a stored array that reads nothing. Selecting gives further views; :meth:`result` reads.
+    """A view of a stored array that reads nothing. Selecting gives another view; :meth:`result` reads.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
     negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
-    Views are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an :class:`Expression` of an array of any size,
-    which reads boxes that lie side by side together.
-    Names and behaviour are those of ``zarr-indexing``, the library of zarr-python's project for lazy views.
+    Views are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an :class:`Expression`, for arrays of any size.
+    It reads boxes that lie side by side together. Names and behaviour are those of ``zarr-indexing``, the zarr-python project's
+    library for lazy views.
 
     Parameters
     ----------
@@ -313,7 +315,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Parameters
         ----------
         dtype, times
-            As of :meth:`Array.decoded`.
+            As for :meth:`Array.decoded`.
 
         Returns
         -------
@@ -365,7 +367,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self._of(self._what.transpose(chosen))
 
     def __getitem__(self, selection: Selection) -> LazyArray:
-        """A view of what brackets select. Nothing is read.
+        """A view of the elements that the selection chooses. Nothing is read.
 
         Parameters
         ----------
@@ -448,12 +450,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         progress: Progress = None,
         client: Client | None = None,
     ) -> MemoryArray:
-        """The elements, read by one plan that meets each chunk once.
+        """The elements, read by one plan that visits each chunk once.
 
         Parameters
         ----------
         out : array, optional
-            Memory for the result, as for :meth:`Expression.compute`. The elements must have arithmetic.
+            Memory for the result, as for :meth:`Expression.compute`. The elements must be numbers.
         device : str, optional
             Where the elements go: ``"cpu"`` or ``"cuda:N"``; by default the array's device.
         memory_limit : int or str, optional
@@ -461,12 +463,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         progress : bool, callable or object, optional
             As in :meth:`Array.getitem`; the number of objects in all is not known.
         client : distributed.Client, optional
-            As for :meth:`Expression.compute`. The elements must have arithmetic.
+            As for :meth:`Expression.compute`. The elements must be numbers.
 
         Returns
         -------
         array
-            NumPy's on the CPU, and what reads give on a GPU. A single element is a scalar on the CPU. ``out`` when given.
+            NumPy's on the CPU, and the array type of reads on a GPU. A single element is a scalar on the CPU. ``out`` when given.
 
         Raises
         ------
@@ -498,7 +500,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
     result = compute
 
     def write(self, value: ArrayLike) -> None:
-        """Write elements of the array through the view. Where the view has an element several times, the last one counts.
+        """Write elements of the array through the view. If the view has an element several times, it gets the last value.
 
         Parameters
         ----------
@@ -529,7 +531,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
 
     def _assign_plan(self, plan: Expression) -> None:
-        """Writes a plan's elements, which are broadcast, as an assignment does: those that it reads of this array are the old ones."""
+        """Writes a plan's elements, broadcast to the view, as an assignment does. A plan that reads this array gets the old elements."""
         self._array._check_writable()
         if plan.shape != self.shape:
             plan = dispatch.functions["broadcast_to"](plan, self.shape)
@@ -556,7 +558,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         plan._check_target(self.dtype)
         plan._expr.refuse_overlap(self._array.store._handle, self._array.path)
         _, limit, _ = settings(device, memory_limit)
-        # Beside a part's elements are those that it is computed of.
+        # Memory holds the part's elements, and the elements that they are computed from.
         most = max(limit // (4 * plan.dtype.itemsize), 1)
         with shown(progress, "writing", None):
             for start, extent in _parts([self._borders(axis) for axis in range(self.ndim)], (0,) * self.ndim, self.shape, most):
@@ -564,7 +566,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
                 self[part].write(plan._compute(start, extent, device, memory_limit, None))
 
     def _borders(self, axis: int) -> Sequence[int]:
-        """Where along a dimension of the view another stored object begins; everywhere, for lists of indices."""
+        """The positions along a dimension of the view at which the stored object changes. For lists of indices, all positions."""
         what = self._what
         own = what.along[what.order[axis]] if isinstance(what, _Product) else None
         if not isinstance(own, range):
@@ -576,7 +578,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
-        """A value for the view, with its dimensions in the order in which they are read."""
+        """A value for the view, with dimensions in the order in which the array is read."""
         order = None if isinstance(self._what, _Points) else self._what.read_order()
         if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
             return value
@@ -639,7 +641,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self._array._explain(self._what.chosen(self._array.shape).lists, writing)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """The elements as a NumPy array.
+        """All elements as a NumPy array.
 
         Raises
         ------
@@ -656,12 +658,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return np.asarray(self.compute(), dtype)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        """The elements as an array of Apache Arrow, by its PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+        """The elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
 
         Parameters
         ----------
         requested_schema : object, optional
-            Not looked at: consumers convert.
+            Ignored: the receiving library converts.
 
         Returns
         -------
@@ -726,7 +728,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
 @dataclass(frozen=True)
 class LazyIndex:
-    """``view.oindex`` and ``view.vindex``."""
+    """The object behind ``view.oindex`` and ``view.vindex``."""
 
     view: LazyArray
     is_points: bool
@@ -772,7 +774,7 @@ class LazyIndex:
 def _parts(
     borders: list[Sequence[int]], start: tuple[int, ...], extent: tuple[int, ...], most: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Boxes between borders, of at most so many elements each unless there is no border inside: their starts and extents."""
+    """Divides a box at ``borders`` into boxes of at most ``most`` elements: their starts and extents. Boxes without borders stay larger."""
     if math.prod(extent) <= most:
         if 0 not in extent:
             yield start, extent
@@ -790,7 +792,7 @@ def _parts(
 
 
 def _checked_slice(item: slice, extent: int) -> slice:
-    slice_indices(item, extent)  # raises where a bound is no integer, or the step 0
+    slice_indices(item, extent)  # raises an error for a bound that is not an integer, or a step of 0
     return item
 
 

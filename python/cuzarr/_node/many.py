@@ -1,4 +1,4 @@
-"""Reading and writing many arrays by one call."""
+"""Reads and writes many arrays in one call."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def read_many(
     out: Sequence[ArrayLike | None] | None = None,
     dtype: DTypeLike | Sequence[DTypeLike | None] | None = None,
 ) -> list[MemoryArray]:
-    """Read boxes of many arrays by one call: one plan, one pipeline, one set of launches.
+    """Read boxes of many arrays in one call: one plan, one pipeline, one set of kernel launches.
 
-    Arrays may differ in store, shape, codecs, type and device. The smallest memory limit and number of threads of those on one device
-    counts. A chunk that several boxes of one array object want is decoded once. ``array.last_report()`` is the report of the whole call.
+    Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
+    numbers of threads is used. A chunk that several boxes of one array object need is decoded once. ``array.last_report()`` covers
+    the whole call.
 
     Parameters
     ----------
     reads : iterable of (Array, selection)
-        Each selection as for :meth:`Array.get_basic_selection`. An array may come several times.
+        Each selection is as for :meth:`Array.get_basic_selection`. An array may occur several times.
     out : sequence of arrays, optional
         Where the elements go, one for each read, on any device; ``None`` for new memory. They must not overlap.
     dtype : dtype, or sequence of one for each read, optional
@@ -78,16 +79,16 @@ def read_many(
 
 
 def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
-    """Write boxes of many arrays by one call: nothing is written unless everything fits.
+    """Write boxes of many arrays in one call. Nothing is written if one of the values does not fit.
 
-    Arrays may differ in store, shape, codecs, type and device. The smallest memory limit and number of threads of those on one device
-    counts. Other writes of this process to the same chunks come before all of these, or after them.
+    Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
+    numbers of threads is used. Other writes of this process to the same chunks happen before all of these writes, or after them.
 
     Parameters
     ----------
     writes : iterable of (Array, selection, value)
-        Each selection and value as for :meth:`Array.set_basic_selection`. An array may come several times, with boxes that have no stored
-        object in common.
+        Each selection and value is as for :meth:`Array.set_basic_selection`. An array may occur several times, with boxes that have no
+        stored object in common.
 
     Returns
     -------
@@ -147,7 +148,10 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
 
 
 def _refuse_overlaps(outs: list[Any]) -> None:
-    """Refuses NumPy arrays that overlap. The Rust side sees no other memory than it fills, so none of elements of the other byte order."""
+    """Refuses NumPy arrays that overlap, if elements are copied to one of them from other memory (because of its byte order).
+
+    The Rust side checks only the memory that it fills itself.
+    """
     on_host = [(number, out) for number, out in enumerate(outs) if isinstance(out, np.ndarray)]
     for number, out in on_host:
         if out.dtype.isnative and not out.dtype.hasobject:
@@ -158,7 +162,7 @@ def _refuse_overlaps(outs: list[Any]) -> None:
 
 
 class _Call:
-    """One read, as the Rust side takes it, and what becomes of its elements."""
+    """One read in the Rust side's form, and how its result is delivered."""
 
     def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
         check_fixed(array)
@@ -174,7 +178,7 @@ class _Call:
         self.native = array._handle(device), box.lists, name, memory
 
     def result(self, buffer: _core.NdBuffer) -> Any:
-        """The result, once its elements are there."""
+        """The result, after its elements were read."""
         self.finish()
         if self.target is None:
             return delivered(self.array, convert.result_array(buffer, self.dtype), None)
@@ -182,13 +186,13 @@ class _Call:
 
 
 def _nothing() -> None:
-    """What is left to do for new memory."""
+    """Does nothing: new memory needs no work after the read."""
 
 
 def boxes_of(
     arrays: Mapping[str, Array], selection: Mapping[str, int | slice] | None
 ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-    """What is read of each array for positions along dimensions by their names. An array without any is read whole.
+    """The selection of each array, from positions along dimensions by name. An array without these dimensions is read whole.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Members of a group: found by their paths, listed, and drawn as a tree."""
+"""Members of a group: finds them by path, lists them, and draws them as a tree."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from cuzarr.errors import (
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 
 UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
-"""Errors that concern one node: its document says something that cannot be used here."""
+"""Errors that concern one node only: cuzarr cannot use its document."""
 
 FoundMember = AnyNodeMetadata | CuzarrError
-"""Metadata of a node, or why it cannot be used."""
+"""Metadata of a node, or the error that says why it cannot be used."""
 
 
 def warn_left_out(path: str, error: CuzarrError, stacklevel: int) -> None:
-    """Says which node was left out, and why."""
+    """Warns that a node was left out, and why."""
     hint = f" ({error.hint})" if error.hint else ""
     message = f"'{printable(path)}' is left out: {error.message}{hint}"
     warnings.warn(message, CuzarrUserWarning, stacklevel=stacklevel + 1)
@@ -59,13 +59,13 @@ def is_trusted(place: StorePath) -> bool:
 
 
 def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
-    """A hint that names a member whose name is near to a wrong one."""
+    """A hint that names a member with a name similar to a wrong one."""
     name = normalize_path(path)
     return did_you_mean(name, _names_beside(place, group, name))
 
 
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
-    """The names beside a path in its group, if listing them costs no request."""
+    """The names in the group of a path, if listing them needs no request."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)
@@ -83,8 +83,10 @@ def walk(
     most: int | None = None,
     use_consolidated_for_children: bool = True,
 ) -> Iterator[tuple[str, FoundMember]]:
-    """Paths and metadata of what is below, each group before its members: of ``most`` nodes the first. In place of metadata that cannot
-    be used there is the error."""
+    """Paths and metadata of the nodes below a group, each group before its members; at most ``most`` nodes.
+
+    If the metadata of a node cannot be used, its error is yielded instead.
+    """
     if (consolidated := group.consolidated_metadata) is not None:
         yield from _remembered(consolidated, max_depth) if is_trusted(place) else _read(place, group, consolidated, max_depth)
         return
@@ -113,7 +115,7 @@ def walk(
 
 
 def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes of a consolidated copy, as it has them."""
+    """The nodes of a consolidated copy, with the copy's metadata."""
     for path, part in consolidated._parts(max_depth):
         try:
             node = consolidated.flattened_metadata[path]
@@ -126,7 +128,7 @@ def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> It
 def _read(
     place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
 ) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes that a consolidated copy names, by their own documents, without those that are gone."""
+    """The nodes that a consolidated copy names, with the metadata of their own documents. Nodes that no longer exist are left out."""
     parts = dict(consolidated._parts(max_depth))
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
@@ -141,7 +143,7 @@ def _read(
 
 
 def at(place: StorePath, group: GroupMetadata, paths: Sequence[str]) -> list[AnyNodeMetadata | None]:
-    """The nodes at paths below a group, looked for in one round; ``None`` where nothing is."""
+    """The nodes at paths below a group, found by one round of requests; ``None`` for each path without a node."""
     if group.consolidated_metadata is not None:
         return [find(place, group, path) for path in paths]
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in paths]
@@ -151,8 +153,10 @@ def at(place: StorePath, group: GroupMetadata, paths: Sequence[str]) -> list[Any
 
 
 def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:
-    """Paths of what is below, in the order of :func:`walk`, and whether each is an array. A node whose
-    metadata cannot be used counts as an array. Of what is consolidated no metadata is made."""
+    """Paths of the nodes below a group, in the order of :func:`walk`, and whether each is an array.
+
+    A node with unusable metadata counts as an array. For consolidated metadata, no metadata objects are made.
+    """
     if group.consolidated_metadata is not None:
         yield from group.consolidated_metadata._kinds(max_depth)
     else:
@@ -160,7 +164,7 @@ def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iter
 
 
 def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> GroupMetadata:
-    """The group's metadata after a member was made or replaced, or deleted (``None``): its consolidated copy as it is stored now."""
+    """The group's metadata, with its consolidated copy updated after a member was created, replaced or deleted (``node`` is ``None``)."""
     consolidated, path = group.consolidated_metadata, normalize_path(name)
     if consolidated is None:
         return group
@@ -175,7 +179,7 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
 
 
 def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, plain: bool) -> Tree:
-    """The hierarchy of some nodes, each group before its members."""
+    """The tree of some nodes, each group before its members."""
     found: list[tuple[str, FoundMember]] = []
     truncated = ""
     for item in nodes:
@@ -188,7 +192,7 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 
 def _description(node: FoundMember) -> str | None:
-    """The text that a tree shows behind a node's name, or ``None`` for a group that is whole."""
+    """The text behind a node's name in a tree; ``None`` for a group, unless it is unfinished."""
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
     mark = node.attributes.get(UNFINISHED)

@@ -1,4 +1,4 @@
-"""Nodes: arrays and groups have a place in a store, attributes, and a device for elements."""
+"""``Node``, the base class of arrays and groups: a place in a store, attributes, and a device for elements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Node(StoreNode):
 
     @property
     def read_only(self) -> bool:
-        """Whether writing is refused."""
+        """Whether the node can only be read."""
         return self._store_path.read_only
 
     @property
@@ -91,7 +91,7 @@ class Node(StoreNode):
         return self
 
     def _change_attributes(self, attributes: dict[str, Any], *, removed: Sequence[str] = (), is_all: bool = False) -> None:
-        """Changes the stored attributes, whatever this object remembers of them, and remembers what is stored then."""
+        """Changes the stored attributes, which may differ from those that this object has, and then keeps the stored ones."""
         self.store.check_writable()
         given = self._metadata.update_attributes(attributes).attributes
         with self._locked() as node:
@@ -99,13 +99,13 @@ class Node(StoreNode):
         self._metadata = self._metadata.update_attributes(stored)
 
     def _locked(self, *, for_shape: bool = False) -> _core.NodeLock:
-        """The right to change the stored metadata, for a ``with`` block; ``for_shape`` with the chunks of an array."""
+        """A lock on the stored metadata, for a ``with`` block. With ``for_shape``, also on the chunks of an array."""
         is_array = not isinstance(self._metadata, GroupMetadata)
         return _core.NodeLock(self.store.handle, self.path, self._metadata.zarr_format, is_array, for_shape)
 
     @property
     def _store_kind(self) -> str:
-        """Name of the store's class, behind what wraps it."""
+        """Name of the store's class. Wrappers are not counted."""
         return type(getattr(self.store, "wrapped", self.store)).__name__
 
 
@@ -144,7 +144,7 @@ class Attributes(MutableMapping[str, Any]):
         self._node._change_attributes(changes)
 
     def asdict(self) -> dict[str, Any]:
-        """The attributes as a dictionary of the caller's own."""
+        """A copy of the attributes, as a dictionary."""
         return dict(self._node._metadata.attributes)
 
     def __repr__(self) -> str:

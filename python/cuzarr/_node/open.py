@@ -1,4 +1,4 @@
-"""Functions that open arrays and groups, or create what is missing."""
+"""Functions that open arrays and groups, or create them if they are missing."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 _READ_MODES = ("r", "r+", "a")
 _CREATE_MODES = ("a", "w", "w-")
-# Arguments of :func:`create` that the mode says when an array is opened, with the mode.
+# Arguments of :func:`create` that have no place in a call that opens: the mode replaces them.
 _SAID_BY_MODE = {"read_only": "r", "overwrite": "w"}
-# Arguments of zarr-python 2 that :func:`create` has not.
+# Arguments of zarr-python 2 that :func:`create` does not have.
 _FORMER_OPTIONS = ("zarr_version", "partial_decompress")
-# Arguments without effect, on new arrays and on those that exist.
+# Arguments without effect, both on new and on existing arrays.
 _IGNORED = ("synchronizer", "chunk_store", "cache_metadata", "cache_attrs", "object_codec", "partial_decompress")
 
 
@@ -77,17 +77,17 @@ def open(
     mode : {"r", "r+", "a", "w", "w-"}, optional
         Read only; read and write; create if missing; replace; create only. By default ``"a"``, or ``"r"`` for read-only stores.
     zarr_format : {2, 3}, optional
-        The format; by default that of what is there, and for a new node the configured one.
+        The format; by default that of the existing node, and for a new node the configured one.
     storage_options : dict, optional
         For URLs of remote stores.
     config : ArrayConfig or dict, optional
-        How an array behaves while open.
+        Settings of an open array.
     device : str, optional
         Where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     metadata_store : StoreLike, optional
         Another store, in which the metadata documents live; chunks stay in ``store``.
     **kwargs
-        For :func:`open_array` or :func:`open_group`, when something is created.
+        For :func:`open_array` or :func:`open_group`, if a node is created.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array:
-    """Open the array at a store or path, or create it as ``mode`` says.
+    """Open the array at a store or path, or create it, depending on ``mode``.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def open_array(
     path : str
         Path in the store.
     config : ArrayConfig or dict, optional
-        How the array behaves while it is open.
+        Settings of the open array.
     device : str, optional
         Where the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     metadata_store : StoreLike, optional
@@ -221,7 +221,7 @@ def open_array(
     except ContainsArrayError:
         if mode != "a" or (found := find_node(place, check_zarr_format(zarr_format), arrays=True)) is None:
             raise
-        # Another program made it meanwhile.
+        # Another program created it in the meantime.
         return Array(place, found, config, device)  # type: ignore[arg-type]  # the error says that it is an array
 
 
@@ -271,12 +271,12 @@ def open_group(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Open the group at a store or path, or create it as ``mode`` says.
+    """Open the group at a store or path, or create it, depending on ``mode``.
 
-    ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve;
+    ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used;
     in format 2 a string names its key. A group that is only read takes shapes and attributes of its members from there. A group
-    that can be written takes their names, and reads each node's own document when the node is opened. Arrays are read to where ``meta_array`` is, unless ``device`` says where.
-    ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
+    that can be written takes only their names, and reads each node's own document when the node is opened. Arrays are read to the
+    device of ``meta_array``, unless ``device`` is given. ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def open_group(
     zarr_format : {2, 3}, optional
         The format; by default either, and for a new group the configured one.
     use_consolidated : bool or str, optional
-        Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) serve; in format 2, its key.
+        Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used; in format 2, its key.
     device, meta_array : str; array, optional
         Where arrays of the group are read to: a device, or the device of an array.
     metadata_store : StoreLike, optional
@@ -320,7 +320,7 @@ def open_group(
     except ContainsGroupError:
         if mode != "a":
             raise
-        # Another program made it meanwhile.
+        # Another program created it in the meantime.
         return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
 
 
@@ -337,7 +337,7 @@ def group(
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Group:
-    """Open a group. It is created if it is missing, and created anew with ``overwrite=True``.
+    """Open a group. It is created if it is missing, and replaced with ``overwrite=True``.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def group(
 
 
 def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> Array:
-    """An array of a store where a caller may also give one of zarr-python's, or the path of one.
+    """The stored array that a caller means: an array of cuzarr or zarr-python, or its path.
 
     Raises
     ------
@@ -431,7 +431,7 @@ def load(
     Returns
     -------
     array or dict of str to array
-        On the device of the configuration.
+        The elements, on the configured device.
 
     Raises
     ------
@@ -451,7 +451,7 @@ def load(
 
 
 def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tree:
-    """The hierarchy below a group as text; :meth:`Group.tree` has more options.
+    """The hierarchy below a group, as text. :meth:`Group.tree` has more options.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Changes of an array's shape."""
+"""Functions that change an array's shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuzarr.storage import StorePath
 
 
 class ResizableArray(OpenArray, Protocol):
-    """An array of a store, as far as changing its shape is concerned."""
+    """The part of an array's interface that changing its shape needs."""
 
     _store_path: StorePath
 
@@ -26,7 +26,7 @@ class ResizableArray(OpenArray, Protocol):
 
 
 def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool = True) -> None:
-    """Changes the shape; see :meth:`cuzarr.Array.resize`. Chunks that fall outside may also be left behind."""
+    """Changes the shape; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
     shape = parse_shape(new_shape)
     if len(shape) != array.ndim:
         raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
@@ -43,13 +43,13 @@ def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool
                 array._handle().delete_outside(before, shape)
             if _write(array, node, metadata):
                 break
-        # Now that no shape has them any more.
+        # Deleted after the shape is stored, when no reader expects these chunks any more.
         if delete_outside_chunks and not is_transactional:
             array._handle().delete_outside(before, shape)
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
-    """The stored metadata, which other handles may have changed."""
+    """The metadata as they are stored now. Other handles may have changed them."""
     return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
 
 
@@ -60,7 +60,7 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
-    """Stores metadata, unless another writer changed it meanwhile."""
+    """Stores metadata, unless another writer changed it in the meantime. Returns whether it was stored."""
     if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)
@@ -68,13 +68,13 @@ def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetada
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
-    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait meanwhile."""
+    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Meanwhile other changes of the shape wait."""
     if not hasattr(data, "shape"):
         data = taken_apart(array, data)
     axis = axis_number(axis, array.ndim, dimension_names(array))
     _check_fits(array, data, axis)
     array.store.check_writable()
-    # Elements are made before the node is locked: it may take long, and they may be this array's own.
+    # Computed before the node is locked: it may take long, and a plan may read this very array.
     data = data._elements_on(None) if is_lazy(data) else taken_apart(array, data)
     is_transactional = array.store._handle.is_transactional()
     with array._locked(for_shape=True) as node:
@@ -84,8 +84,8 @@ def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]
             before = array.shape
             after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
             metadata = array._metadata.update_shape(after)
-            # Each chunk behind the old end is written whole, or deleted where it only holds the fill value. So nothing that a killed
-            # call left there becomes an element.
+            # Each chunk behind the old end is written whole, or deleted if it only holds the fill value. So bytes that a killed call left
+            # there never become elements.
             longer = array._reopened(metadata)
             region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(array.ndim))
             if is_transactional and not _write(array, node, metadata):

@@ -27,7 +27,7 @@ def save(
     storage_options: dict[str, Any] | None = None,
     **kwargs: ArrayLike,
 ) -> None:
-    """Store one array, or several as a group: ``arr_0``, ``arr_1``, … and by keyword names.
+    """Store one array, or several as a group with the names ``arr_0``, ``arr_1``, … and the keyword names.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def save_group(
     storage_options: dict[str, Any] | None = None,
     **kwargs: ArrayLike,
 ) -> None:
-    """Store several arrays as a group, which replaces what is there: ``arr_0``, ``arr_1``, … and by keyword names.
+    """Store several arrays as a group, with the names ``arr_0``, ``arr_1``, … and the keyword names. It replaces what is there.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def save_group(
         raise InvalidArgumentError("there is no array to save")
     chosen = default_format(zarr_format)
     for name, value in named.items():
-        # Everything that could be refused is refused before anything is deleted.
+        # Everything is checked before anything is deleted.
         parse_dtype(dtype_of(require_array(value, name)), chosen)
     place = make_store_path(store, path=path, mode="w", storage_options=storage_options)
     for value in named.values():

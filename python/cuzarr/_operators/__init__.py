@@ -1,1 +1,1 @@
-"""Operators of arrays, device arrays and expressions: Python's signs, and NumPy's functions."""
+"""Operators of arrays, device arrays and expressions: Python's operators, and NumPy's functions."""

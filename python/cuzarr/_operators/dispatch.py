@@ -1,4 +1,4 @@
-"""The functions that operators call. Rooms above register them here when they are imported."""
+"""The functions that operators call. Modules that import this one register them here."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from cuzarr import _core
 from cuzarr._numpy import check_dtype
 
 apply: Callable[..., Any]
-"""Computes one of NumPy's functions of elements, by its name, of operands of any kind; set by ``_compute.evaluate``."""
+"""Calls a function of elements by NumPy's name, with operands of any kind. Set by ``_compute.evaluate``."""
 
 namespace: ModuleType
-"""The module with this library's functions by the names of NumPy and of the array API standard; set by ``xp``."""
+"""The module with this library's functions, by the names of NumPy and of the array API standard. Set by ``xp``."""
 
 functions: dict[str, Callable[..., Any]] = {}
-"""This library's functions by NumPy's names; filled by ``xp``."""
+"""This library's functions by NumPy's names. Filled by ``xp``."""
 
 of_memory: dict[str, Callable[..., Any]] = {}
-"""Those that take elements in memory alone: neither arrays in stores nor plans."""
+"""Functions that take arrays in memory only: neither stored arrays nor plans."""
 
 
 def register(named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
-    """Adds functions by NumPy's names."""
+    """Adds to :data:`functions`, by NumPy's names."""
     functions.update(named)
 
 
 class Lazy:
-    """An array whose elements are read or computed when they are asked for: one of a store, a view of one, or a plan."""
+    """An array whose elements are read or computed on request: a stored array, a view of one, or a plan."""
 
     _is_plan = False
-    """Whether elements are computed, and not merely read: NumPy's own functions do not get them."""
+    """Whether the elements must be computed. NumPy's own functions do not get the elements of such arrays."""
 
     _own_device: str | None
-    """Where elements go, when that was said of this array and not of the process."""
+    """The device for elements, if it was chosen for this array and not for the process."""
 
     dtype: Any
 
     @property
     def device(self) -> str:
-        """Where elements go."""
+        """The device that elements are read or computed to."""
         raise NotImplementedError  # each kind has its own
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, when there are any."""
+        """Names of the dimensions, if there are any."""
         raise NotImplementedError  # each kind has its own
 
     def _as_expression(self, what: str) -> _core.Expr:
-        """The array as part of an expression that is called ``what`` in errors.
+        """The array as an expression. Errors call the operation ``what``.
 
         Raises
         ------
@@ -59,12 +59,12 @@ class Lazy:
         raise NotImplementedError  # each kind has its own
 
     def _elements_on(self, device: str | None) -> Any:
-        """All elements, in the memory of a device; of the one where they go, when none is named."""
+        """All elements, in the memory of ``device``. ``None`` is the array's own device."""
         raise NotImplementedError  # each kind has its own
 
 
 class Stored(Lazy):
-    """An array of a store."""
+    """A stored array."""
 
     write_chunk_sizes: Any
 
@@ -73,7 +73,7 @@ class Stored(Lazy):
         return _core.Expr.array(self._handle())
 
     def _check_writable(self) -> None:
-        """Refuses to write where the array was opened for reading.
+        """Refuses to write, if the array was opened for reading only.
 
         Raises
         ------
@@ -82,5 +82,5 @@ class Stored(Lazy):
         raise NotImplementedError  # arrays have it
 
     def _handle(self, device: str | None = None) -> _core.Array:
-        """The array as the Rust side has it, reading to a device."""
+        """The array's handle on the Rust side, for reading to a device."""
         raise NotImplementedError  # arrays have it

@@ -1,4 +1,4 @@
-"""NumPy's functions and methods for arrays of this package; for all others, an error that names the library that has them."""
+"""Implements NumPy's functions and methods for arrays of this package. For the others, an error names the library that has them."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from cuzarr.errors import (
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, DTypeLike
 
-# Functions that call the method of their name, with what they take beside it.
+# Functions that call the method of the same name, and pass on their arguments.
 METHODS = {"reshape", "transpose", "ravel"}
-# Names that NumPy has for functions that are here by another one.
+# Second names in NumPy of functions that are known here by the first.
 OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
 
-# Functions of NumPy's that write into their first argument.
+# NumPy functions that write to their first argument.
 WRITING = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
-# Functions that ask whether memory is in two arrays: elements that are yet to be read or computed are in none.
+# Functions that ask whether two arrays share memory. Elements that are not yet read or computed share none.
 SHARING = frozenset({np.shares_memory, np.may_share_memory})
-# Functions that would take elements or parts one by one, each of them computed.
+# Functions that would take single elements or parts, and so compute each of them separately.
 _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit}) | {
     getattr(np, "unstack", None)  # since NumPy 2.1
 }
 
 
 inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
-"""Whether one of NumPy's functions is working on shapes and methods of a plan. It does not get the elements, which nobody asked for."""
+"""Whether a NumPy function is working on shapes and methods of a plan. Then it must not get the elements, which nobody asked for."""
 
 OperandT = TypeVar("OperandT")
-"""What operators take beside the array itself."""
+"""Type of the other operand of an operator."""
 ResultT = TypeVar("ResultT")
-"""What operators and reductions give: a plan for arrays in a store and for plans, an array for arrays in memory."""
+"""Type of an operator's or a reduction's result: a plan for stored arrays and plans, an array for arrays in memory."""
 
 
 class Methods(Generic[OperandT, ResultT]):
-    """NumPy's methods of arrays that this library has as functions. For the others, an error says where to find them.
+    """NumPy's methods of arrays that this library has as functions. For all others, an error says where to find them.
 
-    Elements are not read for NumPy's own arrays' sake: :attr:`_in_memory` is how a caller gets them.
+    These methods never read elements only to pass them to NumPy. :attr:`_in_memory` shows how a caller reads them.
     """
 
     _in_memory = "[...]"
-    """What is written behind an array to have its elements in memory that CuPy takes."""
+    """What to write behind an array to get its elements in memory that CuPy accepts, for error messages."""
     _on_host = "[...]"
-    """The same, in memory of the host."""
+    """What to write behind an array to get its elements in host memory, for error messages."""
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: ArrayLike | None = None) -> ResultT:
         """The elements, limited to a range.
@@ -198,7 +198,7 @@ class Methods(Generic[OperandT, ResultT]):
 
     __rmatmul__ = __matmul__
 
-    if not TYPE_CHECKING:  # it would take any name for one
+    if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_") or hasattr(type(self), name) or not hasattr(np.ndarray, name):
@@ -213,13 +213,13 @@ class Methods(Generic[OperandT, ResultT]):
 
     @classmethod
     def _instead_of(cls, name: str) -> str | None:
-        """What to write for a method of NumPy's arrays that this library has as a function."""
+        """The code to write for a NumPy method that this library has as a function."""
         name = {"mT": "matrix_transpose"}.get(name, name)
         return f"cuzarr.xp.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
 
 
 def _of_elements(name: str, kind: type[Methods[Any, Any]]) -> str | None:
-    """This library's function of elements in memory, with such an array's elements."""
+    """The code that calls this library's function for arrays in memory with the elements of such an array."""
     return f"cuzarr.xp.{name}(x{kind._in_memory})" if hasattr(dispatch.namespace, name) else None
 
 
@@ -248,7 +248,7 @@ def into(out: Any, result: Any, name: str) -> Any:
 
 
 def host_elements(value: Any) -> Any:
-    """One of our arrays as a NumPy array. Any other value is returned unchanged.
+    """The elements of one of our arrays, as a NumPy array. Any other value is returned unchanged.
 
     Raises
     ------
@@ -264,18 +264,18 @@ def host_elements(value: Any) -> Any:
 
 
 def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-    """What a call of one of NumPy's ufuncs writes into."""
+    """The arrays that a call of a NumPy ufunc writes to."""
     return inputs[:1] if method == "at" else tuple(options.get("out") or ())
 
 
 def cannot_write(name: str, target: Any) -> UnsupportedError:
-    """The error for a function of NumPy's that would write into one of ours."""
+    """The error for a NumPy function that would write to one of our arrays."""
     message = f"numpy.{name} does not write into {type(target).__name__}"
     return UnsupportedError(message, hint="assign the result: z[...] = x + y; or for any size: (x + y).store(z)")
 
 
 def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Calls a ufunc of NumPy's with the elements of arrays of ours.
+    """Calls a NumPy ufunc with the elements of our arrays.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
 
 
 def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
-    """A hint that says which function takes this array: this library's if ``is_here``, else CuPy's or NumPy's."""
+    """A hint that names a function for this array: this library's if ``is_here``, else CuPy's or NumPy's."""
     behind = type(x) if isinstance(x, Methods) else Methods
     if is_here and (own := _of_elements(name, behind)):
         return f"use {own}"
@@ -300,18 +300,18 @@ def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
 
 
 def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
-    """The error for a function of NumPy that this library lacks, or lacks with the arguments that ``beside`` names."""
+    """The error for a NumPy function that this library lacks, or lacks with the arguments that ``beside`` describes."""
     return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x, is_here=not beside))
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """The name of a function of NumPy's, as it stands behind ``numpy.``."""
+    """The name of a NumPy function, without the leading ``numpy.``."""
     return f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
 
 
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Ours of NumPy's name, if there is one."""
+    """This library's function for a NumPy function, if there is one."""
     name = getattr(function, "__name__", "")
     if name in METHODS or getattr(np, name, None) is not function:
         return None
@@ -319,17 +319,19 @@ def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _default(function: Callable[..., Any], option: str) -> Any:
-    """What a function does where an option is not said; ``None`` where it has no such option, or its signature is not known."""
+    """The default of a function's option; ``None`` if it has no such option, or its signature is unknown."""
     try:
         parameter = inspect.signature(function).parameters.get(option)
-    except ValueError:  # NumPy's functions in C have no signature before version 2.4
+    except ValueError:  # before version 2.4, NumPy's functions in C have no signature
         return None
     return None if parameter is None or parameter.default is np._NoValue else parameter.default
 
 
 def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a caller said for a function of NumPy's, without those that ask for what it does anyway. ``None`` may say something:
-    ``axis=None`` joins arrays in a row."""
+    """The options of a call of a NumPy function, without those that have the default value.
+
+    ``None`` need not be the default: ``axis=None`` joins flattened arrays.
+    """
 
     def is_default(option: str, value: Any) -> bool:
         if value is not None:
@@ -340,7 +342,7 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Calls a NumPy function with our arrays: our own of that name, or NumPy's if it only needs shapes and methods.
+    """Calls a NumPy function with our arrays: the function of this library, or NumPy's if that only needs shapes and methods.
 
     Raises
     ------
@@ -353,7 +355,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     own = own_function(function)
     if own is None and not isinstance(x, Lazy) and getattr(np, name, None) is function:
         own = dispatch.of_memory.get(name)
-    # NumPy's `moveaxis` calls `transpose`, which gives a view of memory on a device.
+    # NumPy's `moveaxis` calls `transpose`, which is a view for memory on a device.
     if own is not None and not (function is np.moveaxis and not isinstance(x, Lazy)):
         said = said_options(function, own, options)
         out = said.pop("out") if isinstance(said.get("out"), np.ndarray) else None
@@ -372,7 +374,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     token = inside_numpy.set(True)
     try:
         if function is np.array_equiv:
-            x.__array__()  # whose refusal it would take for a difference
+            x.__array__()  # raises an error, which `array_equiv` would take for a difference
         return getattr(function, "_implementation", function)(*arguments, **options)
     except (InvalidArgumentError, ImplicitHostCopyError) as error:
         if not has_method:
@@ -387,7 +389,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 class NumpyProtocol:
-    """How NumPy's functions treat what is in device memory or yet to be computed: by this library's functions of their names."""
+    """Sends NumPy's functions of device arrays and plans to this library's functions of the same names."""
 
     @property
     def real(self) -> Any:
@@ -399,11 +401,11 @@ class NumpyProtocol:
         """The imaginary part."""
         return dispatch.functions["imag"](self)
 
-    # Before NumPy's own arrays, which would convert their other operand.
+    # Higher than that of NumPy's own arrays, whose operators would convert our array.
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions, where this library has them; NumPy's own where results go into an array of NumPy's (``x += plan``)."""
+        """Calls this library's function, if there is one. NumPy's own is called if results go into a NumPy array (``x += plan``)."""
         if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
             return call_with_elements(ufunc, method, inputs, options)
         if ufunc is np.divmod and method == "__call__" and not options:
@@ -422,11 +424,11 @@ class NumpyProtocol:
         return dispatch.apply(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """NumPy's functions, where this library has them, or where NumPy makes them of shapes and methods."""
+        """Calls this library's function, or NumPy's own if that only needs shapes and methods."""
         return array_function(self, function, arguments, options)
 
 
-# NumPy's functions that Python's signs call: what `x + array` is for an `x` of NumPy's.
+# NumPy functions that Python's operators call: for a NumPy array ``x``, ``x + array`` calls ``numpy.add``.
 SIGN_FUNCTIONS = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "divmod", "bitwise_and", "bitwise_or",
     "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",

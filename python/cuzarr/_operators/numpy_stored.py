@@ -1,4 +1,4 @@
-"""NumPy's functions of arrays in stores and of their views: streamed by this library's functions, or by NumPy's own of all elements."""
+"""Implements NumPy's functions for stored arrays and views: streamed by this library's functions, or NumPy's own with all elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cuzarr._operators.numpy_protocol import (
 )
 from cuzarr.errors import BudgetExceededError, DTypeMismatchError, UnsupportedError
 
-# Functions that look at shape and type alone.
+# Functions that need only shape and type.
 _ABOUT = frozenset(
     {
         np.shape,
@@ -45,9 +45,9 @@ _ABOUT = frozenset(
         np.triu_indices_from,
     }
 )
-# Functions that NumPy makes of slices and ``transpose``: of a view they are views.
+# Functions that NumPy implements with slices and ``transpose``. For a view they return a view.
 _VIEWING = frozenset({np.transpose, np.moveaxis, np.flip, np.fliplr, np.flipud})
-# Functions whose answer is a bool of Python's.
+# Functions that return a Python bool.
 _PREDICATES = frozenset({"allclose", "array_equal"})
 
 
@@ -65,7 +65,7 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
         NumPy's function needs all elements, and they take more than the memory limit.
     """
     is_plain = method == "__call__" and not options
-    # Python's signs beside an array of NumPy's come here, too: NumPy does not tell which it was. They make plans or are refused.
+    # Operators beside a NumPy array arrive here, too, and NumPy does not distinguish them. They make plans or are refused.
     may_be_sign = (
         is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
     )
@@ -89,21 +89,23 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
 
 
 def _takes(out: Any, plan: Any) -> bool:
-    """Whether this memory can have a plan's elements as they are computed."""
+    """Whether a plan can be computed directly into this memory."""
     is_fit = isinstance(out, np.ndarray) and out.flags.writeable and out.dtype.isnative and out.shape == tuple(plan.shape)
     return is_fit and np.can_cast(plan.dtype, out.dtype, "same_kind")
 
 
 def of_elements_alone(values: Iterable[Any]) -> bool:
-    """Whether one of these is an array in a store, or a view of one, whose elements only NumPy computes with: dates, text, structures. No
-    plan may be among them."""
+    """Whether only NumPy can compute with these values: one is a stored array or a view with dates, text or structures.
+
+    ``False`` if a plan is among them.
+    """
     lazy = [value for value in values if isinstance(value, Lazy)]
     has_none = any(not is_computable(value.dtype) and not is_small(value.dtype) for value in lazy)
     return has_none and not any(value._is_plan for value in lazy)
 
 
 def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], **options: Any) -> Any:
-    """What a function of NumPy's gives for the elements of arrays in stores.
+    """Calls a NumPy function with the elements of stored arrays.
 
     Raises
     ------
@@ -124,12 +126,12 @@ def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], *
 
 
 def is_stored(value: Any) -> bool:
-    """Whether this is an array in a store, or a view of one."""
+    """Whether ``value`` is a stored array, or a view of one."""
     return isinstance(value, Lazy) and not value._is_plan
 
 
 def stored_inside(value: Any) -> Iterator[Any]:
-    """The arrays in stores, and their views, among arguments and in lists of them."""
+    """The stored arrays and views among arguments, also inside lists."""
     if is_stored(value):
         yield value
     elif isinstance(value, list | tuple):
@@ -147,8 +149,9 @@ def _limit_bytes() -> int:
 
 
 def check_readable(name: str, values: Any) -> None:
-    """Refuses to read all elements of arrays for a function of NumPy's when they take more than the memory limit, or when an array is
-    not stored as it was opened.
+    """Refuses to read all elements for a NumPy function, if they take more than the memory limit.
+
+    Also refuses an array that is no longer stored as it was opened.
 
     Raises
     ------
@@ -162,13 +165,13 @@ def check_readable(name: str, values: Any) -> None:
             f"numpy.{name} reads all elements of its arrays: {needed} bytes, the memory limit is {limit}",
             hint=f"read them first: numpy.{name} of x{found[0]._on_host}; or raise the limit: cuzarr.config.set(memory_limit=...)",
         )
-    _core.check_unchanged([getattr(one, "_array", one)._handle() for one in found])  # of a view its array
+    _core.check_unchanged([getattr(one, "_array", one)._handle() for one in found])  # for a view, its array
 
 
 def _in_memory(value: Any, is_among_others: bool) -> Any:
-    """An argument with elements in the place of arrays in stores."""
+    """An argument, with stored arrays replaced by their elements."""
     if is_stored(value):
-        # Arrays of other libraries take part: theirs may be on the GPU that this one reads to.
+        # Arrays of other libraries take part. They may be on the GPU that this array is read to.
         return value._elements_on(None) if is_among_others and value.device != "cpu" else host_elements(value)
     if isinstance(value, list | tuple):
         inside = [_in_memory(one, is_among_others) for one in value]
@@ -177,7 +180,7 @@ def _in_memory(value: Any, is_among_others: bool) -> Any:
 
 
 def _value(result: Any, name: str) -> Any:
-    """The elements of a plan, and of plans in a tuple.
+    """The computed elements of a plan, or of each plan in a tuple. Any other value is returned unchanged.
 
     Raises
     ------
@@ -198,7 +201,10 @@ def _value(result: Any, name: str) -> Any:
 
 
 def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The value that this library's function of the name gives, region by region; ``NotImplemented`` where it has none for such arguments."""
+    """The value of this library's function of that name, computed region by region.
+
+    ``NotImplemented`` if there is none for these arguments.
+    """
     own = dispatch.functions.get(OTHER_NAMES.get(name, name))
     if own is None or getattr(np, name, None) is not function:
         return NotImplemented
@@ -211,17 +217,17 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
     try:
         result = _value(own(*arguments, **said), OTHER_NAMES.get(name, name))
     except (UnsupportedError, DTypeMismatchError):
-        return NotImplemented  # strings, rules that find bins: NumPy's function may have them
+        return NotImplemented  # for strings, or rules that find bins, NumPy's function may work
     if name in _PREDICATES:
         return bool(result)
     return into(out, result, name)
 
 
 def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Applies a function of NumPy to arrays in stores. The result is a value, as it is for arrays of zarr-python.
+    """Applies a NumPy function to stored arrays. The result is a value, as for zarr-python's arrays.
 
-    Reductions, predicates and others that this library has go through the arrays region by region. All else gets the elements
-    of whole arrays, within the memory limit.
+    Functions that this library has, such as reductions and predicates, go through the arrays region by region. All others get
+    the elements of whole arrays, within the memory limit.
 
     Raises
     ------
@@ -233,7 +239,7 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
         Elements are on a GPU.
     """
     if any(issubclass(kind, Lazy) and kind._is_plan for kind in types):
-        return NotImplemented  # functions of plans and arrays are plans
+        return NotImplemented  # a function of plans and arrays gives a plan
     if function in SHARING:
         return False
     if function in _ABOUT:
@@ -245,7 +251,7 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
     if function in _VIEWING and arguments and hasattr(type(arguments[0]), "transpose"):
         return function._implementation(*arguments, **options)
     others = [kind for kind in types if not issubclass(kind, Methods) and kind is not np.ndarray]
-    # dask makes plans of its own of what it is given.
+    # dask makes its own plans from its arguments.
     if all(kind.__module__.partition(".")[0] == "cupy" for kind in others):
         result = _streamed(function, name, arguments, options)
         if result is not NotImplemented:
@@ -257,10 +263,10 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
 
 
 class _OfClass:
-    """``__array_function__``, which the class has and its objects have not.
+    """Descriptor for ``__array_function__``: the class has the attribute, and its objects do not.
 
-    NumPy asks the class. xarray and dask ask the object whether its functions are those of an array in memory, which it is not:
-    they read its elements, as they read those of zarr-python's arrays.
+    NumPy asks the class. xarray and dask ask the object, to find out whether it is an array in memory. It is not, and so they
+    read its elements, as they do for zarr-python's arrays.
     """
 
     def __get__(self, instance: object, owner: type) -> Any:
@@ -270,14 +276,15 @@ class _OfClass:
 
 
 class StoredProtocol:
-    """How NumPy's functions treat arrays in stores and their views."""
+    """Implements NumPy's protocols for stored arrays and views."""
 
-    # Signs make plans, also beside NumPy's arrays, which would read this one at once.
+    # With this, our operators come before those of NumPy arrays, which would read all elements at once.
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's functions of elements make plans where this library has them, as signs do; all others read the elements, as they read
-        arrays of zarr-python."""
+        """Makes a plan, as operators do, if this library has the function. Otherwise the function reads all elements, as for
+        zarr-python's arrays.
+        """
         return stored_ufunc(ufunc, method, inputs, options)
 
     __array_function__: ClassVar[_OfClass] = _OfClass()

@@ -1,4 +1,4 @@
-"""Operators of everything that can be computed with: Python's signs, NumPy's names."""
+"""Python's operators and NumPy's reductions for everything that can be computed with."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cuzarr.errors import DTypeMismatchError, InvalidArgumentError, MemorySpaceE
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, DTypeLike, Scalar
 
-# Python's own values beside which NumPy computes with text and dates.
+# Python types that NumPy can combine with text and dates.
 _OF_TEXT_AND_DATES = (str, bytes, datetime.date, datetime.timedelta)
-# PyTorch's names of `&=` and the like; those of the other in-place operators end in one underscore.
+# Methods that PyTorch calls for `&=` and the like. The methods of its other in-place operators end in one underscore.
 _IN_PLACE_BITS = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"})
 
-# Parameters of reductions, which are functions and methods of arrays.
+# Descriptions of the parameters of reductions, which are both functions and methods of arrays.
 REDUCTION = {
     "axis": "axis : int, str or tuple of them, optional\n    Dimensions to reduce, by number or name; by default all.",
     "dtype": "dtype : dtype-like, optional\n    The type in which elements are combined, and the type of the result.",
@@ -44,7 +44,7 @@ _reduction = completing(
 
 
 class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
-    """Python's arithmetic and comparison signs, each by the function of NumPy's name."""
+    """Python's arithmetic and comparison operators. Each calls the function with NumPy's name."""
 
     shape: Any
     dtype: Any
@@ -141,9 +141,9 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of NumPy's arrays
 
     def _compare(self, name: str, reflected: str, other: Any) -> ResultT:
-        """Equality, element by element whatever the other operand is: Python would make identity of what is not implemented."""
+        """Compares element by element with any operand. Otherwise, Python would compare identity."""
         if of_elements_alone((self, other)):
-            # NumPy's sign, and not its function: a date equals no text.
+            # NumPy's operator instead of its function: it accepts that a date equals no text.
             return by_numpy(name, getattr(operator, reflected), (self, other))  # type: ignore[no-any-return]
         if is_operand(other):
             return dispatch.apply(name, self, other)  # type: ignore[no-any-return]
@@ -151,7 +151,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
         answer = getattr(type(other), reflected)(other, self)
         if answer is not NotImplemented:
             return answer  # type: ignore[no-any-return]
-        # As in NumPy, no number equals None, text and the like.
+        # As in NumPy, no number equals None, text and other values.
         return dispatch.apply("logical_and", self, False) if name == "equal" else dispatch.apply("logical_or", self, True)  # type: ignore[no-any-return]
 
     def __contains__(self, value: object) -> bool:
@@ -184,7 +184,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
         return self._apply("invert", self)
 
     def __cupy_get_ndarray__(self) -> Any:
-        """All elements as a CuPy array. CuPy asks for it in its own operators and functions, as in ``cupy_array + array``.
+        """All elements as a CuPy array. CuPy's own operators and functions call this, as in ``cupy_array + array``.
 
         Raises
         ------
@@ -202,7 +202,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Lets PyTorch's in-place operators change their tensor: ``tensor += array``. Other operators are left to this class.
+        """Lets PyTorch's in-place operators change their tensor: ``tensor += array``. This class handles the other operators.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
 
         try:
             return func(*map(tensor, args), **(kwargs or {}))
-        except (TypeError, RuntimeError) as error:  # after a TypeError Python would compute a new value instead
+        except (TypeError, RuntimeError) as error:  # after a TypeError, Python would compute a new value instead
             raise UnsupportedError(
                 f"a tensor cannot be changed in place: {error}",
                 hint="convert and move the elements: tensor += torch.as_tensor(x)",
@@ -235,7 +235,7 @@ def _changing(name: str) -> Any:
     return change
 
 
-# Not known to type checkers, for whom `x += y` then is `x = x + y`.
+# Hidden from type checkers, for which `x += y` then is `x = x + y`.
 for _sign, _function in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
     "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
@@ -455,7 +455,7 @@ class Reductions(Generic[ResultT]):
 
 
 class Shaped:
-    """What follows from a shape and an element type."""
+    """Attributes that follow from a shape and an element type."""
 
     shape: Any
     dtype: Any
@@ -472,12 +472,12 @@ class Shaped:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements fill."""
+        """Size of all elements in bytes."""
         return int(self.size * self.dtype.itemsize)
 
 
 class OneElement:
-    """An array of one element answers what a number of Python's is asked for, as NumPy's arrays do."""
+    """Conversions to Python's numbers, for arrays of one element, as NumPy's arrays have them."""
 
     shape: Any
     dtype: Any
@@ -485,8 +485,8 @@ class OneElement:
     _on_host: str
 
     def _elements(self) -> Any:
-        """The elements in memory, on any device."""
-        raise NotImplementedError  # each kind has its own
+        """All elements in memory, on any device."""
+        raise NotImplementedError  # each kind of array has its own
 
     def item(self) -> Any:
         """The only element, as a Python number.

@@ -1,4 +1,4 @@
-"""The functions of ``cuzarr``, to be called (``synchronous``) or awaited (``asynchronous``)."""
+"""The functions of ``cuzarr``: blocking ones (``synchronous``) and awaited ones (``asynchronous``)."""
 
 from cuzarr import _names
 from cuzarr.api import asynchronous, synchronous

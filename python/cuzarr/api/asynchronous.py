@@ -1,4 +1,4 @@
-"""The functions of ``cuzarr``, to be awaited. Arrays and groups are asynchronous, too.
+"""The functions of ``cuzarr`` as awaited functions. They return asynchronous arrays and groups.
 
 >>> import asyncio
 >>> from cuzarr.api import asynchronous
@@ -9,8 +9,8 @@
 >>> asyncio.run(main())
 array([0, 5, 5, 0], dtype=int16)
 
-Awaiting blocks no loop: calls run in threads (``async.concurrency`` of them), and cancelling one ends its reading or
-writing at the next object of the store and waits for that.
+Awaiting blocks no loop: calls run in threads, whose number is the setting ``async.concurrency``. A call that is cancelled
+stops at the next stored object, and the cancellation waits for that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _awaited(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return _twin(function)  # type: ignore[no-any-return]
 
 
-# What gives nodes gives their asynchronous twins.
+# A function that returns nodes returns their asynchronous forms.
 def _array(function: Callable[P, Array]) -> Callable[P, Coroutine[Any, Any, AsyncArray]]:
     return _twin(function)  # type: ignore[no-any-return]
 

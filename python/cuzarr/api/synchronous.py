@@ -1,5 +1,6 @@
-"""The functions of ``cuzarr``, under zarr-python's name for their module. Names, signatures and defaults are zarr-python's;
-``device`` is this package's own."""
+"""The functions of ``cuzarr``, in a module with zarr-python's name. Names, signatures and defaults are zarr-python's, except
+``device``, which only cuzarr has.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def copy_store(*args: object, **kwargs: object) -> tuple[int, int, int]:
 
 
 def print_debug_info() -> None:
-    """Print versions, devices and what is missing, for a bug report.
+    """Print versions, devices and missing libraries, for a bug report.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Memory as operations see it: flat bytes (``Buffer``) and N-dimensional elements (``NDBuffer``), on the CPU and on GPUs.
+"""Buffers, the memory of operations: flat bytes (``Buffer``) and N-dimensional elements (``NDBuffer``), on the CPU and on GPUs.
 
-Names and semantics are those of ``zarr.buffer`` and ``zarr.abc.buffer``; neither zarr-python nor CuPy is needed. Which
-pair of classes an operation uses is its *prototype*, and decides the device:
+Names and semantics are those of ``zarr.buffer`` and ``zarr.abc.buffer``; neither zarr-python nor CuPy is needed. The pair of
+classes that an operation uses is its *prototype*. It decides the device:
 
 >>> import cuzarr
 >>> from cuzarr.buffer import cpu
@@ -11,7 +11,7 @@ array([1., 1., 1.], dtype=float32)
 >>> cuzarr.buffer.default_buffer_prototype().buffer
 <class 'cuzarr.buffer.cpu.Buffer'>
 
-Ask memory for abilities (``device``, ``is_host_accessible``) instead of testing its class.
+Programs should check attributes of memory (``device``, ``is_host_accessible``) instead of its class.
 """
 
 from cuzarr import _names

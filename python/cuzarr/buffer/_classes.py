@@ -25,7 +25,7 @@ Order = Literal["K", "A", "C", "F"]
 
 @runtime_checkable
 class ArrayLike(Protocol):
-    """What a :class:`Buffer` can be made of: a flat array of bytes, NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+    """Arrays that a :class:`Buffer` can hold: flat arrays of bytes, NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -40,7 +40,7 @@ class ArrayLike(Protocol):
 
 @runtime_checkable
 class NDArrayLike(Protocol):
-    """What an :class:`NDBuffer` can be made of: NumPy's and CuPy's arrays, and :class:`cuzarr.DeviceArray`."""
+    """Arrays that an :class:`NDBuffer` can hold: NumPy's and CuPy's arrays, and :class:`cuzarr.DeviceArray`."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -68,10 +68,10 @@ class NDArrayLike(Protocol):
 
 @documented(">>> from cuzarr.buffer import cpu")
 class Memory(ABC):
-    """The base class of flat and of typed memory."""
+    """The common base class of :class:`Buffer` and :class:`NDBuffer`."""
 
     is_host_accessible: ClassVar[bool]
-    """Whether plain pointers of the host reach the memory."""
+    """Whether the host can access the memory by plain pointers."""
 
     _data: Any
 
@@ -91,7 +91,7 @@ class Memory(ABC):
 
     @property
     def device(self) -> str:
-        """Where the memory is: ``"cpu"``, ``"cuda:0"``."""
+        """The device that holds the memory: ``"cpu"``, ``"cuda:0"``."""
         return _foreign.device_of(self._data)
 
     @abstractmethod
@@ -452,7 +452,7 @@ class NDBuffer(Memory):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, in elements."""
+        """Extents along each dimension, in elements."""
         return tuple(self._data.shape)
 
     @property
@@ -466,7 +466,7 @@ class NDBuffer(Memory):
         Parameters
         ----------
         newshape : tuple of int, or -1
-            The new extents; one of them may be -1, to be worked out. -1 alone makes one dimension.
+            The new extents. One of them may be -1; it is computed from the others. -1 alone makes one dimension.
 
         Raises
         ------
@@ -535,7 +535,7 @@ class NDBuffer(Memory):
 
     @abstractmethod
     def all_equal(self, other: NDBuffer | ArrayLike | None, equal_nan: bool = True) -> bool:
-        """Whether all elements equal a value. ``0.0`` and ``-0.0`` are told apart.
+        """Whether all elements equal a value. ``0.0`` and ``-0.0`` are different.
 
         Parameters
         ----------
@@ -610,7 +610,7 @@ class NDBuffer(Memory):
 
 
 class BufferPrototype(NamedTuple):
-    """The pair of classes that an operation uses. It can be pickled when they can.
+    """The pair of classes that an operation uses. It can be pickled if the classes can.
 
     Parameters
     ----------
@@ -636,7 +636,7 @@ class BufferPrototype(NamedTuple):
 
 
 def element_bits(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """The bytes of an element that equals a scalar; ``None`` when no element of that type does."""
+    """The bytes of the element of type ``dtype`` that equals ``value``; ``None`` if there is none."""
     value = np.asarray(value)
     with np.errstate(all="ignore"):
         try:

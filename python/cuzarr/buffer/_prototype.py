@@ -1,4 +1,4 @@
-"""Which buffers the configuration means, and where a prototype's memory is."""
+"""The prototype that the configuration chooses, and the device of a prototype's memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cuzarr.buffer._classes import BufferPrototype
 
 
 def default_buffer_prototype() -> BufferPrototype:
-    """The pair of classes that the configuration's ``buffer`` and ``ndbuffer`` name.
+    """The pair of classes that the settings ``buffer`` and ``ndbuffer`` name.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def default_buffer_prototype() -> BufferPrototype:
 
 
 def prototype_device(prototype: Any, current: str) -> str:
-    """The device of a prototype's memory. A prototype of GPUs that names none gets ``current``, if that is a GPU."""
+    """The device of a prototype's memory. For a GPU prototype it is ``current`` if that is a GPU, else the class's default device."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     if device_class(nd_buffer) == "cpu":
         return "cpu"

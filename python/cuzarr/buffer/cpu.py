@@ -31,7 +31,7 @@ def _refuse_device(array: Any, instead: str) -> None:
 
 
 class HostMemory(_classes.Memory):
-    """Memory under NumPy arrays: the base of both classes of this module."""
+    """Base of both classes of this module: memory that a NumPy array holds."""
 
     is_host_accessible: ClassVar[bool] = True
 
@@ -134,7 +134,7 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
     def astype(self, dtype: DTypeLike, order: Order = "K") -> Self:
         dtype = _numpy.parse_type(dtype)
         own = self.as_numpy_array()
-        # NumPy swaps the bytes of dates without a unit only after it has refused to convert them.
+        # NumPy refuses to convert dates without a unit, even if only the byte order changes.
         generic = own.dtype.kind in "mM" and own.dtype.kind == dtype.kind and np.datetime_data(own.dtype)[0] == "generic"
         if generic and np.datetime_data(dtype) == np.datetime_data(own.dtype):
             counts = own.view(f"{own.dtype.byteorder}i8").astype(f"{dtype.byteorder}i8", order=order)
@@ -142,7 +142,7 @@ class NDBuffer(HostMemory, _classes.NDBuffer):
         return super().astype(dtype, order)
 
     def __getitem__(self, key: Selection) -> Self:
-        # Without the ellipsis NumPy gives a scalar, a copy, for a single element.
+        # Without the ellipsis, NumPy returns a scalar for a single element, which is a copy.
         if isinstance(key, tuple) and not any(item is Ellipsis for item in key):
             key = (*key, Ellipsis)
         return self.__class__(np.asanyarray(self._data[key]))
@@ -174,16 +174,16 @@ _COMPARED = frozenset(
 def as_numpy_array_wrapper(
     func: Callable[[np.ndarray[Any, Any]], bytes], buf: _classes.Buffer, prototype: BufferPrototype
 ) -> _classes.Buffer:
-    """Call a function of host memory with the bytes of a buffer on any device. ``prototype`` decides where its result goes.
+    """Call a function that needs host memory with the bytes of a buffer on any device. ``prototype`` decides where its result goes.
 
     Parameters
     ----------
     func : callable
-        Gets a NumPy array and returns bytes.
+        A function that takes a NumPy array and returns bytes.
     buf : Buffer
         Bytes on any device.
     prototype : BufferPrototype
-        Where the result goes.
+        The prototype that decides where the result goes.
 
     Returns
     -------
@@ -206,11 +206,11 @@ def as_numpy_array_wrapper(
 
 
 buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""Host memory."""
+"""The prototype of host memory."""
 
 
 def numpy_buffer_prototype() -> BufferPrototype:
-    """Host memory, whatever the configuration says.
+    """The prototype of host memory, independent of the configuration.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""Buffers in a GPU's memory: over CuPy arrays where CuPy is installed, else over :class:`cuzarr.DeviceArray`.
+"""Buffers in a GPU's memory, over CuPy's arrays if CuPy is installed, else over :class:`cuzarr.DeviceArray`.
 
-The configuration's ``array_type`` says which. Importing this module uses no GPU.
+The setting ``array_type`` chooses between them. Importing this module uses no GPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _result(array: DeviceArray) -> Any:
 
 
 def _adopt(array: Any, what: str) -> Any:
-    """An array in device memory, CuPy's or ours. Host memory is copied there, with a warning."""
+    """The array itself if it is in device memory, as CuPy's or ours. An array in host memory is copied there, with a warning."""
     if not _foreign.is_on_device(array):
         message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):
@@ -55,7 +55,7 @@ def _device_array(array: Any) -> DeviceArray:
     buffer = _foreign.device_buffer(array)
     try:
         dtype = np.dtype(array.dtype)
-    except TypeError:  # PyTorch's own types; the memory says which
+    except TypeError:  # a type of PyTorch, which its memory names
         dtype = _element_types.dtype_of(buffer.dtype)
     return DeviceArray(buffer, dtype)
 
@@ -65,7 +65,7 @@ def _to_host(array: Any) -> np.ndarray[Any, Any]:
 
 
 class DeviceMemory(_classes.Memory):
-    """Memory under CuPy's arrays or ours: the base of both classes of this module."""
+    """Base of both classes of this module: memory that an array of CuPy or cuzarr holds."""
 
     is_host_accessible: ClassVar[bool] = False
 
@@ -78,7 +78,7 @@ class DeviceMemory(_classes.Memory):
 
 
 class Buffer(DeviceMemory, _classes.Buffer):
-    """Bytes in a GPU's memory: the configuration's ``device``, the first GPU while that is the CPU.
+    """Bytes in a GPU's memory. The GPU is the setting ``device``, or the first one if that is the CPU.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
 
 
 class NDBuffer(DeviceMemory, _classes.NDBuffer):
-    """Elements in a GPU's memory; not Python objects.
+    """Elements in a GPU's memory, except Python objects.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         elif isinstance(value, DeviceArray):
             value = _convert.result_array(value._buffer, value.dtype)
         elif np.isscalar(value):
-            value = _numpy.element(value, self.dtype)[()]  # CuPy would wrap what does not fit
+            value = _numpy.element(value, self.dtype)[()]  # CuPy would wrap a number that does not fit
         elif not hasattr(value, "dtype"):
             value = _result(DeviceArray.from_host(_foreign.to_native_host(value, self.dtype), self.device))
         self._data[key] = value
@@ -212,7 +212,7 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
         if not _foreign.is_on_device(other) and np.ndim(other) == 0:
             bits = element_bits(other, own.dtype)
             return bits is not None and own._buffer.all_equal_element(bits, equal_nan)
-        if other.dtype != own.dtype:  # which no conversion may hide
+        if other.dtype != own.dtype:  # no conversion may hide this difference
             return cpu.NDBuffer(own.cpu()).all_equal(other if isinstance(other, np.ndarray) else _to_host(other), equal_nan)
         same = DeviceArray.empty(own.shape, own.dtype, own.device)
         same[...] = other
@@ -220,6 +220,6 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
 
 
 buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""A GPU's memory."""
+"""The prototype of a GPU's memory."""
 
 _names.list_public(globals())

@@ -1,4 +1,4 @@
-"""Chains of codecs: those inside shards, those of other registries, and codecs from whatever a caller writes."""
+"""Chains of codecs: the sharding codec, codecs of other registries, and parsing of callers' arguments."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False)
 class ShardingCodec(Codec):
-    """Many chunks in one stored object, with an index at its start or end.
+    """Stores many chunks in one object, with an index at its start or end.
 
-    ``chunk_shape`` is the shape of the chunks inside, which ``codecs`` encode; ``index_codecs`` encode the index.
+    ``codecs`` encode the inner chunks, which have the shape ``chunk_shape``; ``index_codecs`` encode the index.
 
     Parameters
     ----------
     chunk_shape : tuple of int
-        Shape of the chunks inside, in elements.
+        Shape of the inner chunks, in elements.
     codecs : iterable of codec
-        What encodes these chunks.
+        The codecs of these chunks.
     index_codecs : iterable of codec
-        What encodes the index.
+        The codecs of the index.
     index_location : {"start", "end"}
-        Where the index is.
+        Location of the index.
     subchunk_write_order : str
         The order in which chunks are written.
 
@@ -104,14 +104,14 @@ class ShardingCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ExtensionCodec(Codec):
-    """A codec that is neither Zarr's nor numcodecs' own, by its metadata: found in Python's codec registries when used.
+    """A codec that neither Zarr nor numcodecs defines. It is looked up in Python's codec registries when it is used.
 
     Parameters
     ----------
     document : dict or str
         The codec's metadata, or its name.
     role : {"array_array", "array_bytes", "bytes_bytes"}
-        What it makes of what.
+        Whether it maps elements to elements, elements to bytes, or bytes to bytes.
 
     Raises
     ------
@@ -166,7 +166,7 @@ BUILT_IN: dict[str, type[Codec]] = {
 
 
 def parse_codec(spec: Any) -> Codec:
-    """A codec from a value of ours, of zarr-python's or of numcodecs', from metadata, or from a name.
+    """A codec object from one of cuzarr, zarr-python or numcodecs, from metadata, or from a name.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def parse_codec(spec: Any) -> Codec:
         return spec
     if isinstance(spec, type):
         raise TypeError(f"{spec.__name__} is a class, expected a codec: call {spec.__name__}()")
-    tuned = getattr(spec, "_tunable_attrs", ())  # zarr-python's BloscCodec: what it would still decide itself
+    tuned = getattr(spec, "_tunable_attrs", ())  # settings that zarr-python's BloscCodec has not decided yet
     role = _foreign_role(spec)
     if hasattr(spec, "to_dict"):
         spec = spec.to_dict()
@@ -208,7 +208,7 @@ def _foreign_role(spec: Any) -> Role:
 
 
 def chain_for_dtype(codecs: Iterable[Codec], data_type: DataType) -> tuple[Codec, ...]:
-    """A chain with everything its codecs left open decided; each codec sees the type that the one before hands on."""
+    """The chain with all open settings of its codecs filled in. Each codec gets the type that the previous one outputs."""
     decided: list[Codec] = []
     for codec in codecs:
         codec = codec.for_dtype(data_type)

@@ -1,4 +1,4 @@
-"""Choices that codecs offer, as enumerations: what older programs for zarr-python pass where it takes their words now."""
+"""Enumerations of the settings of codecs. Older programs for zarr-python pass them; now text is enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BloscCname(StrEnum):
 
 
 class BloscShuffle(StrEnum):
-    """What Blosc does to bytes or bits before it compresses them."""
+    """Shuffling of bytes or bits before Blosc compresses them."""
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"
@@ -28,7 +28,7 @@ class BloscShuffle(StrEnum):
 
     @classmethod
     def from_int(cls, num: int) -> Self:
-        """The choice by its number in Zarr format 2.
+        """The choice with this number in Zarr format 2.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class Endian(StrEnum):
 
 
 class ShardingCodecIndexLocation(StrEnum):
-    """Where in a shard its index is."""
+    """The location of the index in a shard."""
 
     start = "start"
     end = "end"

@@ -1,4 +1,4 @@
-"""Codecs used directly: frames that a program holds, decoded into memory that it holds."""
+"""``Decoder``: decodes frames that a program holds into its own memory, without an array."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _output(value: Any) -> _core.NdBuffer:
 
 
 def _is_slab(frames: Any) -> bool:
-    """Whether these are a slab, offsets and sizes: three frames are bytes, or arrays of bytes."""
+    """Whether ``frames`` is a slab with offsets and sizes. Three single frames would be bytes, or arrays of bytes."""
     if not isinstance(frames, tuple) or len(frames) != 3 or isinstance(frames[1], bytes | bytearray | memoryview):
         return False
     return not str(getattr(frames[1], "dtype", "")).endswith("uint8")
@@ -56,7 +56,7 @@ def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
 
 
 class Batch:
-    """Frames that are ready to be decoded, once or many times: see :meth:`Decoder.prepare`.
+    """Frames that are ready to be decoded, once or several times: see :meth:`Decoder.prepare`.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Batch:
 
     def __init__(self, batch: _core.DecoderBatch, kept: tuple[Any, Any], outs: Sequence[Any]) -> None:
         self._batch = batch
-        self._kept = kept  # frames and outputs, for as long as work may be under way
+        self._kept = kept  # keeps frames and outputs alive while work may be running
         self._outs = outs
 
     def __len__(self) -> int:
@@ -89,12 +89,12 @@ class Batch:
 
     @property
     def scratch_bytes(self) -> int:
-        """Device memory in bytes that the batch and its runs take beside frames and outputs."""
+        """Device memory in bytes that the batch and its runs need in addition to frames and outputs."""
         return self._batch.scratch_bytes
 
     @property
     def via_host(self) -> str | None:
-        """Why threads of the host decode; ``None`` when the device does."""
+        """The reason why threads of the host decode; ``None`` if the device does."""
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
@@ -103,7 +103,7 @@ class Batch:
         Parameters
         ----------
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
-            Where the work is put; by default the current stream of the library whose arrays the outputs are.
+            The stream for the work; by default the current stream of the library whose arrays the outputs are.
 
         Examples
         --------
@@ -120,12 +120,12 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and report for each frame what was wrong with it.
+        """Wait for the last run, and return the error of each frame.
 
         Returns
         -------
         list of CuzarrError or None
-            An error for each frame, in their order; ``None`` where nothing was wrong.
+            One error for each frame, in their order; ``None`` for a frame that was decoded.
 
         Raises
         ------
@@ -152,16 +152,16 @@ class Batch:
     """,
 )
 class Decoder:
-    """Decodes frames of a codec, on a GPU all at once, without an array around them.
+    """Decodes frames of a codec, without an array. On a GPU, all frames are decoded at once.
 
     Parameters
     ----------
     codecs : dict, Codec, numcodecs codec, or a sequence of them
-        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``. Beside the codecs of
-        arrays there are ``deflate``, a stream without zlib's or gzip's header, and ``lz4_raw``, a block of LZ4 without its
-        size in front.
+        One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {}}``. In addition to the codecs of
+        arrays there are ``deflate``, a stream without the header of zlib or gzip, and ``lz4_raw``, an LZ4 block without a
+        leading size.
     device : str, optional
-        Where the frames are decoded; by default where arrays are read to (``cuzarr.config``).
+        The device that decodes; by default the one that arrays are read to (``cuzarr.config``).
 
     Raises
     ------
@@ -186,20 +186,20 @@ class Decoder:
     def prepare(
         self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, scratch_limit: int | None = None
     ) -> Batch:
-        """Read the headers of frames, and lay out how to decode them.
+        """Read the headers of frames, and prepare their decoding.
 
         Parameters
         ----------
         frames : sequence of arrays or bytes, or tuple (slab, offsets, sizes)
             The encoded frames. Arrays are on the decoder's device, and have DLPack or the CUDA array interface; bytes are on the
-            host. A tuple means ranges of bytes in one array or in one ``bytes``. They must be there when this is called, and stay as they are
-            until they are decoded.
+            host. A tuple gives ranges of bytes in one array or in one ``bytes``. The bytes must be there when this is called, and must not
+            change until they are decoded.
         out : sequence of arrays, or an array
-            What each frame decodes to: its shape and type say what the frame holds. Of a single array, row ``i`` is the
-            place of frame ``i``. Rows that follow each other in memory, from a multiple of 16 bytes on, are
-            decoded where they lie; others are copied there, from memory that the batch holds.
+            The output of each frame; its shape and type must be those of the decoded frame. In a single array, row ``i`` is the
+            output of frame ``i``. Rows that follow each other in memory, and begin at a multiple of 16 bytes, are decoded in place.
+            For other rows, the batch decodes to its own memory and copies.
         scratch_limit : int, optional
-            Device memory in bytes that decoders keep below, by decoding in parts, where one frame does not need more.
+            Limit on the device memory of decoders, in bytes. Frames are decoded in parts to keep it, unless one frame needs more.
 
         Raises
         ------

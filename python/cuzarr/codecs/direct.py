@@ -1,4 +1,4 @@
-"""What decoders and encoders for direct use share."""
+"""Functions that ``Decoder`` and ``Encoder`` share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cuzarr.codecs.values import Codec
 
 
 def as_json(codecs: Any) -> str:
-    """One codec, or a list in the order of encoding, as metadata of Zarr format 3 says it."""
+    """One codec, or a list in the order of encoding, as Zarr format 3 metadata in JSON."""
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Sequence):
         codecs = [codecs]
 
-    # What is metadata already may leave out what the chunks tell: a type size, an order of bytes.
+    # Metadata may lack settings that follow from the chunks: a type size, a byte order.
     def as_dict(codec: Any) -> dict[str, Any]:
         is_metadata = isinstance(codec, Mapping) and "name" in codec
         return dict(codec) if is_metadata else parse_codec(codec).to_dict()
@@ -25,7 +25,7 @@ def as_json(codecs: Any) -> str:
 
 
 def current_stream(array: Any) -> Any:
-    """The stream that the library of an array puts its work on now."""
+    """The current stream of the library of an array; 0 for libraries without streams."""
     library = type(array).__module__.partition(".")[0]
     if library == "cupy":
         return sys.modules["cupy"].cuda.get_current_stream()

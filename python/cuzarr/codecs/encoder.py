@@ -1,4 +1,4 @@
-"""Codecs used directly: chunks that a program holds, encoded to frames where they are."""
+"""``Encoder``: encodes chunks that a program holds, on their device, without an array."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _chunk(value: Any) -> _core.NdBuffer:
     """,
 )
 class EncodingBatch:
-    """Chunks that are ready to be encoded, once or many times: see :meth:`Encoder.prepare`.
+    """Chunks that are ready to be encoded, once or several times: see :meth:`Encoder.prepare`.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class EncodingBatch:
 
     def __init__(self, batch: _core.EncoderBatch, kept: object, chunks: Sequence[Any]) -> None:
         self._batch = batch
-        self._kept = kept  # for as long as work may be under way
+        self._kept = kept  # keeps the chunks alive while work may be running
         self._chunks = chunks
 
     def __len__(self) -> int:
@@ -70,12 +70,12 @@ class EncodingBatch:
 
     @property
     def scratch_bytes(self) -> int:
-        """Device memory in bytes that a run takes beside chunks and frames."""
+        """Device memory in bytes that a run needs in addition to chunks and frames."""
         return self._batch.scratch_bytes
 
     @property
     def via_host(self) -> str | None:
-        """Why the host runs a codec; ``None`` when the device runs all."""
+        """The reason why the host runs a codec; ``None`` if the device runs all."""
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
@@ -102,12 +102,12 @@ class EncodingBatch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and report for each chunk why it could not be encoded.
+        """Wait for the last run, and return the error of each chunk.
 
         Returns
         -------
         list of CuzarrError or None
-            An error for each chunk, in their order; ``None`` where nothing was wrong.
+            One error for each chunk, in their order; ``None`` for a chunk that was encoded.
 
         Raises
         ------
@@ -125,8 +125,8 @@ class EncodingBatch:
         Returns
         -------
         list of arrays
-            One-dimensional arrays of ``uint8`` on the encoder's device: NumPy's on the CPU; on a GPU CuPy's where it is
-            installed, else :class:`~cuzarr.DeviceArray`. They keep the memory of all frames of the run. A later run does not
+            One-dimensional arrays of ``uint8`` on the encoder's device: NumPy's on the CPU; on a GPU CuPy's if it is
+            installed, else :class:`~cuzarr.DeviceArray`. They keep the memory of all frames of the run alive. A later run does not
             change them.
 
         Raises
@@ -149,10 +149,10 @@ class EncodingBatch:
     """,
 )
 class Encoder:
-    """Encodes chunks with a codec, on a GPU all at once, without an array around them.
+    """Encodes chunks with a codec, without an array. On a GPU, all chunks are encoded at once.
 
-    Codecs with kernels run where the chunks are. The host runs the others: chunks are downloaded and frames uploaded then, and
-    :attr:`EncodingBatch.via_host` says why.
+    Codecs with kernels run on the device of the chunks. For other codecs, chunks are downloaded, encoded by the host, and
+    uploaded; :attr:`EncodingBatch.via_host` gives the reason.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Encoder:
     device : str, optional
         The device of chunks and frames; by default the one that arrays are read to (``cuzarr.config``).
     strict : bool, optional
-        Whether a codec that the host would run for chunks on a GPU is an error; by default as ``cuzarr.config`` says.
+        Whether it is an error if the host must run a codec for chunks on a GPU; by default the setting in ``cuzarr.config``.
 
     Raises
     ------
@@ -185,17 +185,17 @@ class Encoder:
         self._encoder = _core.Encoder(self._codecs, self.device, strict)
 
     def prepare(self, chunks: list[Frame] | tuple[Frame, ...] | Rows, *, scratch_limit: int | None = None) -> EncodingBatch:
-        """Lay out the encoding of chunks. Nothing is put on the device yet.
+        """Prepare the encoding of chunks. No work is submitted to the device yet.
 
         Parameters
         ----------
         chunks : sequence of arrays, or an array
             The chunks, of any shapes and types, on the encoder's device: anything with DLPack or the CUDA array interface;
-            NumPy arrays or bytes for ``cpu``. Of a single array, row ``i`` is chunk ``i``. Chunks of one shape that follow each
-            other in memory, from a multiple of 16 bytes on, are encoded from where they lie; others are copied first.
+            NumPy arrays or bytes for ``cpu``. In a single array, row ``i`` is chunk ``i``. Chunks of one shape that follow each
+            other in memory, and begin at a multiple of 16 bytes, are encoded in place; others are copied first.
         scratch_limit : int, optional
-            Device memory in bytes that a run keeps below beside chunks and frames, by encoding in parts, where one chunk does
-            not need more.
+            Limit on the device memory of a run beside chunks and frames, in bytes. Chunks are encoded in parts to keep it, unless
+            one chunk needs more.
 
         Raises
         ------

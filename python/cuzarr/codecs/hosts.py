@@ -1,7 +1,7 @@
-"""Codecs written in Python, as the Rust side calls them.
+"""Codecs written in Python, with the methods that the Rust side calls.
 
-The Rust side knows one small set of methods; everything that differs between numcodecs and zarr-python's codecs ends
-here. For stores, ``cuzarr.storage.adapters`` does this.
+The Rust side knows one small set of methods. This module hides the differences between numcodecs and zarr-python's codecs.
+``cuzarr.storage.adapters`` does the same for stores.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cuzarr.codecs import nvcomp
 from cuzarr.codecs.values import DataType
 from cuzarr.errors import BudgetExceededError, PickleCodecDisabledError, UnknownCodecError
 
-# numcodecs' codecs that take arrays apart themselves; its others, as far as they are not built in, take bytes.
+# Codecs of numcodecs that need the shape and type of arrays. Its other codecs, unless they are built in, take bytes.
 _ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
 
 
 class NumcodecsHost:
-    """A codec of numcodecs', or one registered there."""
+    """A codec of numcodecs, or one that is registered with it."""
 
     def __init__(self, codec: Any, role: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self._codec = codec
@@ -41,7 +41,7 @@ class NumcodecsHost:
         return self._elements(decoded) if self._role == "array_bytes" else to_bytes(decoded)
 
     def _elements(self, decoded: Any) -> bytes:
-        # Elements in the order of memory, as zarr-python takes them: it pickles arrays of order F as they are.
+        # The elements in memory order, as zarr-python expects them: its pickles keep arrays in F order.
         return np.asarray(decoded, self._dtype).reshape(-1, order="A").tobytes()
 
     def encode(self, decoded: bytes) -> bytes:
@@ -52,9 +52,9 @@ class NumcodecsHost:
 
 
 class LzmaHost(NumcodecsHost):
-    """LZMA that decodes at most ``limit_bytes``.
+    """LZMA, limited to ``limit_bytes`` decoded bytes.
 
-    A few bytes can become a thousand times as many, and numcodecs decodes all of them.
+    A few encoded bytes can decode to a thousand times as many, and numcodecs has no limit.
     """
 
     def __init__(self, codec: Any, limit_bytes: int | None) -> None:
@@ -65,7 +65,7 @@ class LzmaHost(NumcodecsHost):
         limit_bytes = config.get("array.variable_chunk_max_bytes") if self._limit_bytes is None else self._limit_bytes
         parts: list[bytes] = []
         left, rest = limit_bytes, bytes(encoded)
-        # Streams may follow each other; what follows them and is none is left alone, as by Python's lzma.decompress.
+        # Streams may follow each other. Other bytes behind them are ignored, as by Python's lzma.decompress.
         while rest or not parts:
             stream = lzma.LZMADecompressor(self._codec.format, None, self._codec.filters)
             try:
@@ -86,7 +86,7 @@ class LzmaHost(NumcodecsHost):
 
 
 class PickleHost(NumcodecsHost):
-    """The codec that unpickles, which is asked for only where that is allowed; numcodecs has a switch of its own."""
+    """The codec that unpickles. It is used only if the configuration allows it, and does not need numcodecs' own permission."""
 
     def decode(self, encoded: bytes) -> bytes:
         return self._elements(pickle.loads(encoded))
@@ -119,7 +119,7 @@ class ZarrHost:
         return encoded.as_numpy_array().tobytes() if self._role == "array_array" else to_bytes(encoded)
 
 
-# What the Rust side gets: the role, the codec, and for array-to-array codecs shape and data type after encoding.
+# The result for the Rust side: role, codec, and for array-to-array codecs the shape and the data type after encoding.
 OpenedCodec = tuple[str, Any, list[int] | None, str | None]
 
 
@@ -131,10 +131,10 @@ def open_codec(
     data_type: str,
     parse: Callable[[Any], DataType],
 ) -> OpenedCodec | None:
-    """The codec of that name in Python's registries, or ``None``. Called by the Rust side, for names it does not know.
+    """Opens the codec of a name in Python's registries; ``None`` if there is none. The Rust side calls this for unknown names.
 
-    ``configuration`` and ``data_type`` are JSON, the latter as format 3 writes it and ``parse`` reads it; ``shape`` is the
-    chunk's.
+    ``configuration`` and ``data_type`` are JSON. ``parse`` reads ``data_type``, which has the form of format 3. ``shape`` is the
+    shape of the chunk.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def open_codec(
     return found
 
 
-# Packages by the names of their codecs: imagecodecs' own are registered by another package for zarr-python 3.
+# Packages by the names of their codecs. For zarr-python 3, another package registers imagecodecs' codecs.
 _PACKAGES = {
     "FITSAscii": "kerchunk",
     "FITSVarBintable": "kerchunk",
@@ -204,7 +204,7 @@ def _found_codec(
     dtype = parse(json.loads(data_type)).native if role == "array_bytes" else np.dtype("u1")
     if identifier == "lzma":
         known = parse(json.loads(data_type))
-        # With the room that the Rust side leaves to compressors behind each other.
+        # Includes the margin that the Rust side allows for several compressors in a row.
         fixed = None if known.is_variable else 4 * math.prod(shape) * known.item_bytes + (1 << 20)
         return role, LzmaHost(codec, fixed), None, None
     host = PickleHost if identifier == "pickle" else NumcodecsHost
@@ -213,7 +213,7 @@ def _found_codec(
 
 @functools.cache
 def _register_imagecodecs() -> None:
-    """Registers imagecodecs' codecs with numcodecs, which that library leaves to its users."""
+    """Registers imagecodecs' codecs with numcodecs. imagecodecs does not do this by itself."""
     try:
         from imagecodecs.numcodecs import register_codecs
     except ImportError:

@@ -1,6 +1,6 @@
-"""Codecs of numcodecs, as plain values.
+"""Codecs of numcodecs, as plain objects.
 
-One value serves both formats: in format 3 its name is ``numcodecs.<id>``, in format 2 its ``id`` stands beside its
+One object serves both formats: in format 3 its name is ``numcodecs.<id>``, in format 2 its ``id`` stands beside its
 settings.
 
 >>> from cuzarr.codecs.numcodecs import LZ4
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 PREFIX = "numcodecs."
-# What is the same in the docstrings of all codecs: the class's name, settings, and the name in metadata fill it in.
+# The common part of all codecs' docstrings. It is filled in with the name of the class, its settings, and the name in metadata.
 _SHARED = """
 
 Raises
@@ -91,9 +91,9 @@ class NumcodecsCodec(Codec):
 
     codec_id: ClassVar[str] = ""
     role: ClassVar[Role] = "bytes_bytes"
-    # numcodecs' own defaults, which format 2 metadata spells out
+    # numcodecs' own defaults, which format 2 metadata contain
     defaults: ClassVar[dict[str, Any]] = {}
-    # settings that are the array's element type unless given
+    # settings that default to the array's element type
     from_dtype: ClassVar[tuple[str, ...]] = ()
 
     # settings of the class's example
@@ -119,7 +119,7 @@ class NumcodecsCodec(Codec):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The codec that format 3 metadata describes, of the class of that name.
+        """The codec that format 3 metadata describes. Its class is the one for the name.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class NumcodecsCodec(Codec):
         return _make(identifier, dict(data.get("configuration") or {}))  # type: ignore[return-value]
 
     def configuration(self) -> dict[str, Any]:
-        """The settings of this codec, as ``configuration`` in format 3 metadata has them.
+        """The settings of this codec, in the form of ``configuration`` in format 3 metadata.
 
         Returns
         -------
@@ -150,7 +150,7 @@ class NumcodecsCodec(Codec):
         return {"name": self.name, "configuration": self.configuration()}
 
     def get_config(self) -> dict[str, Any]:
-        """The settings of this codec, as format 2 metadata and the library numcodecs have them.
+        """The settings of this codec, in the form of format 2 metadata and of numcodecs.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class NumcodecsCodec(Codec):
 
     @property
     def stored_dtype(self) -> np.dtype[Any] | None:
-        """The element type this codec hands on, when it is another one."""
+        """The element type that this codec outputs, if it is another one than it gets."""
         return None
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
@@ -183,7 +183,7 @@ class NumcodecsCodec(Codec):
             return self.get_config() == other.get_config()
         if getattr(other, "codec_id", None) != self._id or not hasattr(other, "from_config"):
             return NotImplemented
-        try:  # numcodecs' own, whose settings are complete
+        try:  # numcodecs' own codec, whose settings are complete
             twin = other.from_config({key: value for key, value in self.get_config().items() if key != "id"})
         except TypeError:
             return False
@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 class BZ2(NumcodecsCodec):
-    """bzip2; ``level`` 1 to 9.
+    """The bzip2 compressor; ``level`` is 1 to 9.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class BZ2(NumcodecsCodec):
 
 
 class LZ4(NumcodecsCodec):
-    """LZ4, with the decoded size in front of the data.
+    """The LZ4 compressor. The decoded size precedes the data.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class LZ4(NumcodecsCodec):
 
 
 class LZMA(NumcodecsCodec):
-    """LZMA. A list of ``filters``, and the format without a header, need the library numcodecs.
+    """The LZMA compressor. A list of ``filters``, and the format without a header, need the library numcodecs.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class LZMA(NumcodecsCodec):
 
 
 class Blosc(NumcodecsCodec):
-    """Blosc; ``shuffle`` 0 none, 1 bytes, 2 bits, -1 by the element's size.
+    """The Blosc compressor; ``shuffle`` is 0 for none, 1 for bytes, 2 for bits, -1 to choose by the size of the elements.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class Blosc(NumcodecsCodec):
     clevel : int
         Level, 0 to 9.
     shuffle : int
-        0 none, 1 bytes, 2 bits, -1 by the size of the elements.
+        0 for none, 1 for bytes, 2 for bits, -1 to choose by the size of the elements.
     blocksize : int
         Bytes of a block; 0 lets Blosc choose.
     """
@@ -266,7 +266,7 @@ class Blosc(NumcodecsCodec):
 
 
 class GZip(NumcodecsCodec):
-    """gzip; ``level`` 0 to 9.
+    """The gzip compressor; ``level`` is 0 to 9.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class GZip(NumcodecsCodec):
 
 
 class Zlib(NumcodecsCodec):
-    """zlib; ``level`` 0 to 9.
+    """The zlib compressor; ``level`` is 0 to 9.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class Zlib(NumcodecsCodec):
 
 
 class Zstd(NumcodecsCodec):
-    """Zstandard; ``level`` up to 22.
+    """The Zstandard compressor; ``level`` is up to 22.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class Zstd(NumcodecsCodec):
 
 
 class Shuffle(NumcodecsCodec):
-    """Bytes rearranged: first the first byte of every element, then the second, and so on.
+    """Rearranges bytes: first byte of every element, then the second byte of every element, and so on.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class Shuffle(NumcodecsCodec):
 
 
 class CRC32(NumcodecsCodec):
-    """A CRC-32 checksum in front of the bytes, or behind them with ``location="end"``.
+    """Adds a CRC-32 checksum in front of the bytes, or behind them with ``location="end"``.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class CRC32(NumcodecsCodec):
 
 
 class CRC32C(NumcodecsCodec):
-    """A CRC-32C checksum behind the bytes, or in front of them with ``location="start"``.
+    """Adds a CRC-32C checksum behind the bytes, or in front of them with ``location="start"``.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class CRC32C(NumcodecsCodec):
 
 
 class Adler32(NumcodecsCodec):
-    """An Adler-32 checksum in front of the bytes.
+    """Adds an Adler-32 checksum in front of the bytes.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class Adler32(NumcodecsCodec):
 
 
 class Fletcher32(NumcodecsCodec):
-    """A Fletcher-32 checksum behind the bytes, as HDF5 writes it.
+    """Adds a Fletcher-32 checksum behind the bytes, as HDF5 does.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ class Fletcher32(NumcodecsCodec):
 
 
 class JenkinsLookup3(NumcodecsCodec):
-    """A Jenkins lookup3 checksum, through numcodecs.
+    """Adds a Jenkins lookup3 checksum, through numcodecs.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class _DtypeCodec(NumcodecsCodec):
 
 
 class Delta(_DtypeCodec):
-    """Differences of neighbours; ``astype`` is the stored type.
+    """Stores differences of neighbouring elements; ``astype`` is the stored type.
 
     Parameters
     ----------
@@ -410,7 +410,7 @@ class Delta(_DtypeCodec):
 
 
 class FixedScaleOffset(_DtypeCodec):
-    """``round((x - offset) * scale)``, stored as ``astype``.
+    """Stores ``round((x - offset) * scale)`` as type ``astype``.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ class FixedScaleOffset(_DtypeCodec):
 
 
 class Quantize(_DtypeCodec):
-    """Floats with ``digits`` decimal digits kept.
+    """Rounds floats to ``digits`` decimal digits.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ class Quantize(_DtypeCodec):
 
 
 class BitRound(NumcodecsCodec):
-    """Floats with ``keepbits`` bits of mantissa kept.
+    """Rounds floats to ``keepbits`` bits of mantissa.
 
     Parameters
     ----------
@@ -454,7 +454,7 @@ class BitRound(NumcodecsCodec):
 
 
 class PackBits(NumcodecsCodec):
-    """Booleans as single bits.
+    """Packs booleans as single bits.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ class PackBits(NumcodecsCodec):
 
 
 class AsType(NumcodecsCodec):
-    """Elements stored as ``encode_dtype``.
+    """Stores elements as type ``encode_dtype``.
 
     Parameters
     ----------
@@ -493,7 +493,7 @@ class AsType(NumcodecsCodec):
 
 
 class PCodec(NumcodecsCodec):
-    """pcodec, for numbers of 16 to 64 bits.
+    """The pcodec compressor, for numbers of 16 to 64 bits.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ class PCodec(NumcodecsCodec):
 
 
 class ZFPY(NumcodecsCodec):
-    """zfp, through numcodecs.
+    """The zfp compressor, through numcodecs.
 
     Parameters
     ----------
@@ -554,7 +554,7 @@ def _make(identifier: str, settings: dict[str, Any]) -> NumcodecsCodec:
 
 
 def from_numcodecs_config(config: Mapping[str, Any]) -> NumcodecsCodec:
-    """The value for settings as format 2 metadata (and ``get_config()`` of numcodecs) has them.
+    """The codec object for settings in the form of format 2 metadata (and of numcodecs' ``get_config()``).
 
     Raises
     ------

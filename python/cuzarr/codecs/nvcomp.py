@@ -1,6 +1,6 @@
-"""nvCOMP's own formats, which KvikIO's helpers stored, read by NVIDIA's package ``nvidia.nvcomp`` on a GPU.
+"""Reads nvCOMP's own formats, which KvikIO's helpers stored, with NVIDIA's package ``nvidia.nvcomp`` on a GPU.
 
-No Zarr reader but KvikIO 25.08 and older knew them, so they are read and never written.
+Only KvikIO up to 25.08 knew these formats, so they are read and never written.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 
 from cuzarr.errors import ChunkCorruptError, UnsupportedError
 
-# The codecs of KvikIO's by their names in metadata. What they stored says itself which algorithm it is of.
+# KvikIO's codecs, by their names in metadata. The stored bytes themselves say which algorithm they need.
 _NATIVE = ("nvcomp_ANS", "nvcomp_Bitcomp", "nvcomp_Cascaded", "nvcomp_Gdeflate", "nvcomp_LZ4", "nvcomp_Snappy")
-# The algorithms of its `nvcomp_batch`: names that nvCOMP has for them, or codecs of numcodecs that read the same bytes.
+# Algorithms of KvikIO's `nvcomp_batch`: nvCOMP's names for them, or codecs of numcodecs that read the same bytes.
 _RAW = {"snappy": "Snappy", "deflate": "Deflate", "gdeflate": "GDeflate"}
 COMMON = ("lz4", "zstd")
-# Filters before the codec may have made elements wider, up to those of the widest type.
+# Size of the widest type. Filters before the codec may have made elements that wide.
 _WIDEST_BYTES = 16
 
 INSTALL = "pip install nvidia-nvcomp-cu12 (or -cu13), or write the array anew with LZ4 where KvikIO is installed"
 
 
 class Host:
-    """One of the formats, chunk by chunk."""
+    """Decodes chunks of one of the formats."""
 
     def __init__(self, nvcomp: Any, options: dict[str, Any], limit_bytes: int) -> None:
         self._nvcomp = nvcomp
@@ -34,7 +34,7 @@ class Host:
         self._codecs = threading.local()
 
     def _codec(self) -> Any:
-        # Each has a stream and memory of its own.
+        # One for each thread, because each codec has its own stream and memory.
         if not hasattr(self._codecs, "codec"):
             self._codecs.codec = self._nvcomp.Codec(**self._options)
         return self._codecs.codec
@@ -54,12 +54,12 @@ class Host:
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:
     """The decoder for chunks of ``shape`` of a codec ``nvcomp_…``, or ``None`` if it is unknown or nvCOMP is not installed.
 
-    A codec of numcodecs' where that reads the same bytes.
+    It is a codec of numcodecs if that reads the same bytes.
     """
     options: dict[str, Any] = {}
     if identifier == "nvcomp_batch":
         algorithm = str(settings.get("algorithm")).lower()
-        # Only `nvcomp_batch` with a header, which is its default, is what numcodecs' LZ4 is.
+        # Only `nvcomp_batch` with a header, which is its default, has the format of numcodecs' LZ4.
         if algorithm in COMMON and (settings.get("options") or {}).get("has_header", True):
             try:
                 import numcodecs

@@ -1,4 +1,4 @@
-"""The codecs of Zarr format 3 as values."""
+"""The codecs of Zarr format 3 as plain objects."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Role = Literal["array_array", "array_bytes", "bytes_bytes"]
 
 
 class DataType(element_types.DataType, Protocol):
-    """A data type of Zarr, as far as codecs are concerned."""
+    """The part of a Zarr data type's interface that codecs need."""
 
     @property
     def item_bytes(self) -> int: ...
     @property
     def has_byte_order(self) -> bool: ...
     def _of_json(self, spec: Any) -> Self:
-        """Another data type, from format 3 metadata."""
+        """The data type that format 3 metadata describes."""
         ...
 
     def _of_native(self, native: np.dtype[Any]) -> Self:
-        """Another data type, from NumPy's."""
+        """The data type of a NumPy dtype."""
         ...
 
 
@@ -64,7 +64,7 @@ class Codec:
         complete_class(cls, "MetadataValidationError\n    A setting is not allowed.", ">>> import cuzarr")
 
     def configuration(self) -> dict[str, Any]:
-        """The settings of this codec, as ``configuration`` in format 3 metadata has them.
+        """The settings of this codec, in the form of ``configuration`` in format 3 metadata.
 
         Returns
         -------
@@ -115,7 +115,7 @@ class Codec:
             raise MetadataValidationError(f"codec '{cls.name}' has no such configuration: {error}") from error
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec for elements of one type: settings that were left open are filled in.
+        """This codec for elements of one type: settings that were left open get their values.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ def _number(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 @dataclass(frozen=True, init=False)
 class BytesCodec(Codec):
-    """Elements as their bytes, little or big end first; ``None`` for elements of single bytes.
+    """Stores elements as their bytes, in little or big endian order; ``None`` for elements of one byte.
 
     Parameters
     ----------
@@ -198,10 +198,10 @@ class BytesCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class BloscCodec(Codec):
-    """Blosc: shuffled blocks, compressed by one of five compressors.
+    """The Blosc compressor: shuffles blocks, and compresses them with one of five compressors.
 
-    ``typesize`` is the size of the elements in bytes and ``shuffle`` ``"shuffle"`` (``"bitshuffle"`` for single bytes)
-    unless given. ``blocksize`` 0 lets Blosc choose.
+    By default, ``typesize`` is the size of the elements in bytes, and ``shuffle`` is ``"shuffle"`` (``"bitshuffle"`` for elements of
+    one byte). With ``blocksize`` 0, Blosc chooses.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class BloscCodec(Codec):
     clevel : int
         Level, 0 to 9.
     shuffle : {"noshuffle", "shuffle", "bitshuffle"}, optional
-        What happens to bytes or bits before; by default by the size of the elements.
+        Shuffling before compression; by default chosen by the size of the elements.
     blocksize : int
         Bytes of a block; 0 lets Blosc choose.
 
@@ -262,7 +262,7 @@ class BloscCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ZstdCodec(Codec):
-    """Zstandard; ``level`` -131072 to 22, 0 is zstd's own default.
+    """The Zstandard compressor; ``level`` is -131072 to 22, 0 is zstd's own default.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class ZstdCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class GzipCodec(Codec):
-    """gzip; ``level`` 0 to 9.
+    """The gzip compressor; ``level`` is 0 to 9.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ class GzipCodec(Codec):
 
 @dataclass(frozen=True)
 class Crc32cCodec(Codec):
-    """A CRC-32C checksum behind the bytes, checked on reading.
+    """Adds a CRC-32C checksum behind the bytes, and checks it on reading.
 
     Raises
     ------
@@ -333,7 +333,7 @@ class Crc32cCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class TransposeCodec(Codec):
-    """Dimensions in another order: ``order[i]`` is the array's dimension that is stored as dimension ``i``.
+    """Reorders dimensions: dimension ``order[i]`` of the array is stored as dimension ``i``.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class TransposeCodec(Codec):
 
 @dataclass(frozen=True)
 class VLenUTF8Codec(Codec):
-    """Strings of variable length.
+    """Encodes strings of variable length.
 
     Raises
     ------
@@ -380,7 +380,7 @@ class VLenUTF8Codec(Codec):
 
 @dataclass(frozen=True)
 class VLenBytesCodec(Codec):
-    """Bytes of variable length.
+    """Encodes bytes of variable length.
 
     Raises
     ------
@@ -400,14 +400,14 @@ class VLenBytesCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ScaleOffset(Codec):
-    """Stores ``(x - offset) * scale``, in the element's own type.
+    """Stores ``(x - offset) * scale``, in the type of the elements.
 
     Parameters
     ----------
     offset : number
-        What is taken away first.
+        The number to subtract first.
     scale : number
-        What the difference is multiplied by.
+        The factor for the difference.
 
     >>> cuzarr.codecs.ScaleOffset(offset=10, scale=2).to_dict()["name"]
     'scale_offset'
@@ -431,7 +431,7 @@ class ScaleOffset(Codec):
 
 @dataclass(frozen=True, init=False)
 class CastValue(Codec):
-    """Stores elements as another integer or float type; ``data_type`` is the stored one.
+    """Stores elements as another integer or float type, ``data_type``.
 
     Parameters
     ----------
@@ -440,9 +440,9 @@ class CastValue(Codec):
     rounding : str
         How floats are rounded: ``"nearest-even"``, ``"towards-zero"``, ….
     out_of_range : {"clamp", "wrap"} or None
-        What happens to values that do not fit; ``None`` is an error.
+        Treatment of values that do not fit; with ``None`` they are an error.
     scalar_map : dict, optional
-        Values that become others: ``{"encode": [["NaN", 0]]}``.
+        Values that are replaced by others: ``{"encode": [["NaN", 0]]}``.
 
     >>> cuzarr.codecs.CastValue(data_type="int16").to_dict()["name"]
     'cast_value'
@@ -492,7 +492,7 @@ class CastValue(Codec):
 
 
 def _type_name(data_type: Any) -> str:
-    """Zarr's name of a number's type, from NumPy's, or an object that stands for one."""
+    """Zarr's name of a number type, from NumPy's type, or from an object with ``native`` or ``to_native_dtype``."""
     native = getattr(data_type, "native", None)
     if native is None:
         native = data_type.to_native_dtype() if hasattr(data_type, "to_native_dtype") else element_type(data_type)

@@ -1,4 +1,4 @@
-"""Kernels of your own, compiled when the program runs: CUDA C++ as it is, or one expression over whole arrays.
+"""The user's own kernels, compiled at run time from CUDA C++ source, or from one expression over whole arrays.
 
 >>> import cuzarr
 >>> source = 'extern "C" __global__ void scale(float *x, float by, int n) {...}'
@@ -6,7 +6,7 @@
 >>> scale(x, 2.0, x.size, grid=(x.size + 255) // 256, block=256)    # doctest: +SKIP
 
 Arguments are arrays of any library in the memory of the module's GPU, and plain numbers. Compiling needs NVRTC: ``pip install
-cuzarr[cuda12]`` or ``[cuda13]``, a CUDA toolkit, or any package that brings it (PyTorch does). What was compiled is kept on
+cuzarr[cuda12]`` or ``[cuda13]``, a CUDA toolkit, or any package that contains it (PyTorch does). Compiled kernels are cached on
 disk.
 """
 

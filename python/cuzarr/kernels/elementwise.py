@@ -1,4 +1,4 @@
-"""One expression over whole arrays, made into a kernel."""
+"""Kernels that compute one expression over whole arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _number(value: Any, name: str) -> tuple[str, bytes]:
-    """A number as its type and bytes."""
+    """The type and the bytes of a number."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidArgumentError(f"kernel '{name}' cannot take {value!r}", hint="pass arrays in GPU memory, or real numbers")
@@ -29,19 +29,19 @@ def _number(value: Any, name: str) -> tuple[str, bytes]:
 
 
 class ElementwiseKernel:
-    """One expression over whole arrays, with broadcasting, in the manner of ``cupy.ElementwiseKernel``.
+    """One expression over whole arrays, with broadcasting, like ``cupy.ElementwiseKernel``.
 
     Parameters
     ----------
     in_params, out_params : str
-        ``"float32 x, T y"``: element types by NumPy's names, or a letter that stands for the type of what is passed. ``raw``
-        before a parameter passes the whole array, for your own indexing; other parameters are the element that is computed.
+        ``"float32 x, T y"``: element types by NumPy's names, or a letter that stands for the type of the argument. ``raw``
+        before a parameter passes the whole array, for your own indexing; other parameters are the current element.
     operation : str
-        CUDA C++, run for each element: ``"z = x * y + 1"``. ``i`` is the number of the element, ``n`` how many there are.
+        CUDA C++ that is run for each element: ``"z = x * y + 1"``. ``i`` is the number of the element, ``n`` the number of all elements.
     name : str
         Name of the kernel, for messages and profilers.
     preamble : str
-        Text before the kernel: functions that it calls.
+        Source text before the kernel: functions that it calls.
     options : sequence of str
         NVRTC's options.
 
@@ -85,8 +85,8 @@ class ElementwiseKernel:
         Parameters
         ----------
         *args
-            The inputs; behind them the outputs, if the caller has memory for them. Arrays are in one GPU's memory, and are broadcast.
-            Numbers are converted to the type of their parameter; a number that would change is refused.
+            The inputs, followed by the outputs if the caller has memory for them. Arrays are in one GPU's memory, and are broadcast.
+            Numbers are converted to the type of their parameter; a number that this would change is refused.
         size : int, optional
             Number of elements; needed if every array is ``raw``.
         stream : optional

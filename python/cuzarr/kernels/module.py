@@ -1,4 +1,4 @@
-"""CUDA C++ that is compiled when the program runs, and its launches."""
+"""CUDA C++ that is compiled at run time, and launches of its kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _gpu(device: str | None) -> str:
-    """The GPU that a kernel is compiled for: the one asked for, else the one that arrays are read to, else the first."""
+    """The GPU to compile for: the given one, else the one that arrays are read to, else the first."""
     if device is not None:
         return device
     configured = str(config.get("device"))
@@ -30,7 +30,7 @@ def _gpu(device: str | None) -> str:
 
 
 def buffer_on(value: Any, device: str) -> _core.NdBuffer:
-    """The memory of an array on this GPU, without copying."""
+    """The memory of an array on this GPU as a buffer, without copying."""
     if not is_on_device(value):
         raise MemorySpaceError(
             f"got {type(value).__name__} in host memory, the kernel runs on {device}",
@@ -53,7 +53,10 @@ _QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|__restrict|__grid_cons
 
 
 def _signature(source: str, name: str) -> list[np.dtype[Any] | None] | None:
-    """Types of a kernel's parameters, as far as its declaration says them in C's own names; ``None`` for any other."""
+    """Types of a kernel's parameters, each ``None`` if its declared type is not one of C's own names.
+
+    ``None`` in place of the list if the declaration is not found.
+    """
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
     found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(([^)]*)\)", text)
     if found is None or not name.isidentifier():
@@ -67,7 +70,7 @@ def _signature(source: str, name: str) -> list[np.dtype[Any] | None] | None:
 
 
 def _value(value: Any, dtype: np.dtype[Any] | None, size_bytes: int | None, where: str) -> bytes:
-    """A plain value as the bytes of a parameter of this type, where it is known."""
+    """A plain value as the bytes of a parameter. ``dtype`` is the parameter's type, if it is known."""
     if value is None:
         return bytes(8)  # a null pointer
     if isinstance(value, np.generic):
@@ -108,14 +111,14 @@ class Module:
     Parameters
     ----------
     source : str
-        The text. Kernels are best declared ``extern "C"``; others, and instances of templates, are found by their C++
-        names (``"scale<float>"``), at the price of another compilation.
+        The text. Kernels are best declared ``extern "C"``. Others, and instances of templates, are found by their C++
+        names (``"scale<float>"``), which costs another compilation.
     device : str, optional
         The GPU; by default the one that arrays are read to, else ``"cuda:0"``.
     options : sequence of str
         NVRTC's options: ``("-DN=4", "--use_fast_math", "-I/my/headers")``.
     name : str
-        What the compiler's messages call the text.
+        The name of the text in the compiler's messages.
 
     Raises
     ------
@@ -181,9 +184,9 @@ class Function:
     Attributes
     ----------
     max_threads : int
-        Most threads of a block, with the registers it takes.
+        Largest number of threads of a block, limited by the registers that the kernel needs.
     registers, local_bytes, shared_bytes : int
-        What a thread takes of registers and local memory, and a block of shared memory.
+        Registers and local memory that a thread needs, and shared memory that a block needs.
 
     Raises
     ------

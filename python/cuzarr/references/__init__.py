@@ -1,7 +1,7 @@
 """Tables of references: netCDF-4 and HDF5 files as Zarr groups whose chunks stay in the files. Making a table needs h5py.
 
-:func:`make_references` makes a table, and ``reference::TABLE.json`` opens it as a store, without h5py. The data takes this way; each
-step is a module of this package:
+:func:`make_references` makes a table, and ``reference::TABLE.json`` opens it as a store, without h5py. Data pass through the
+modules of this package as follows:
 
 ============================  ==============================================================================================
 ``source``                    a path or URL → the bytes of a file
@@ -18,7 +18,8 @@ step is a module of this package:
 ``entries``, ``table``        arrays and groups → the keys of a table
 ============================  ==============================================================================================
 
-What is left out, and why, is in ``choice``. ``make`` is where callers come in, Python programs and the command ``cuzarr references make``.
+``choice`` has the variables that are left out, and why. ``make`` has the functions that Python programs and the command
+``cuzarr references make`` call.
 """
 
 from cuzarr import _names

@@ -1,4 +1,4 @@
-"""A check of what the table says: chunks are decoded as readers of the table will, and compared with what h5py reads."""
+"""Checks a table: decodes chunks as readers of the table will, and compares the elements with those that h5py reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuzarr.references.layout import ChunkCoords, Layout
 
 
 def check_elements(layout: Layout, document: Document) -> None:
-    """Decodes chunks as the array with this ``.zarray``, and compares their elements with those of the dataset.
+    """Decodes chunks as elements of an array with this ``.zarray``, and compares them with the elements of the dataset.
 
     Raises
     ------
@@ -21,7 +21,7 @@ def check_elements(layout: Layout, document: Document) -> None:
     """
     chosen = list(layout.ranges)
     if chosen and not ends_at_nul(layout.dataset.id.get_type()):
-        # The one with most bytes tells most; the last may lie at the edge.
+        # The chunk with most bytes is the best sample. The last one may lie at the edge.
         chosen = [max(chosen, key=lambda coords: layout.ranges[coords].size_bytes), max(chosen)]
     chosen += list(layout.inline)[:1]
     for coords in dict.fromkeys(chosen):
@@ -31,12 +31,12 @@ def check_elements(layout: Layout, document: Document) -> None:
 
 
 def _check_gap(layout: Layout, document: Document) -> None:
-    """Compares an element that is not stored with the fill value."""
+    """Compares an element that is not stored in the file with the fill value."""
     got = decoded(document | {"chunks": [1] * len(layout.shape)}, None, layout.dtype)
     if not layout.has_gaps or not layout.is_readable:
         return
     grid = layout.grid()
-    # So many chunks cannot all be stored.
+    # More candidates than stored chunks, so one of them is not stored.
     candidates = (_coords(number, grid) for number in range(len(layout.ranges) + len(layout.inline) + 1))
     gap = next(coords for coords in candidates if coords not in layout.ranges and coords not in layout.inline)
     first = [at * chunk for at, chunk in zip(gap, layout.chunks, strict=True)]

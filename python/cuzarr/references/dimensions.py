@@ -1,4 +1,4 @@
-"""Dimensions of the datasets of a file, as netCDF-4 means them."""
+"""Dimensions of a file's datasets, as netCDF-4 defines them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Dimensions:
 
     def __init__(self, datasets: Iterable[tuple[str, h5py.Dataset]]) -> None:
         listed = [(path, dataset) for path, dataset in datasets if _has_shape(dataset)]
-        # HDF5 searches the file for the name of an object that an attribute refers to.
+        # Paths by dataset, for attributes that refer to datasets. HDF5 would search the whole file for each object's name.
         self._paths = {dataset.id: path for path, dataset in reversed(listed)}
-        # Paths of scales by the numbers that netCDF gives dimensions.
+        # Paths of dimension scales, by netCDF's numbers of dimensions.
         self._by_number: dict[int, str] = {}
         for path, dataset in listed:
             number = _attribute(dataset, "_Netcdf4Dimid")
@@ -40,7 +40,7 @@ class Dimensions:
             for axis, scale in enumerate(self._scales[path]):
                 if scale in self._lengths and dataset.maxshape[axis] is None:
                     self._lengths[scale] = max(self._lengths[scale], dataset.shape[axis])
-        # Lengths by names, for each group.
+        # For each group, lengths of dimensions by name.
         self._known: dict[str, dict[str, int]] = {}
         for path, dataset in listed:
             known = self._known.setdefault(posixpath.dirname(path), {})
@@ -52,14 +52,14 @@ class Dimensions:
         return path in self._scales
 
     def _find_scales(self, path: str, dataset: h5py.Dataset) -> list[str]:
-        """The path of the scale of each dimension; empty for one without."""
+        """For each dimension of a dataset, the path of its scale; empty if it has none."""
         numbers = _attribute(dataset, "_Netcdf4Coordinates")
         if numbers is not None and np.size(numbers) == dataset.ndim:
             found = [self._by_number.get(int(number), "") for number in np.reshape(numbers, -1)]
             if all(found):
                 return found
         if _is_scale(dataset):
-            # The first dimension of a coordinate of several is the coordinate's own.
+            # A coordinate variable of several dimensions is the scale of its own first dimension.
             return [path, *[""] * (dataset.ndim - 1)] if dataset.ndim else []
         listed = _attribute(dataset, "DIMENSION_LIST")
         if listed is None or np.size(listed) != dataset.ndim:
@@ -77,12 +77,15 @@ class Dimensions:
         return [name or _label(dataset, axis) for axis, name in enumerate(names)]
 
     def shape(self, path: str, dataset: h5py.Dataset) -> tuple[int, ...]:
-        """The lengths of a dataset's dimensions. One that grows is as long as in the dataset that has most of it."""
+        """The lengths of a dataset's dimensions. An unlimited dimension is as long as in the dataset that has most of it."""
         grows = zip(self._scales[path], dataset.shape, dataset.maxshape, strict=True)
         return tuple(self._lengths.get(scale, extent) if most is None else extent for scale, extent, most in grows)
 
     def names(self, path: str, dataset: h5py.Dataset) -> list[str]:
-        """The names of a dataset's dimensions. Those without one get ``phony_dim_N``; in one group, equal names are equally long."""
+        """The names of a dataset's dimensions. A dimension without a name becomes ``phony_dim_N``.
+
+        Within a group, dimensions that share such a name have one length.
+        """
         names = self._given(path, dataset)
         known = self._known.setdefault(posixpath.dirname(path), {})
         for axis, extent in enumerate(self.shape(path, dataset)):

@@ -1,4 +1,4 @@
-"""Types of HDF5 and NumPy: whether the stored bytes of an element are those of NumPy's element."""
+"""Comparison of HDF5's and NumPy's types: whether the stored bytes of an element are those of NumPy's element."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from cuzarr.errors import UnsupportedError
 
-# Bits of IEEE's floats by their size in bytes: where the sign, the exponent and the mantissa begin, how long these two are, and the
-# exponent's bias.
+# Layout of IEEE floats by their size in bytes: first bits of sign, exponent and mantissa, lengths of the exponent and of the
+# mantissa, and the exponent's bias.
 _IEEE = {2: (15, 10, 5, 0, 10, 15), 4: (31, 23, 8, 0, 23, 127), 8: (63, 52, 11, 0, 52, 1023)}
 
 
 def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of elements as Zarr has it: fields without gaps, and without what h5py notes of a type.
+    """The type of elements in Zarr: fields without gaps, and without h5py's metadata.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype([(name, plain_type(dtype[name])) for name in dtype.names])
     if dtype.kind in "biufcSV" and not dtype.hasobject and dtype.subdtype is None and dtype.itemsize:
         return np.dtype(dtype.str)
-    # h5py notes what objects are.
+    # h5py keeps the types of objects in the dtype's metadata.
     noted = {kind: getattr(what, "__name__", what) for kind, what in (dtype.metadata or {}).items()}
     name = f"sequence of {noted['vlen']}" if "vlen" in noted else noted.get("ref", dtype)
     raise UnsupportedError(f"elements of type {name} have no type in Zarr")
@@ -39,19 +39,19 @@ def v2_type(dtype: np.dtype[Any]) -> Any:
 
 
 def difference(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
-    """How elements of a type of HDF5 differ from those of a NumPy type, in words; ``None`` if their bytes are the same.
+    """How elements of an HDF5 type differ from those of a NumPy type, as text; ``None`` if their bytes are the same.
 
     Parameters
     ----------
     stored : h5py.h5t.TypeID
         The type in the file.
     dtype : numpy.dtype
-        The type that its bytes would be read as.
+        The NumPy type to compare with.
     """
     h5t, kind = h5py.h5t, stored.get_class()
     if kind == h5t.ENUM:
         base = stored.get_super()
-        # Enumerations of FALSE and TRUE.
+        # Booleans, which h5py stores as enumerations of FALSE and TRUE.
         is_signed = base.get_class() == h5t.INTEGER and base.get_sign() == h5t.SGN_2
         return difference(base, np.dtype("i1" if is_signed else "u1") if dtype.kind == "b" else dtype)
     if stored.get_size() != dtype.itemsize:
@@ -83,7 +83,7 @@ def _orders(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 
 def _difference_of_bits(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
-    """Compares which bits of an element's bytes are used, and their order."""
+    """Compares the bits of an element that are used, and the byte order. Returns the difference as text, or ``None``."""
     precision, offset, bits = stored.get_precision(), stored.get_offset(), 8 * stored.get_size()
     if precision != bits or offset:
         return f"its elements have {precision} bits from bit {offset} on, in {bits // 8} bytes"
@@ -120,7 +120,7 @@ def _class_name(kind: int) -> str:
 
 
 def ends_at_nul(stored: h5py.h5t.TypeID) -> bool:
-    """Whether elements have text that ends at its first NUL. Bytes behind it are no text, and only reading shows whether there are any."""
+    """Whether elements have text that ends at its first NUL. Bytes behind the NUL are not text, and only reading shows if there are any."""
     kind = stored.get_class()
     if kind == h5py.h5t.COMPOUND:
         return any(ends_at_nul(stored.get_member_type(number)) for number in range(stored.get_nmembers()))

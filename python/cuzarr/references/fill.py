@@ -1,4 +1,4 @@
-"""Fill values of HDF5's datasets and netCDF's variables, as arrays of Zarr's format 2 have them."""
+"""Conversion of the fill values of HDF5 and netCDF to fill values of Zarr format 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from cuzarr.references.names import unicode_text
 
 
 def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, has_gaps: bool) -> Any:
-    """The fill value of a dataset: that of elements which were never written, if there are any, else the one that marks missing elements.
+    """The fill value of a dataset as an array.
+
+    If there are elements that were never written, it is HDF5's fill value, else the value that marks missing elements.
 
     Parameters
     ----------
@@ -23,8 +25,8 @@ def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, ha
     dtype : numpy.dtype
         The type of the array's elements.
     described : dict
-        The attributes. A ``_FillValue`` that is the fill value is encoded as xarray does; other marks of missing elements become
-        ``missing_value``.
+        The attributes, which are changed. A ``_FillValue`` equal to the fill value is encoded as xarray does; other marks of missing
+        elements become ``missing_value``.
     has_gaps : bool
         Whether there are elements that were never written.
     """
@@ -33,7 +35,7 @@ def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, ha
     missing = _as_element(raw, dtype, bool(described.get("_Unsigned")))
     fill = dataset.fillvalue if has_gaps else missing
     if missing is not None and _is_same(fill, missing):
-        # Readers that do not take the fill value for a mark need it.
+        # For readers that do not use Zarr's fill value as the mark of missing elements.
         if dtype.kind in "biufc":
             described["_FillValue"] = _encoded(np.asarray(missing, dtype))
     elif marked is not None and not isinstance(marked, str):
@@ -44,7 +46,7 @@ def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, ha
 
 
 def _encoded(missing: Any) -> Any:
-    """A mark of missing elements as xarray has it in attributes: floats as the base64 of their eight bytes.
+    """A mark of missing elements as xarray stores it in attributes: floats as base64 of eight bytes.
 
     Source: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>
     """
@@ -88,7 +90,7 @@ def _is_same(fill: Any, missing: Any) -> bool:
 
 
 def fill_value(fill: Any, dtype: np.dtype[Any]) -> Any:
-    """A fill value as ``.zarray`` has it, for elements of a type."""
+    """A fill value as ``.zarray`` stores it, for elements of type ``dtype``."""
     if fill is None:
         return None
     if dtype.hasobject:

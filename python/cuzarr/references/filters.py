@@ -1,4 +1,4 @@
-"""HDF5's filters as codecs of numcodecs."""
+"""Conversion of HDF5's filters to codecs of numcodecs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from cuzarr._text import printable
 from cuzarr.errors import UnsupportedError
 
 COMPRESSORS = ("zlib", "zstd", "blosc")
-"""Codecs that are the ``compressor`` of an array; others are in its list ``filters``."""
+"""Codecs that become the ``compressor`` of an array. All others go into its list ``filters``."""
 
-# Filters by their numbers in HDF5.
+# Numbers of filters in HDF5.
 _DEFLATE, _SHUFFLE, _FLETCHER32, _BLOSC, _ZSTD = 1, 2, 3, 32001, 32015
 _NAMES = {4: "szip", 5: "n-bit", 6: "scale-offset", 32000: "LZF", 32004: "LZ4", 32008: "bitshuffle", 32013: "ZFP"}
 
 
 def codec(code: int, settings: tuple[int, ...], name: bytes, item_bytes: int) -> dict[str, Any]:
-    """The codec of a filter, by the filter's number, its settings and name in the file, and the size of an element.
+    """The codec for a filter of HDF5. ``code``, ``settings`` and ``name`` are the filter's in the file.
 
     Raises
     ------
@@ -30,11 +30,11 @@ def codec(code: int, settings: tuple[int, ...], name: bytes, item_bytes: int) ->
     if code == _FLETCHER32:
         return {"id": "fletcher32"}
     if code == _ZSTD:
-        # HDF5 has settings without signs, and levels may be negative.
+        # HDF5's settings are unsigned, but levels may be negative.
         level = int(settings[0]) if settings else 3
         return {"id": "zstd", "level": level - (1 << 32) if level >= 1 << 31 else level}
     if code == _BLOSC:
-        # The frame says the rest; these are for writers.
+        # Readers find the settings in the frame. These values are only for writers.
         return {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
     what = _NAMES.get(code) or name.decode(errors="replace") or str(code)
     hint = "copy the variable to a compressor that Zarr has, such as deflate: nccopy -d 4 FROM TO"

@@ -1,4 +1,4 @@
-"""HDF5 files, netCDF-4 among them: their groups and datasets, with the names that a table gives them."""
+"""HDF5 files, including netCDF-4: their groups and datasets, with their names in a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cuzarr.references.variable import Group, Variable
 
 
 class Hdf5File:
-    """A file, opened by ``with``. ``above`` is the path of the file's root in the table.
+    """An HDF5 file, opened by ``with``. ``above`` is the path of the file's root in the table.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Hdf5File:
             raise StoreFailedError(f"'{printable(self.path)}' cannot be read: {error}") from error
 
     def _walk(self, root: h5py.Group) -> Iterator[tuple[str, Any]]:
-        """Groups and datasets with their paths, each group before its members."""
+        """Groups and datasets with their paths. A group comes before its members."""
         waiting = [("", root)]
         groups: dict[Any, str] = {}
         while waiting:
@@ -81,7 +81,7 @@ class Hdf5File:
             self._leave_out(path, _unreadable(error))
             return
         for name in names:
-            # h5py gives names of other encodings as bytes.
+            # h5py returns names in other encodings as bytes.
             text = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
             below = posixpath.join(path, text)
             if self._choice.is_dropped(below):
@@ -107,7 +107,7 @@ class Hdf5File:
         self._choice.leave_out(self.path, path, self._table_path(path), error)
 
     def _table_path(self, path: str) -> str:
-        """The path of a dataset in a table, without what netCDF puts before some names."""
+        """The path of a dataset in a table, without netCDF's prefix of some names."""
         folder, name = posixpath.split(path)
         shown = posixpath.join(folder, plain_name(name))
         if shown == path:
@@ -130,12 +130,12 @@ class Hdf5File:
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)
 
     def nodes(self, whole_rows: int = 0) -> Iterator[Group | Variable]:
-        """Groups and variables, each group before its members.
+        """Groups and variables. A group comes before its members.
 
         Parameters
         ----------
         whole_rows : int
-            What the number of rows in a piece of contiguous elements must divide; 0: any number.
+            The number of rows in a chunk of contiguous elements must divide this number; 0 allows any.
         """
         for path, node in self._members:
             if _is_group(node):
@@ -160,7 +160,7 @@ class Hdf5File:
         return variable
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and what they refer to."""
+        """Keys and their references."""
         for node in self.nodes():
             yield from node.references()
 
@@ -170,5 +170,5 @@ def _is_group(node: Any) -> bool:
 
 
 def _unreadable(error: BaseException) -> CuzarrError:
-    """An error of h5py, or of NumPy below it."""
+    """The error for a node that h5py, or NumPy below it, cannot read."""
     return UnsupportedError(f"h5py does not read it: {error or type(error).__name__}")

@@ -1,4 +1,4 @@
-"""Variables of several HDF5 files as one array each, along a dimension."""
+"""Joins variables of several HDF5 files along a dimension, each into one array."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from cuzarr.references.hdf5 import Hdf5File
 from cuzarr.references.source import Source
 from cuzarr.references.variable import Group, Variable
 
-# What elements mean. Where these differ, joined elements would mean something else.
+# Attributes that define the meaning of elements. They must be equal in all files, or joined elements would change their meaning.
 _MEANINGS = "units calendar scale_factor add_offset missing_value _Unsigned valid_min valid_max valid_range".split()
 
 
 def joined_references(sources: Sequence[Source], dimension: str, choice: Choice) -> dict[str, Reference]:
-    """The keys of a table in which the files' variables follow each other along a dimension, in the order of the files.
+    """The keys of a table that joins the files' variables along a dimension, in the order of the files.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
         Chunks end inside a file, and the variable is too large for the table.
     """
     with ExitStack() as stack:
-        # Files of which only the references are wanted; HDF5 keeps little of each in memory.
+        # Only the references of each file are needed; HDF5 keeps little of each file in memory.
         opened = [stack.enter_context(Hdf5File(source, choice)) for source in sources]
         whole_rows = math.gcd(*(_length(file, dimension) for file in opened))
         groups: list[Group] = []
@@ -46,7 +46,7 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
             nodes = list(file.nodes(whole_rows))
             groups = groups or [node for node in nodes if isinstance(node, Group)]
             members.append({node.path: node for node in nodes if isinstance(node, Variable)})
-        # What is left out of one file is left out of all.
+        # A variable that is left out of one file is left out of all.
         for left_out in choice.left_out:
             for found in members:
                 found.pop(left_out.table_path, None)
@@ -67,8 +67,10 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
 
 
 def _parents(variables: dict[str, Variable]) -> dict[str, str]:
-    """The variables whose units are those of others too, each with that other one: bounds without units of their own have those of
-    their variable (CF conventions, 7.1)."""
+    """For each variable that has its units from another variable, the path of that one.
+
+    These are bounds without units, which have the units of their variable (CF conventions, 7.1).
+    """
     found = {}
     for path, variable in variables.items():
         for name in ("bounds", "climatology"):
@@ -101,12 +103,12 @@ def _check_names(files: list[Hdf5File], members: list[dict[str, Variable]]) -> N
 
 @dataclass
 class JoinedVariable:
-    """A variable of which each file has a part. The parts follow each other along a dimension."""
+    """A variable that is divided among files. The parts follow each other along a dimension."""
 
     dimension: str
     files: list[Hdf5File]
     variables: list[Variable]
-    # The variables whose units and calendar the parts have: themselves, or those whose bounds they are.
+    # For each part, the variable with its units and calendar: the part itself or, for bounds, the variable they belong to.
     timed: list[Variable]
     axis: int | None = field(init=False)
 
@@ -115,7 +117,7 @@ class JoinedVariable:
         self.axis = names.index(self.dimension) if self.dimension in names else None
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and what they refer to."""
+        """Keys and their references."""
         for number in range(1, len(self.variables)):
             self._check(number)
         if self.axis is None:
@@ -135,7 +137,7 @@ class JoinedVariable:
         )
 
     def _check(self, number: int) -> None:
-        """Compares a file with the first."""
+        """Compares the part in a file with the first part, and refuses differences."""
         first, other = self.variables[0], self.variables[number]
         hint = "leave the file out, or make a table of each file"
         if other.dimensions != first.dimensions:
@@ -157,11 +159,11 @@ class JoinedVariable:
             self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
-        """The units of a file's values, which bounds may have from the variable that they belong to."""
+        """The units of a file's values. Bounds may have them from the variable that they belong to."""
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Compares the values of a coordinate that is not joined, which place the other variables' elements."""
+        """Compares the values of a coordinate that is not joined. They must be equal, because they locate the other variables' elements."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return
@@ -171,10 +173,10 @@ class JoinedVariable:
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
     def _obstacle(self, number: int) -> str | None:
-        """Why the values of a file cannot become times since the date of the first file; ``None`` when they can."""
+        """The reason why a file's values cannot be converted to times since the first file's date; ``None`` if they can."""
         calendars = {str(time.attributes.get("calendar", "standard")) for time in self.timed}
         odd = sorted(calendars - {"standard", "gregorian", "proleptic_gregorian"})
-        # Stored values that are packed are no times themselves.
+        # With these attributes, the stored values are not the times themselves.
         packed = [
             name for one in self.variables for name in ("scale_factor", "add_offset", "_Unsigned") if name in one.attributes
         ]
@@ -193,7 +195,7 @@ class JoinedVariable:
         return None
 
     def _ahead(self, number: int) -> float | int:
-        """How much the values of a file grow to be times since the date of the first file (``times.difference``)."""
+        """The number to add to a file's values to get times since the first file's date (``times.difference``)."""
         calendar = self.timed[0].attributes.get("calendar", "standard")
         is_whole = self.variables[0].layout.dataset.dtype.kind != "f"
         return times.difference(str(self._units(0)), str(self._units(number)), calendar, is_whole)
@@ -202,7 +204,7 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether each file's chunks follow those of the file before."""
+        """Whether the chunks of all files can stay where they are: no chunk crosses a file's end, and encodings and units are equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
@@ -212,7 +214,7 @@ class JoinedVariable:
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_inline for variable in self.variables)
 
     def _fill(self) -> Any:
-        """The fill value: of files with chunks that are not stored, where there are some."""
+        """The fill value: that of the files with chunks that are not stored, or else of all files."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
         fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):
@@ -228,7 +230,7 @@ class JoinedVariable:
         return document
 
     def _joined(self) -> Iterator[tuple[str, Reference]]:
-        """The chunks of every file, where they lie."""
+        """References to the chunks of all files, where they lie."""
         assert self.axis is not None
         first = self.variables[0]
         yield from documents(first.path, self._document(), first.attributes)
@@ -238,7 +240,7 @@ class JoinedVariable:
             before += -(-variable.shape[self.axis] // first.layout.chunks[self.axis])
 
     def _inline(self) -> Iterator[tuple[str, Reference]]:
-        """The values of all files as one chunk in the table."""
+        """The values of all files, as one chunk inside the table."""
         assert self.axis is not None
         first = self.variables[0]
         size = sum(math.prod(variable.shape) * variable.layout.dataset.dtype.itemsize for variable in self.variables)
@@ -263,7 +265,7 @@ class JoinedVariable:
         if self._units(number) == self._units(0):
             return values
         ahead = self._ahead(number)
-        # Marks of missing elements stay.
+        # Values that mark missing elements are not changed.
         marks = variable.attributes.get("missing_value")
         marks = [*(marks if isinstance(marks, list) else [marks]), variable.fill]
         marks = [mark for mark in marks if mark is not None and not isinstance(mark, str)]
@@ -277,6 +279,6 @@ class JoinedVariable:
 
 
 def _without_level(document: Document) -> Document:
-    """A document without the shape, and without how hard its compressor tried."""
+    """A document without the shape and the compression level."""
     compressor = document["compressor"] and {name: value for name, value in document["compressor"].items() if name != "level"}
     return {name: value for name, value in document.items() if name != "shape"} | {"compressor": compressor}

@@ -1,4 +1,4 @@
-"""The chunks of a dataset: where their bytes lie in the file, and which bytes the table must hold itself."""
+"""The chunks of a dataset: the places of their bytes in the file, or bytes that the table itself must hold."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from cuzarr.references.filters import COMPRESSORS, codec
 from cuzarr.references.source import Source
 
 LONGEST_PART = 64 << 20
-"""Contiguous elements are cut into chunks of about this size."""
+"""Approximate largest size of the chunks that contiguous elements are divided into."""
 
 SHORTEST_PART = 1 << 16
-"""Contiguous elements are not cut into chunks that are smaller, if rows can be put together."""
+"""Smallest size of such chunks, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""A variable puts up to this size into the table where the bytes in the file are not those of Zarr's chunks."""
+"""Largest size of a variable's elements that are put into the table because the file's bytes are not those of Zarr's chunks."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk in the grid of chunks."""
 
 
 class ByteRange(NamedTuple):
-    """An interval of bytes in a file."""
+    """A range of bytes in a file."""
 
     offset: int
     size_bytes: int
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of a chunked dataset, with a bit for each filter of the pipeline that it leaves out."""
+    """A chunk of a chunked dataset. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
 
     place: ByteRange
     filter_mask: int
 
 
 class Layout:
-    """How a dataset lies in its file, as an array of Zarr's format 2.
+    """The layout of a dataset in its file, as an array of Zarr format 2.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class Layout:
     dataset : h5py.Dataset
         The dataset.
     shape : tuple of int
-        The lengths of its dimensions, at least as long as the dataset. Elements that it has not are fill values.
+        The lengths of the array's dimensions, at least those of the dataset. Elements beyond the dataset are fill values.
     whole_rows : int
-        What the number of rows in a piece of contiguous elements must divide; 0: any number.
+        The number of rows in a chunk of contiguous elements must divide this number; 0 allows any.
 
     Raises
     ------
@@ -72,12 +72,12 @@ class Layout:
         self.dtype: np.dtype[Any] = np.dtype(object) if self.is_text else plain_type(dataset.dtype)
         self.chunks: tuple[int, ...] = tuple(max(extent, 1) for extent in shape)
         self.ranges: dict[ChunkCoords, ByteRange] = {}
-        """Chunks whose bytes lie in the file as Zarr stores them."""
+        """Chunks whose bytes in the file are those of Zarr's chunks."""
         self.inline: dict[ChunkCoords, bytes] = {}
-        """The other chunks, as Zarr stores them."""
+        """The other chunks, as bytes of Zarr's chunks."""
         self._filters: list[Document] = [{"id": "vlen-utf8"}] if self.is_text else []
         self.is_readable: bool = True
-        """Whether h5py has all filters."""
+        """Whether h5py has all filters of the dataset."""
         self._find()
         self._cut(whole_rows)
         stored = len(self.ranges) + len(self.inline)
@@ -90,7 +90,7 @@ class Layout:
             raise UnsupportedError("it is a virtual dataset: its elements are those of other datasets")
         if created.get_external_count():
             raise UnsupportedError("its elements lie in other files (external storage)")
-        # Texts lie in heaps, and compact elements in the header of the dataset.
+        # Texts are stored in heaps, and compact elements in the dataset's header.
         self.is_inline: bool = self.is_text or kind == h5py.h5d.COMPACT
         other = None if self.is_inline else difference(self.dataset.id.get_type(), self.dataset.dtype)
         if other is not None:
@@ -117,12 +117,11 @@ class Layout:
         return ByteRange(offset, size)
 
     def read(self, place: ByteRange) -> bytes:
-        """The bytes of a chunk in the file."""
+        """The bytes of a range of the file."""
         return self.source.read(place.offset, place.size_bytes)
 
     def values(self) -> Any:
-        """All elements in the shape of the variable. Those beyond the dataset's own shape have its fill value, or are empty
-        text."""
+        """All elements, in the shape of the array. Elements beyond the dataset are its fill value, or empty text."""
         values = self.dataset[...]
         if self.shape == self.dataset.shape:
             return values
@@ -131,7 +130,7 @@ class Layout:
         return whole
 
     def _put_inline(self) -> None:
-        """Puts all elements into one chunk of the table."""
+        """Puts all elements into one chunk inside the table."""
         if not math.prod(self.shape):
             return
         if self._size_bytes() > LONGEST_PART:
@@ -156,7 +155,7 @@ class Layout:
         else:
             for number in range(chunks.get_num_chunks()):
                 note(chunks.get_chunk_info(number))
-        # Filters are optional for each chunk. The table has those of most bytes.
+        # Each chunk may skip filters. The array gets the filters that are used for most bytes.
         weights: Counter[int] = Counter()
         for chunk in found.values():
             weights[chunk.filter_mask] += chunk.place.size_bytes
@@ -167,9 +166,9 @@ class Layout:
         self._fill_beyond()
 
     def _listed_filters(self, skipped: int) -> list[Document]:
-        """The pipeline of filters, in the order of writing, without those whose bits are set."""
+        """The filters as codecs, in the order of writing, without those whose bits are set in ``skipped``."""
         listed, found = self.dataset.id.get_create_plist(), []
-        # The number of bytes that a filter gets; after a compressor any.
+        # Number of bytes that a filter gets; unknown behind a compressor.
         size: int | None = math.prod(self.chunks) * self.dtype.itemsize
         for number in range(listed.get_nfilters()):
             if skipped >> number & 1:
@@ -187,7 +186,7 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Encodes chunks that have other filters than most."""
+        """Encodes chunks with other filters than the array's again, and puts them into the table."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -199,7 +198,7 @@ class Layout:
             self.inline[at] = encoded(self.document(None), decoded(other, self.read(chunk.place), self.dtype))
 
     def _fill_beyond(self) -> None:
-        """Encodes chunks in which elements that the dataset has not, and the array has, are no fill values."""
+        """Encodes the chunks again whose elements beyond the dataset are not fill values in the file, and puts them into the table."""
         for axis, (extent, had) in enumerate(zip(self.shape, self.dataset.shape, strict=True)):
             last, kept = divmod(had, self.chunks[axis])
             if extent == had or not kept:
@@ -219,7 +218,7 @@ class Layout:
             )
 
     def _cut(self, whole_rows: int) -> None:
-        """Cuts contiguous elements into whole rows of the first dimension: as many as divide it, because chunks at the edge are whole."""
+        """Divides contiguous elements into chunks of whole rows: a divisor of all rows, because chunks at the edge are stored whole."""
         if self.is_inline or self.dataset.chunks or not self.shape or not self.ranges:
             return
         whole, row = self.ranges[()], self.dataset.dtype.itemsize * math.prod(self.shape[1:])
@@ -227,7 +226,7 @@ class Layout:
         steps = _divisors(math.gcd(rows, whole_rows))
         step = max(step for step in steps if step <= most)
         if step * row < min(SHORTEST_PART, LONGEST_PART // 8):
-            # The number of rows is prime, for example.
+            # There is no better divisor, for example because the number of rows is prime.
             step = min((larger for larger in steps if larger > most), default=step)
         self.chunks = (step, *self.shape[1:])
         rest = (0,) * (len(self.shape) - 1)
@@ -236,7 +235,7 @@ class Layout:
         }
 
     def document(self, fill: Any, filters: list[Document] | None = None) -> Document:
-        """The document ``.zarray``, if given with other filters than the array's own."""
+        """The document ``.zarray``. ``filters`` replace the array's own, if given."""
         compressor = None
         filters = list(self._filters if filters is None else filters)
         if filters and filters[-1]["id"] in COMPRESSORS:

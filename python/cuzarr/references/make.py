@@ -1,4 +1,4 @@
-"""The way in for callers: Python programs, and the command ``cuzarr references make``."""
+"""The functions that Python programs and the command ``cuzarr references make`` call."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def make_references(
 ) -> dict[str, Any]:
     """Makes a table of references to the chunks of HDF5 files, such as netCDF-4. It needs h5py.
 
-    The table is kerchunk's JSON format, version 1. ``reference::TABLE.json`` opens it, and chunks are then read from the files where they
-    are. Compressors are deflate, zstd and Blosc; filters are shuffle and fletcher32. Small values are put into the table.
+    The table has kerchunk's JSON format, version 1. ``reference::TABLE.json`` opens it, and chunks are then read from the files where
+    they lie. Compressors are deflate, zstd and Blosc; filters are shuffle and fletcher32. Small values are put into the table.
 
-    The types in the file are compared with Zarr's, and a chunk of each variable is decoded and compared with what h5py reads. A variable
-    that Zarr cannot read is left out, and a ``CuzarrUserWarning`` names it and the reason.
+    The file's types are compared with Zarr's types, and a chunk of each variable is decoded and compared with the elements that h5py
+    reads. A variable that Zarr cannot read is left out, and a ``CuzarrUserWarning`` names it and the reason.
 
     Parameters
     ----------
     files : path, URL, or list of them
-        One file becomes the root of the hierarchy. Of several, each becomes a group with the name of the file. URLs are those of buckets
-        and web servers: ``s3://bucket/field.nc``.
+        One file becomes the root of the hierarchy. Several files become groups, each with the name of its file. URLs are those of
+        buckets and web servers: ``s3://bucket/field.nc``.
     join : str, optional
-        A dimension, such as ``"time"``, along which the variables of several files follow each other, in the order of the files. Other
-        variables are taken from the first file. Times since other dates are changed to be since the date of the first file, and so are
-        their bounds.
+        A dimension, such as ``"time"``, along which the variables of several files are joined, in the order of the files. Other
+        variables are taken from the first file. Times since another date, and their bounds, are changed to times since the first file's
+        date.
     drop : iterable of str
-        Variables and groups to leave out without looking at them, by their paths in the files.
+        Paths, in the files, of variables and groups to leave out unread.
     strict : bool
         Whether a variable that cannot be read through a table is an error.
     storage_options : dict, optional
@@ -89,7 +89,7 @@ def make_references(
 def make_references_for_command(
     files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
 ) -> Table:
-    """Like :func:`make_references`, for the command. Several files become groups; what is left out is not warned of."""
+    """Like :func:`make_references`, for the command: several files become groups, and variables that are left out cause no warning."""
     return _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
 
 
@@ -109,7 +109,7 @@ def _make(
 
 
 def _group_names(files: Sequence[File]) -> list[str]:
-    """The names of the groups of files: those of the files, without their endings."""
+    """The names of the groups for the files: file names without their extensions."""
     names: list[str] = []
     for file in files:
         name = PurePosixPath(os.fspath(file).partition("?")[0]).stem

@@ -1,4 +1,4 @@
-"""Names and attributes in HDF5 files, as netCDF-4 means them."""
+"""Names and attributes in HDF5 files, as netCDF-4 defines them."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 import numpy as np
 
 H5PY_ERRORS = (OSError, RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-"""What h5py raises for objects that it cannot read."""
+"""Errors that h5py raises for objects that it cannot read."""
 
-# What netCDF keeps in attributes for itself.
+# Attributes that netCDF and HDF5 use internally.
 _OWN = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_NCProperties", "_nc3_strict", "_Netcdf4Dimid",
         "_Netcdf4Coordinates")  # fmt: skip
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-# How the name of a variable begins that has the name of a dimension and is not its coordinate.
+# Prefix of variables that have the name of a dimension without being its coordinate.
 _NO_COORDINATE = "_nc4_non_coord_"
 
 _DOCUMENTS = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
 
 
 def plain_name(name: str) -> str:
-    """The name that netCDF shows of a dataset."""
+    """The name of a dataset that netCDF shows."""
     return name.removeprefix(_NO_COORDINATE) or name
 
 
 def why_no_key(name: str) -> str | None:
-    """Why Zarr can have no member of this name; ``None`` if it can."""
+    """The reason why Zarr cannot have a member of this name; ``None`` if it can."""
     if re.search(r"[\x00\\\ud800-\udfff]", name):
         return "its name has characters that a key of Zarr cannot have"
     return "its name is that of a document of Zarr" if name in _DOCUMENTS else None
 
 
 def is_placeholder(dataset: Any) -> bool:
-    """Whether a dataset stands for a dimension that has no variable."""
+    """Whether a dataset only stands for a dimension without a variable."""
     try:
         return bytes(dataset.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
     except H5PY_ERRORS:
@@ -41,7 +41,7 @@ def is_placeholder(dataset: Any) -> bool:
 
 
 def attributes(node: Any) -> dict[str, Any]:
-    """The attributes of a group or dataset as JSON, without netCDF's own and those that are no values."""
+    """The attributes of a group or dataset as JSON, without netCDF's internal ones and those without a JSON form."""
     found: dict[str, Any] = {}
     try:
         names = list(node.attrs)
@@ -58,12 +58,12 @@ def attributes(node: Any) -> dict[str, Any]:
 
 
 def unicode_text(text: str | bytes) -> str:
-    """Text without bytes of other encodings."""
+    """Valid Unicode text: bytes of other encodings are replaced."""
     return (text if isinstance(text, bytes) else text.encode(errors="surrogateescape")).decode(errors="replace")
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON; ``None`` for what is no value, such as references."""
+    """A value as JSON; ``None`` for objects without a JSON form, such as references."""
     if isinstance(value, bytes | str):
         return unicode_text(value)
     if isinstance(value, np.ndarray | np.generic):

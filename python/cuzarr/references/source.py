@@ -1,4 +1,4 @@
-"""Files with references: on this machine, or in a store that a URL names."""
+"""Files that a table refers to: on this machine, or in a store at a URL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cuzarr.storage.store import Store
 _BLOCK_BYTES = 1 << 20
 _BLOCKS = 64
 
-# URLs that tables may name.
+# Schemes of URLs that a table may contain, and the names they get there.
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"} | {
     name: name for name in ("http", "https", "memory")
 }
@@ -34,7 +34,7 @@ _OTHERS = (
 
 
 class Source:
-    """The bytes of a file, and the URL by which a table names it.
+    """The bytes of a file, and the URL that a table uses for it.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Source:
         for begins, what, hint in _OTHERS:
             if first.startswith(begins):
                 raise UnsupportedError(f"'{printable(self.name)}' {what}", hint=hint)
-        # A file may begin with another one, of 512 bytes or a power of two times as many.
+        # The HDF5 part may begin behind a user block of 512 bytes, or of a power of two times as many.
         place = 0
         while place + 8 <= self.size_bytes:
             if self.read(place, 8) == _SIGNATURE:
@@ -115,11 +115,11 @@ class Source:
         raise UnsupportedError(f"'{printable(self.name)}' is no netCDF-4 or HDF5 file: it has no signature of HDF5")
 
     def open(self) -> Any:
-        """What h5py opens: a path, or a file object."""
+        """The argument for h5py: a path, or a file object."""
         return self.name if self.store is None else io.BufferedReader(_Ranges(self), _BLOCK_BYTES // 8)
 
     def read(self, offset: int, size: int) -> bytes:
-        """A part of the file.
+        """A range of bytes of the file.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Source:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text has no bytes of another encoding, which Python keeps as lone surrogates."""
+    """Whether text is valid Unicode. Python keeps bytes of other encodings as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def is_unicode(text: str) -> bool:
 
 
 class _Ranges(io.RawIOBase):
-    """A file of a store as Python's kind of file, read by blocks of which some are kept."""
+    """A file in a store as a Python file object. It is read in blocks, and some blocks are kept."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._at = source, 0

@@ -1,4 +1,4 @@
-"""The table of a file, or of several."""
+"""Tables of references to one or several files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Table:
 
     @property
     def text(self) -> str:
-        """The table as text."""
+        """The table as JSON text."""
         return json.dumps(self.document)
 
 

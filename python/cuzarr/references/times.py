@@ -1,4 +1,4 @@
-"""Times since different dates, as times since one date."""
+"""Conversion of times since different dates to times since one date."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _TIME = re.compile(
     r"(days|hours|minutes|seconds) since (\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.0+)?)?)?(?: ?(?:UTC|Z))?"
 )
 _SECONDS = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
-# Times that are changed keep this precision.
+# Precision of converted times: an error above this makes the conversion fail.
 _LEAST_SECONDS = 1e-3
-# The day after which the calendars of this name are one.
+# From this date on, ``standard``, ``gregorian`` and ``proleptic_gregorian`` are the same calendar.
 _GREGORIAN = datetime.datetime(1582, 10, 15)
 
 
 def difference(first: str, other: str, calendar: str, is_whole: bool) -> float | int:
-    """How much must be added to times in other units, such as ``days since 2000-01-01``, to be times in the first units.
+    """The number to add to times in the units ``other``, such as ``days since 2000-01-01``, to get times in the units ``first``.
 
     Raises
     ------
@@ -54,9 +54,9 @@ def _date(time: re.Match[str]) -> datetime.datetime:
 
 
 def moved(values: Any, ahead: float | int, units: str, marks: list[Any]) -> Any:
-    """Times to which a number is added; ``None`` if the type of the values cannot hold them to a millisecond.
+    """Times with a number added; ``None`` if their type cannot hold the results to a millisecond.
 
-    ``units`` are those of the result. ``marks`` stay as they are: they mark missing elements.
+    ``units`` are those of the result. Values in ``marks`` mark missing elements, and stay unchanged.
     """
     if values.dtype.kind in "iu" and not np.iinfo(values.dtype).min <= ahead <= np.iinfo(values.dtype).max:
         return None

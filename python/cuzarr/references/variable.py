@@ -1,4 +1,4 @@
-"""Datasets as arrays of a table, and groups."""
+"""Arrays and groups of a table, made from datasets and groups of a file."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SHORT_BYTES = 512
 
 @dataclass
 class Group:
-    """A group of a table. Its path begins at the root of the table."""
+    """A group of a table. ``path`` starts at the root of the table."""
 
     path: str
     attributes: Document
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and what they refer to."""
+        """Keys and their references."""
         return documents(self.path, None, self.attributes)
 
 
 @dataclass
 class Variable:
-    """A dataset as an array of a table. Its path begins at the root of the table."""
+    """A dataset as an array of a table. ``path`` starts at the root of the table."""
 
     path: str
     layout: Layout
@@ -43,7 +43,7 @@ class Variable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of its dimensions. The dataset may be shorter in those that grow."""
+        """The lengths of its dimensions. Along an unlimited dimension, the dataset may be shorter."""
         return self.layout.shape
 
     def document(self) -> Document:
@@ -51,19 +51,19 @@ class Variable:
         return self.layout.document(fill_value(self.fill, self.layout.dtype))
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and what they refer to."""
+        """Keys and their references."""
         yield from documents(self.path, self.document(), self.attributes)
         yield from self.chunk_references()
 
     def chunk_references(self, axis: int = 0, first: int = 0) -> Iterator[tuple[str, Reference]]:
-        """Keys of the chunks, and what they refer to.
+        """Keys of the chunks, and their references.
 
         Parameters
         ----------
         axis : int
-            A dimension along which the variable begins behind others.
+            Dimension along which this variable follows other parts.
         first : int
-            The number of the others' chunks in that dimension.
+            Number of chunks of the other parts along that dimension.
         """
 
         def key(coords: tuple[int, ...]) -> str:

@@ -1,8 +1,8 @@
-"""Stores: where keys and their bytes are.
+"""Stores, which hold the bytes of keys.
 
-A path is a :class:`LocalStore`, ``None`` a :class:`MemoryStore`, a path that ends in ``.zip`` a :class:`ZipStore`. A
-dictionary, another mutable mapping (fsspec's, too), a store of zarr-python's or of obstore's, a URL that fsspec knows, or
-any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
+A path becomes a :class:`LocalStore`, ``None`` a :class:`MemoryStore`, a path that ends in ``.zip`` a :class:`ZipStore`. Other
+arguments that name a store are a dictionary, another mutable mapping (also fsspec's), a store of zarr-python or obstore, a URL
+that fsspec knows, and any object with ``get``, ``set``, ``delete`` and ``list``.
 
 >>> from cuzarr.storage import MemoryStore
 >>> store = MemoryStore()
@@ -10,7 +10,7 @@ any object with ``get``, ``set``, ``delete`` and ``list`` works as well.
 >>> store.get("a/b"), store.exists("a/c")
 (b'bytes', False)
 
-Where zarr-python is installed, ``cuzarr.zarr`` has these stores as its own kind of stores.
+If zarr-python is installed, ``cuzarr.zarr`` has these stores as stores of zarr-python.
 """
 
 from cuzarr import _names

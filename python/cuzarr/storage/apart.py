@@ -1,5 +1,4 @@
-"""Stores of other libraries whose settings can be read. The Rust side opens what they are about, so that no byte passes through
-Python."""
+"""Opens stores of other libraries on the Rust side, if their settings can be read. Then no byte passes through Python."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from cuzarr.storage.url import Credentials, flat_options
 
 
 def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
-    """The values of a store, opened by the Rust side, or ``None`` if its settings cannot be read.
+    """The values of a store, opened by the Rust side; ``None`` if its settings cannot be read.
 
     Parameters
     ----------
     store : object
         A store of another library.
     through_python : _core.Store
-        The same store, behind its adapter. References take its identity.
+        The same store behind its adapter. A store of references uses its identity.
     read_only : bool
-        Whether it is only read. References are only taken apart then, because fsspec's can be written.
+        Whether the store is only read. Only then references are taken over, because those of fsspec can be changed.
     """
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is not None and type(store) is getattr(zarr_storage, "ObjectStore", None):
@@ -36,7 +35,7 @@ def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _co
             return _core.Store.open_url(*opened)
         return _of_references(store, through_python) if read_only else None
     except CuzarrError:
-        # An option or a key that only the other library knows.
+        # An option or a key that only the other library supports.
         return None
 
 
@@ -71,7 +70,7 @@ def _is_asynchronous(provider: Any) -> bool:
 def _of_references(store: Any, through_python: _core.Store) -> _core.Store | None:
     fs: Any = getattr(store, "fs", None)
     root = getattr(store, "root", getattr(store, "path", None))
-    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    fs = getattr(fs, "sync_fs", fs)  # zarr-python puts this wrapper around some file systems
     library = sys.modules.get("fsspec.implementations.reference")
     if library is None or type(fs) is not library.ReferenceFileSystem or not isinstance(root, str):
         return None
@@ -87,8 +86,8 @@ def _of_references(store: Any, through_python: _core.Store) -> _core.Store | Non
 
 
 def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store | None:
-    """A table in Parquet, whose chunks are read array by array."""
-    # What it names is not known. Any host serves to see whether the options are.
+    """The store of a table in Parquet, whose chunk references are read array by array."""
+    # The URLs in the table are not known yet. Any host is enough to test the options.
     options = _options(fs, dict.fromkeys((protocol for protocol in fs.fss if protocol), "localhost"))
     table = ParquetTable(fs.references, str(fs.target))
     if options is None or table.is_changed:
@@ -100,7 +99,7 @@ def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store 
 
 
 def _references(fs: Any) -> ReferenceColumns:
-    """The references of a file system of fsspec's."""
+    """The references of an fsspec reference file system."""
     found = ReferenceColumns()
     for key, value in fs.references.items():
         if isinstance(value, bytes | str):
@@ -117,7 +116,7 @@ def _references(fs: Any) -> ReferenceColumns:
 
 
 def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
-    """Options for the files of a table, which lie at a host of each protocol; ``None`` when only fsspec can open them."""
+    """Options for opening the files of a table. ``hosts`` has one host for each protocol. ``None`` if only fsspec can open them."""
     default = _protocol(fs.fss[None])
     chosen: list[list[tuple[str, str]]] = []
     for protocol, host in hosts.items():
@@ -132,7 +131,7 @@ def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
         _core.Store.open_url(f"{protocol}://{host}", chosen[-1])
     if any(options != chosen[0] for options in chosen):
         return None
-    # What fsspec would read is what the user's file system names.
+    # Allows the protocols that the user's file system names, and so everything that fsspec would read.
     allowed = [("allow", " ".join(f"{protocol}://" for protocol in hosts)), ("remote_protocol", default)]
     return [*allowed, *((f"remote_options.{name}", value) for name, value in (chosen[0] if chosen else []))]
 
@@ -143,7 +142,7 @@ def _protocol(fs: Any) -> str:
 
 
 def _hosts(urls: Mapping[str, int], default: str) -> Iterator[tuple[str, str]]:
-    """The protocols of URLs, each with a host."""
+    """The protocols of URLs, each with the host of the URL."""
     for url in urls:
         protocol, mark, rest = url.partition("://")
         if not mark:

@@ -1,4 +1,4 @@
-"""Stores of other libraries by the names that zarr-python has for them; their own objects and URLs are taken as well."""
+"""Stores of other libraries under zarr-python's names. The libraries' own objects and URLs are accepted, too."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from cuzarr.typing import ForeignStoreLike
 
-# What URLs begin with most often; others are known to fsspec.
+# The most frequent schemes of URLs. fsspec knows others.
 SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
 
 
-# Options that every file system of fsspec's takes.
+# Options that every fsspec file system takes.
 _TUNING = {
     "asynchronous", "loop", "batch_size", "skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths",
     "block_size", "default_block_size", "default_cache_type", "default_fill_cache", "cache_type",
@@ -69,7 +69,7 @@ class ForeignStore(Store):
         super().__init__(taken_apart(store, self._through_python, read_only) or self._through_python, read_only=read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """This store, with writing refused or allowed. The two share their values.
+        """Returns the store with writing refused or allowed. Both share their values.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class ForeignStore(Store):
         """
         twin = super().with_read_only(read_only)
         if not read_only and getattr(self.wrapped, "read_only", False) and hasattr(self.wrapped, "with_read_only"):
-            # zarr-python's stores refuse writes themselves.
+            # zarr-python's read-only stores refuse writes themselves.
             twin.wrapped = self.wrapped.with_read_only(False)
             twin._adapter = adapt_store(twin.wrapped)
             twin._handle = twin._through_python = _core.Store.python(twin._adapter)
@@ -144,7 +144,7 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
 
 
 def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that a file system of fsspec's would swallow: no parameter has their name, and no attribute keeps them.
+    """Refuses options that an fsspec file system would ignore: no parameter has their name, and no attribute keeps them.
 
     Raises
     ------
@@ -159,8 +159,8 @@ def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
         if name != "self" and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     if named <= _TUNING:
-        return  # it declares no options, and may look for any
-    # In a chain, each part has the options under its scheme.
+        return  # the file system declares no options, and may use any
+    # In a chain of URLs, each part has its options under its scheme.
     schemes = {link.partition("://")[0] for link in url.split("::")}
     attributes = object.__getattribute__(fs, "__dict__")
     kept = [value for name, value in attributes.items() if name != "storage_options" and isinstance(value, Mapping)]
@@ -272,7 +272,7 @@ class FsspecStore(ForeignStore):
 
 
 class ObjectStore(ForeignStore):
-    """A store of obstore's.
+    """A store of obstore.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A directory between whose files and GPU memory values go by cuFile."""
+"""``GDSStore``, a directory with cuFile transfers between files and GPU memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from cuzarr.storage.local import LocalStore
 
 
 class GDSStore(LocalStore):
-    """A directory whose values go between files and GPU memory by cuFile (GPUDirect Storage).
+    """A directory whose values are transferred between files and GPU memory by cuFile (GPUDirect Storage).
 
-    For arrays on a GPU; on the CPU it is a :class:`LocalStore`. Writes are atomic, and a file stays registered with cuFile
-    while it is among the last that were used.
+    This is for arrays on a GPU; for arrays on the CPU it is a :class:`LocalStore`. Writes are atomic. The files used last stay
+    registered with cuFile.
 
     Parameters
     ----------
     root
         The directory.
     gds
-        ``"auto"`` uses cuFile where drives can write to GPU memory (the kernel module ``nvidia-fs`` is loaded), and pinned
-        host memory, which is faster than cuFile's own compatibility mode, everywhere else. ``"on"`` always uses cuFile, and
-        reading to a GPU fails where it is not installed. ``"off"`` never does. ``None``: what the configuration key ``gds``
-        says.
+        ``"auto"`` uses cuFile if drives can write to GPU memory (the kernel module ``nvidia-fs`` is loaded). Otherwise it uses pinned
+        host memory, which is faster than cuFile's own compatibility mode. ``"on"`` always uses cuFile; without cuFile, reading to a GPU
+        fails. ``"off"`` never uses it. ``None`` uses the setting ``gds`` of the configuration.
 
     Raises
     ------

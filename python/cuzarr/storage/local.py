@@ -1,4 +1,4 @@
-"""A directory as a store."""
+"""``LocalStore``, a directory as a store."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cuzarr.storage.store import Store
 class LocalStore(Store):
     """A directory. Values are replaced atomically, and no key leaves the directory.
 
-    The setting ``fsync``, when the store is made, says what a write waits for. ``"none"`` waits for nothing, as zarr-python. After
-    ``"data"``, a power cut leaves the old value or the new one. After ``"full"``, it leaves the new one.
+    The setting ``fsync`` at the time when the store is made decides what a write waits for. ``"none"`` waits for nothing, as
+    zarr-python does. After ``"data"``, a power cut leaves the old value or the new one; after ``"full"``, the new one.
 
     Parameters
     ----------
     root : path
-        The directory; it is created when something is written.
+        The directory; it is created on the first write.
     read_only : bool
         Whether writing is refused.
 

@@ -1,4 +1,4 @@
-"""Memory of the host and of GPUs as stores."""
+"""Stores in host memory and in a GPU's memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cuzarr.storage.store import Store
 
 
 class MemoryStore(Store):
-    """Memory of this process as a store. With ``store_dict``, the values are in a mapping of the caller.
+    """A store in the memory of this process. With ``store_dict``, its values are in the caller's mapping.
 
     Parameters
     ----------
     store_dict : mutable mapping of str to bytes, optional
-        A mapping of the caller, which the store uses; by default a new one.
+        The caller's mapping, which the store uses; by default a new one.
     read_only : bool
         Whether writing is refused.
 
@@ -46,7 +46,7 @@ class MemoryStore(Store):
 
     @classmethod
     def at(cls, url: str, *, read_only: bool = False) -> Self:
-        """The store that a ``memory://`` URL names. A name means one store in the whole process.
+        """The store that a ``memory://`` URL names. In one process, equal names mean the same store.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class MemoryStore(Store):
         return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process gets a copy, as with any object in memory.
+        # Another process gets a copy.
         values = self._store_dict if self._store_dict is not None else {key: self.get(key) for key in self.list()}
         return MemoryStore._rebuilt, (values, self._store_dict is not None, self._read_only)
 
@@ -103,16 +103,16 @@ class MemoryStore(Store):
 
 
 class GpuMemoryStore(Store):
-    """Memory of a GPU as a store. Values stay on the GPU; keys, listings and metadata documents are in host memory.
+    """A store in a GPU's memory. Values stay on the GPU; keys, listings and metadata documents are in host memory.
 
-    An array on that GPU writes uncompressed chunks and reads them without a way through the host. Compressed chunks are decoded
-    on the GPU where it has a decoder. :meth:`set` copies to the GPU, or on it; :meth:`get` copies to the host.
+    An array on that GPU reads and writes uncompressed chunks without passing through the host. Compressed chunks are decoded
+    on the GPU if it has a decoder. :meth:`set` copies to the GPU, or on it; :meth:`get` copies to the host.
 
     Parameters
     ----------
     store_dict
-        The caller's mapping from keys to buffers, which the store keeps using: what is written is there, as
-        :class:`cuzarr.buffer.gpu.Buffer`, documents included. :meth:`from_dict` copies instead.
+        The caller's mapping from keys to buffers, which the store uses. Values that are written become
+        :class:`cuzarr.buffer.gpu.Buffer` there, also documents. :meth:`from_dict` copies instead.
     device
         ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
         :class:`MemoryStore`.

@@ -1,4 +1,4 @@
-"""Kerchunk's tables in Parquet, which fsspec opens: the references of an array are read when its first chunk is wanted."""
+"""Kerchunk's tables in Parquet, which fsspec opens. The references of an array are read when its first chunk is needed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cuzarr.errors import LibraryMissingError, StoreFailedError, UnsupportedErro
 PARQUET_TABLE = re.compile(r"reference:(?::|//(?=/))((?:(?!::).)+\.parq(?:uet)?)/?", re.DOTALL)
 """URLs of tables in Parquet: ``reference::s3://bucket/table.parq``, ``reference:///data/table.parq``."""
 
-# Options that are not for the file system of the table.
+# Options that are not passed to the table's own file system.
 _OWN = ("allow", "remote_protocol", "remote_options", "target_protocol", "target_options", "lazy")
 
 Columns = tuple[list[str], list[str], list[int], list[int], list[int]]
-"""Keys, URLs of files, and for each key its file, its first byte there and how many bytes it has; 0: all of the file."""
+"""Keys; URLs of files; and for each key its file, first byte and number of bytes (0: the whole file)."""
 
 
 def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]]) -> _core.Store:
     """The store of a table at a URL or path.
 
-    It may name files in its own bucket or folder, and those that the options allow, as other tables.
+    The table may refer to files in its own bucket or folder and, as other tables, to those that the options allow.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]
 
 
 class ReferenceColumns:
-    """References of fsspec, as the Rust side takes them: values that the table holds itself, and columns of places in files."""
+    """References of fsspec in the Rust side's form: values inside the table, and columns of places in files."""
 
     def __init__(self) -> None:
         self.inline: list[tuple[str, bytes]] = []
@@ -77,19 +77,19 @@ class ReferenceColumns:
         self._sizes: list[int] = []
 
     def add(self, key: str, url: str, offset: int = 0, size: int = 0) -> None:
-        """Adds a part of a file; without a size, the whole file."""
+        """Adds a range of a file; without a size, the whole file."""
         self._keys.append(key)
         self._files.append(self.urls.setdefault(url, len(self.urls)))
         self._offsets.append(offset)
         self._sizes.append(size)
 
     def add_inline(self, key: str, value: bytes | str) -> None:
-        """Adds a value that the table holds itself."""
+        """Adds a value that the table itself holds."""
         plain = value if isinstance(value, bytes) else value.encode()
         self.inline.append((key, base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain))
 
     def columns(self) -> Columns:
-        """The places in files."""
+        """The places in files, as columns."""
         return self._keys, list(self.urls), self._files, self._offsets, self._sizes
 
 
@@ -99,13 +99,13 @@ class ParquetTable:
     def __init__(self, mapper: Any, target: str) -> None:
         self._mapper, self._target = mapper, target
         self.documents = [(key, json.dumps(document).encode()) for key, document in mapper.zmetadata.items()]
-        # The mapper finds an array's chunks by its folder; the root has none.
+        # The mapper finds an array's chunks by its folder. The root has no folder.
         self.arrays = [key.removesuffix("/.zarray") for key in mapper.zmetadata if key.endswith("/.zarray")]
-        # Values that were set and not yet flushed.
+        # Some values were set and not yet flushed.
         self.is_changed: bool = set(mapper._items) != {".zmetadata"}
 
     def references(self, array: str) -> tuple[Columns, list[tuple[str, bytes]]]:
-        """The columns and the inline values of an array's chunks."""
+        """The references of an array's chunks: columns of places, and values inside the table."""
         document = self._mapper.zmetadata[f"{array}/.zarray"]
         extents = zip(document["shape"], document["chunks"], strict=True)
         counts = [-(-extent // chunk) for extent, chunk in extents] or [1]
@@ -130,7 +130,7 @@ class ParquetTable:
         return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
-        """The numbers of the files that there are. The shape may promise any number of them."""
+        """The numbers of the record files that exist. The array's shape could claim any number of them."""
         try:
             names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
         except FileNotFoundError:

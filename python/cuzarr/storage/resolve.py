@@ -1,4 +1,4 @@
-"""Stores, and places in them, from all that a caller may write: paths, URLs, mappings, objects."""
+"""Stores, and places in them, from callers' arguments: paths, URLs, mappings and objects."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
 
 
 def normalize_path(path: object) -> str:
-    """A path inside a store: no empty segments, no ``.`` or ``..``.
+    """A normalised path inside a store. Empty segments are dropped; ``.`` and ``..`` are refused.
 
     Parameters
     ----------
     path : str, bytes, path or None
-        A path as a caller wrote it; ``None`` is the root.
+        A path from a caller; ``None`` is the root.
 
     Returns
     -------
     str
-        The path without a leading or closing ``/``.
+        The path without a leading or trailing ``/``.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class StorePath:
         return self.store.read_only
 
     def key(self, name: str) -> str:
-        """The key, from the root of the store, of a name below this place.
+        """The key of ``name`` below this place, counted from the root of the store.
 
         >>> cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps").key("zarr.json")
         'maps/zarr.json'
@@ -118,7 +118,7 @@ class StorePath:
         Parameters
         ----------
         documents : mapping of str to bytes
-            The values by their names below this place.
+            The values, by their names below this place.
 
         Raises
         ------
@@ -149,13 +149,13 @@ class StorePath:
         return hash((self.store, self.path))
 
 
-# What these refer to is said by storage_options alone.
+# Schemes of URLs whose place is only in `storage_options`.
 _PLACELESS = ("reference", "github", "git")
 
 StoreLike: TypeAlias = Union[
     Store, StorePath, os.PathLike[str], str, MutableMapping[str, Any], "ForeignStoreLike", "ZarrStorePath"
 ]
-"""Whatever says where data is: a path, a URL, a store, a place in one, a mapping; a store of another library."""
+"""An argument that names a place of data: a path, a URL, a store, a place in one, a mapping, or a store of another library."""
 
 
 def make_store(
@@ -174,7 +174,7 @@ def make_store(
     read_only : bool
         Whether writing is refused.
     mode : str, optional
-        How a ZIP file is opened; others have no modes.
+        How a ZIP file is opened. Other stores have no modes.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def make_store(
     ('MemoryStore', 'LocalStore')
     """
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
-    # URLs of files inside others are chains: zip://inner::https://…
+    # A chain of URLs names a file inside another one: zip://inner::https://…
     is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
     if isinstance(store, str) and not is_remote and "::" in store:
         is_remote = _is_chain_of_known(store)
@@ -203,7 +203,7 @@ def make_store(
         return open_url(str(store), storage_options, read_only)
     if isinstance(store, StorePath):
         store = store.store
-    # cuzarr's stores in zarr-python's form hold one of ours.
+    # The zarr-python form of a cuzarr store holds the store itself.
     store = getattr(store, "cuzarr_store", store)
     if isinstance(store, Store):
         return store.with_read_only(True) if read_only and not store.read_only else store
@@ -222,8 +222,8 @@ def make_store(
 
 
 def _is_chain_of_known(text: str) -> bool:
-    """Whether text is a chain of built-in schemes, such as ``zip::a.zip``. Other text with ``::`` is a path."""
-    # A single letter is a drive.
+    """Whether text is a chain of built-in schemes, such as ``zip::a.zip``. Otherwise text with ``::`` is a path."""
+    # A single letter would be a drive.
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+::.", text) is not None and UrlStore.knows(text)
 
 
@@ -240,13 +240,13 @@ def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:
 
 
 def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
-    """Our own store for one of zarr-python's whose files are read in the same way."""
+    """Our store for the files of a zarr-python store, if it reads them in the same way."""
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is None:
         return None
     if type(store) is getattr(zarr_storage, "LocalStore", None):
         return LocalStore(store.root, read_only=read_only or store.read_only)
-    if type(store) is getattr(zarr_storage, "DirectoryStore", None):  # of zarr-python 2
+    if type(store) is getattr(zarr_storage, "DirectoryStore", None):  # zarr-python 2 has this class
         return LocalStore(store.path, read_only=read_only)
     return None
 
@@ -259,7 +259,7 @@ def make_store_path(
     storage_options: Mapping[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> StorePath:
-    """A place in a store, opened as ``mode`` says; with ``metadata_store`` the documents of its nodes live there.
+    """A place in a store, opened in ``mode``. With ``metadata_store``, metadata documents live there.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def make_store_path(
 
 
 def iterate_parents(path: str) -> Iterator[str]:
-    """The paths of all groups that a node at ``path`` is in, the root first.
+    """The paths of all groups above a node at ``path``, the root first.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Read-only sessions of Icechunk as URLs of the Rust side's scheme ``icechunk``.
+"""Opens read-only sessions of Icechunk as URLs of the Rust side's scheme ``icechunk``.
 
-A session says neither where its repository is nor by which credentials. Its pickle does: MessagePack, in a form that Icechunk does
-not promise. So each part is checked, and anything unexpected means that the session is read through Icechunk. A wrong place
-cannot be taken for the right one, because a snapshot's identifier is random and must be found there.
+A session does not tell the place of its repository and the credentials. They are in its pickle: MessagePack, in a form that
+Icechunk does not promise to keep. So each part is checked, and anything unexpected means that Icechunk reads the session. A wrong
+place cannot pass for the right one, because it must contain the snapshot's random identifier.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from cuzarr.storage.url import Credentials
 
 Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
-"""A URL, its options, and what renews credentials."""
+"""A URL, its options, and a function that renews credentials."""
 
 
 class _UnknownError(Exception):
-    """A session's state has a part that only Icechunk understands."""
+    """Raised if a session's state has a part that only Icechunk understands."""
 
 
 def of_session(store: Any) -> Opened | None:
-    """The snapshot that a session's store shows; ``None`` when it can be written, or only Icechunk can open it."""
+    """The snapshot that a session's store shows. ``None`` if the session can write, or only Icechunk can open it."""
     library = sys.modules.get("icechunk")
     if library is None or type(store) is not library.IcechunkStore:
         return None
@@ -43,13 +43,13 @@ def _opened(snapshot: str, state: Any) -> Opened:
     place = _place(storage)
     options = [(f"target_options.{name}", value) for name, value in place.options.items()]
     if containers and place.renewal is not None:
-        raise _UnknownError  # the credentials would be taken for the files of virtual chunks, too
+        raise _UnknownError  # these credentials would be used for the files of virtual chunks, too
     return f"icechunk://snapshot.{snapshot}::{place.url}", [*options, *_virtual(containers, permissions)], place.renewal
 
 
 @dataclass
 class _Place:
-    """A bucket, or a folder of one, with the options that open it."""
+    """A bucket, or a folder in one, with the options to open it."""
 
     url: str
     options: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Place:
 
 
 def _place(storage: Mapping[str, Any]) -> _Place:
-    """The place of a repository."""
+    """The place of a repository, from its part of a session's state."""
     backend = storage
     kind = storage["type"]
     if kind == "ObjectStorage":
@@ -110,7 +110,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
     place = _Place(_url("s3", bucket, prefix), _s3_options(config))
     match given:
         case {"s3_credential_type": "refreshable", "pickled_function": list(function)}:
-            # Icechunk pickled the user's function in this process, and calls it by unpickling it, as here.
+            # Icechunk pickled the user's function in this process, and itself calls it after unpickling.
             place.renewal = Credentials(_S3Function(pickle.loads(bytes(function))))
         case _:
             place.options |= _of_s3(given)
@@ -118,7 +118,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
 
 
 class _S3Function:
-    """A user's function for credentials of S3, with its result as a dictionary."""
+    """Wraps a user's function for S3 credentials; converts its result to a dictionary."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -137,7 +137,7 @@ def _s3_options(config: Any) -> dict[str, str]:
     match config:
         case [str() | None as region, str() | None as endpoint, bool(anonymous), bool(), bool(by_path), _, bool(pays), _]:
             if endpoint is not None and not by_path:
-                raise _UnknownError  # the bucket belongs into the endpoint's name
+                raise _UnknownError  # the bucket would belong in the endpoint's name
             given = {
                 "region": region,
                 "endpoint": endpoint,
@@ -193,12 +193,12 @@ def _of_azure(given: Any) -> dict[str, str]:
 
 
 def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Options for the files that virtual chunks are in."""
+    """Options to open the files of virtual chunks."""
     allowed: list[str] = []
     chosen: dict[str, dict[str, str]] = {}
     for name, prefix, store in containers:
         if prefix not in permissions:
-            raise _UnknownError  # Icechunk says how to permit it
+            raise _UnknownError  # Icechunk's own error says how to permit it
         given = permissions[prefix]
         (kind, config), *others = store.items()
         match kind, given:
@@ -215,7 +215,7 @@ def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[
         if others or chosen.setdefault(scheme, options) != options:
             raise _UnknownError
         if any(mark in prefix for mark in ", \n"):
-            raise _UnknownError  # the option would be cut there
+            raise _UnknownError  # the option would be cut at this character
         allowed.append(prefix)
         if name is not None:
             yield f"container.{name}", prefix
@@ -227,7 +227,7 @@ def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[
 
 
 def _state(packed: bytes) -> Any:
-    """The value of a MessagePack document."""
+    """The decoded value of a MessagePack document."""
     reader = _Reader(packed)
     value = reader.value()
     if reader.at != len(packed):
@@ -236,9 +236,9 @@ def _state(packed: bytes) -> Any:
 
 
 class _Reader:
-    """A reader of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), without extension types.
+    """A decoder of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), without extension types.
 
-    The package msgpack would read it as well, but Icechunk does not bring it, and without it the bytes would pass through Python.
+    The package msgpack is not used, because Icechunk does not install it. Without a decoder, all bytes would pass through Python.
     """
 
     def __init__(self, packed: bytes) -> None:
@@ -291,7 +291,7 @@ class _Reader:
         return {self._name(): self.value() for _ in range(length)}
 
     def _name(self) -> str:
-        """The name of an entry. Rust's variants in variants are maps of one entry: ``{"Client": "AllowHttp"}``."""
+        """The name of an entry. Nested enum variants of Rust are maps with one entry: ``{"Client": "AllowHttp"}``."""
         match self.value():
             case str(name):
                 return name

@@ -1,4 +1,4 @@
-"""Two stores as one: metadata documents in one of them, chunks in the other."""
+"""``SplitStore``, one store with metadata documents in one place and chunks in another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cuzarr.storage.store import Store
 
 
 class SplitStore(Store):
-    """Two stores as one: the metadata documents of arrays and groups live in the second, chunks in the first.
+    """Two stores as one: chunks live in the first, metadata documents of arrays and groups in the second.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The stores of the Rust side, as Python holds them: directories and memory, of the host and of GPUs."""
+"""``Store``, the base class of stores, which are implemented on the Rust side."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from cuzarr.typing import ByteRequest, BytesValue, MemoryArray, Prototype
 
 ByteBounds = tuple[int | None, int | None]
-"""Which bytes: from where (negative: the last ones) and up to where; ``(None, None)`` is all of them."""
+"""A range of bytes: start (negative: counted from the end) and stop. ``(None, None)`` is the whole value."""
 
 Keys = list[str]
 Parts = list[bytes | None]
 
 
 def byte_bounds(byte_range: Any) -> ByteBounds:
-    """The start and end of the bytes that one of zarr-python's requests names."""
+    """The start and stop of the bytes that a byte request of zarr-python names."""
     if hasattr(byte_range, "suffix"):
         return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
@@ -40,7 +40,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """The form in which a value is written: its bytes, or its memory on a device."""
+    """A value in the form in which it is written: its bytes, or its memory on a device."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
@@ -83,7 +83,7 @@ class Store:
     Parameters
     ----------
     handle
-        Internal; use a class of a kind of store.
+        Internal; use the class of a kind of store.
     read_only : bool
         Whether writing is refused.
 
@@ -108,7 +108,7 @@ class Store:
     supports_consolidated_metadata = True
 
     _in_zarr_form: ClassVar[Callable[[Store], Any]]
-    """Gives a store in zarr-python's form; set where all kinds of stores are known."""
+    """Returns the zarr-python form of a store. Set in the module that knows all kinds of stores."""
 
     def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
         self._handle = handle
@@ -120,7 +120,7 @@ class Store:
         return self._read_only
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """This store, with writing refused or allowed. The two share their values.
+        """Returns the store with writing refused or allowed. Both share their values.
 
         Parameters
         ----------
@@ -163,12 +163,12 @@ class Store:
 
     @property
     def handle(self) -> _core.Store:
-        """The Rust side of this store."""
+        """The Rust object behind this store."""
         return self._handle
 
     @property
     def zarr_store(self) -> Any:
-        """This store as a store of zarr-python, over the same values: an object of a class of :mod:`cuzarr.zarr`.
+        """The zarr-python form of this store, over the same values: an object of a class of :mod:`cuzarr.zarr`.
 
         Raises
         ------
@@ -212,7 +212,7 @@ class Store:
         Parameters
         ----------
         prototype : BufferPrototype, optional
-            Its buffer class, and so the memory, of the result. By default the result is ``bytes``.
+            Its buffer class decides the class and the memory of the result. By default the result is ``bytes``.
         byte_range : RangeByteRequest, OffsetByteRequest or SuffixByteRequest, optional
             The part to read, as zarr-python describes it. It is cut off at the end of the value.
         start, stop : int, optional
@@ -338,7 +338,7 @@ class Store:
         return None if buffer is None else _convert.result_array(buffer, np.dtype("u1"))
 
     def is_on(self, device: str) -> bool:
-        """Whether values travel between the store and this device without passing through host memory.
+        """Whether values are transferred between the store and this device without passing through host memory.
 
         Returns
         -------
@@ -582,7 +582,7 @@ class Store:
         >>> store.is_empty("a"), store.is_empty("c")
         (False, True)
         """
-        # Directories without a file may be below others. Elsewhere the first folder of each level leads to a key.
+        # There may be directories without files. In other stores, the first folder of each level leads to a key.
         folders = [prefix]
         while folders:
             keys, prefixes = self._handle.list_dir(folders.pop())
@@ -592,7 +592,7 @@ class Store:
         return True
 
     def close(self) -> None:
-        """Close the store. Only a :class:`ZipStore` has something to close; the others do nothing.
+        """Close the store. Only a :class:`ZipStore` needs this; other stores do nothing.
 
         >>> store.close()
         >>> store.list()

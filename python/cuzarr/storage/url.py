@@ -1,4 +1,4 @@
-"""Stores that URLs name, opened by the Rust side's registry of schemes."""
+"""``UrlStore``, a store at a URL that the Rust side opens."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from cuzarr.storage.store import Store
 CREDENTIALS = "credential_provider"
 
 _QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
-"""The URL of a web server, or a chain that ends in one, up to its query."""
+"""The URL of a web server, or a chain that ends in one. The group is the URL without its query."""
 
 
 @documented(
     ">>> import cuzarr",
 )
 class UrlStore(Store):
-    """The store that a URL names: ``s3://bucket/data.zarr``. It needs no other library.
+    """The store at a URL, such as ``s3://bucket/data.zarr``. It needs no other library.
 
     A chain of URLs names a store inside another: ``zip://inner::https://host/a.zip``.
 
@@ -37,10 +37,9 @@ class UrlStore(Store):
     ----------
     url
         The URL.
-    storage_options
-        Credentials, endpoints and timeouts of remote stores, by their names in fsspec, obstore or object_store. They count more
-        than the section ``storage`` of the configuration. ``credential_provider`` is a function that returns new credentials
-        as a dictionary, with the end of their validity as ``expires_at``.
+    Credentials, endpoints and timeouts of remote stores, by their names in fsspec, obstore or object_store. They take precedence
+    over the section ``storage`` of the configuration. ``credential_provider`` is a function that returns new credentials as a
+    dictionary, with their expiry time as ``expires_at``.
     read_only
         Whether writing is refused.
 
@@ -98,7 +97,7 @@ class UrlStore(Store):
 
     @classmethod
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
-        """The store at a URL, or ``None`` where :class:`UrlStore` cannot open it and fsspec may.
+        """The store at a URL, or ``None`` if :class:`UrlStore` cannot open it and fsspec may.
 
         Parameters
         ----------
@@ -125,7 +124,7 @@ class UrlStore(Store):
         True
         """
         options = {name: value for name, value in (storage_options or {}).items() if name != CREDENTIALS}
-        # With "fo", and for a URL without a place, such as "reference://", fsspec's options say where the data is.
+        # With "fo", and for a URL without a place such as "reference://", fsspec's options locate the data.
         if url.endswith("://") or "fo" in options or not cls.knows(url):
             return None
         if not all(map(_is_plain, options.values())):
@@ -149,7 +148,7 @@ class UrlStore(Store):
                 hint="put the credentials into the environment of each process, and leave them out of storage_options",
             )
         provider = {} if self._credentials is None else {CREDENTIALS: self._credentials}
-        # The query may be a signature, so it does not travel.
+        # The query may be a signature, so it is not pickled.
         signed = _QUERY.fullmatch(self.url)
         url = self.url if signed is None else signed[1]
         return type(self)._rebuilt, (url, self._read_only, dict(self._options) | provider, signed is not None)
@@ -166,7 +165,7 @@ class UrlStore(Store):
 
 
 class Credentials:
-    """A user's function for credentials, as the Rust side calls it."""
+    """A user's function for credentials, with the interface that the Rust side calls."""
 
     def __init__(self, provider: Callable[[], Any]) -> None:
         if not callable(provider):
@@ -191,17 +190,17 @@ async def _awaited(given: Any) -> Any:
 
 
 def _seconds(end: Any) -> float | None:
-    """Seconds since 1970 from a time, an ISO text or a number."""
+    """Seconds since 1970, from a datetime, an ISO text or a number."""
     if isinstance(end, str):
         end = datetime.datetime.fromisoformat(end)
     if isinstance(end, datetime.datetime):
-        # A time without a zone is in UTC, as clouds give it.
+        # A time without a zone is in UTC, as cloud services give it.
         return (end if end.tzinfo else end.replace(tzinfo=datetime.UTC)).timestamp()
     return None if end is None else float(end)
 
 
 def _with_whole_path(url: str) -> str:
-    """A chain that ends in a path, such as ``zip::a.zip``, with the absolute path. It then names one file in every folder."""
+    """A chain with an absolute path at its end, for ``zip::a.zip`` and the like. Then it means the same file in every folder."""
     chain = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.-]+(?:://(?:(?!::).)*)?::)+)(.+)", url, re.DOTALL)
     if chain is None or "://" in chain[2]:
         return url
@@ -215,7 +214,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def flat_options(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Options as text. Options inside others are joined by dots: ``client_kwargs.endpoint_url``.
+    """Options as pairs of text. Names of nested options are joined by dots: ``client_kwargs.endpoint_url``.
 
     Raises
     ------
@@ -232,7 +231,7 @@ def _flat(options: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
             yield from _flat(value, f"{path}.")
         elif not _is_plain(value):
             hint = "pass text, numbers and mappings, or use cuzarr.storage.FsspecStore.from_url"
-            # What stands for a header's name may be the whole header.
+            # The text in place of a header's name may be the whole header.
             shown = path.partition("headers.")[0] + "headers" if "headers." in path else path
             raise ArgumentTypeError(f"storage option '{shown}' is a {type(value).__name__}", hint=hint)
         elif value is not None:

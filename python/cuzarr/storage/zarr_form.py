@@ -1,8 +1,9 @@
-"""The stores of :mod:`cuzarr.storage` as stores of zarr-python: the same classes by name, re-exported by ``cuzarr.zarr``.
+"""The stores of :mod:`cuzarr.storage` as stores of zarr-python. The classes have the same names; ``cuzarr.zarr`` re-exports them.
 
-Methods of the same names differ in what they take and give, so these are classes beside ours, and not ours. Each holds one of our stores (``cuzarr_store``), to which every call goes, the synchronous ones directly and the
-asynchronous ones by a thread. Values go to the kind of memory that the prototype asks for: from a
-:class:`GpuMemoryStore`, or a :class:`GDSStore` where cuFile is used, to a GPU without a way through the host.
+zarr-python's methods differ in parameters and results, so these are separate classes. Each one holds one of our stores
+(``cuzarr_store``), and every call goes to it: synchronous calls directly, asynchronous ones in a thread. Values are read to the
+memory that the prototype asks for. From a :class:`GpuMemoryStore`, or a :class:`GDSStore` with cuFile, they reach a GPU without
+passing through the host.
 
 Importing this needs zarr-python.
 """
@@ -49,14 +50,14 @@ T = TypeVar("T")
     """,
 )
 class NativeStore(ZarrStore):
-    """A store of cuzarr in zarr-python's form: its methods are awaited, and give zarr-python's buffers. ``cuzarr_store`` is the store inside."""
+    """A cuzarr store in zarr-python's form: methods are awaited, and return zarr-python's buffers. ``cuzarr_store`` is the store inside."""
 
     supports_writes: bool = True
     supports_deletes: bool = True
     supports_listing: bool = True
 
     _blocks = True
-    """Whether calls may wait for a disk, so that they are not made on an event loop."""
+    """Whether calls may wait for a disk. Then they are not made on an event loop."""
 
     def __init_subclass__(cls) -> None:
         complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
@@ -66,7 +67,7 @@ class NativeStore(ZarrStore):
         self.cuzarr_store: OwnStore = store.with_read_only(read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """This store, with writing refused or allowed. The two share their values.
+        """Returns the store with writing refused or allowed. Both share their values.
 
         Parameters
         ----------
@@ -134,7 +135,7 @@ class NativeStore(ZarrStore):
         Parameters
         ----------
         prototype : BufferPrototype, optional
-            Its buffer class, and so the memory, of the result; by default zarr-python's.
+            Its buffer class decides the class and the memory of the result; by default zarr-python's.
         byte_range : ByteRequest, optional
             The part to read, as zarr-python describes it.
 
@@ -369,7 +370,7 @@ class NativeStore(ZarrStore):
         Parameters
         ----------
         prefix : str
-            Any beginning of keys, as zarr-python has it; it need not end at a ``/``.
+            Any beginning of keys, as in zarr-python; it need not end at a ``/``.
 
         Returns
         -------
@@ -385,7 +386,7 @@ class NativeStore(ZarrStore):
         >>> asyncio.run(main())
         ['maps/a', 'mass/b']
         """
-        # A prefix is any beginning of keys here, not only whole segments.
+        # Here a prefix may be any beginning of keys, not only whole segments.
         folder = prefix.rpartition("/")[0]
         for key in await self._run(lambda: self.cuzarr_store.list_prefix(folder)):
             if key.startswith(prefix):
@@ -432,8 +433,8 @@ class LocalStore(NativeStore):
         read_only : bool
             Whether writing is refused.
         mode : {"r", "r+", "a", "w", "w-"}, optional
-            With ``"r"`` and ``"r+"`` the directory must exist; with the others it is made if it is missing. Without a mode it is
-            made unless the store is read-only.
+            With ``"r"`` and ``"r+"`` the directory must exist; with the others it is created if it is missing. Without a mode it is
+            created unless the store is read-only.
         **kwargs
             As for the class.
 
@@ -466,7 +467,7 @@ class LocalStore(NativeStore):
 
 
 class GDSStore(LocalStore):
-    """A directory that is read into GPU memory, and written from there, by cuFile; see :class:`cuzarr.storage.GDSStore`.
+    """A directory that cuFile reads into GPU memory, and writes from there; see :class:`cuzarr.storage.GDSStore`.
 
     Parameters
     ----------
@@ -495,7 +496,7 @@ class _InMemory(NativeStore):
         mine, others = self.cuzarr_store, other.cuzarr_store
         if mine == others:
             return self.read_only == other.read_only
-        # As zarr-python's: equal when they hold the same.
+        # As in zarr-python, stores with the same contents are equal.
         same = mine.list() == others.list() and all(mine.get(key) == others.get(key) for key in mine.list())
         return same and self.read_only == other.read_only
 
@@ -503,7 +504,7 @@ class _InMemory(NativeStore):
 
 
 class MemoryStore(_InMemory):
-    """Memory of this process as a store. With ``store_dict``, the values are in a mapping of the caller, as zarr-python's buffers.
+    """A store in the memory of this process. With ``store_dict``, the values are zarr-python's buffers in the caller's mapping.
 
     Parameters
     ----------
@@ -525,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """A mapping that gets buffers where ours writes bytes."""
+    """A mapping that stores zarr-python's buffers in place of the bytes that our store writes."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -547,24 +548,24 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """A mapping that gets zarr-python's buffers where ours writes its own."""
+    """A mapping that stores zarr-python's buffers in place of the GPU buffers that our store writes."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()
-        is_cupys = type(array).__module__.partition(".")[0] == "cupy"  # the only arrays that zarr-python's take
+        is_cupys = type(array).__module__.partition(".")[0] == "cupy"  # zarr-python's GPU buffers accept CuPy's arrays only
         self.values_below[key] = zarr_gpu.Buffer.from_array_like(array) if is_cupys else value
 
 
 class GpuMemoryStore(_InMemory):
-    """Memory of a GPU as a store; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict``, the values are in a mapping
-    of the caller, as zarr-python's buffers.
+    """A store in a GPU's memory; see :class:`cuzarr.storage.GpuMemoryStore`. With ``store_dict``, the values are zarr-python's buffers
+    in the caller's mapping.
 
     Parameters
     ----------
     store_dict : mutable mapping of str to Buffer, optional
         A mapping of the caller; by default a new one.
     device : str, optional
-        The GPU; that of the configuration, or the first one.
+        The GPU; by default the configured one, else the first.
     read_only : bool
         Whether writing is refused.
 
@@ -628,11 +629,11 @@ class ZipStore(NativeStore):
     path : path
         The file.
     mode : {"r", "w", "a", "x"}
-        Read; begin anew; add; create.
+        ``"r"`` reads, ``"w"`` starts a new file, ``"a"`` adds, ``"x"`` creates.
     read_only : bool
         Whether writing is refused.
     compression : int
-        How new members are stored, as :mod:`zipfile` has it.
+        Compression of new members, as in :mod:`zipfile`.
     allowZip64 : bool
         Whether the file may become larger than 2 GiB.
 
@@ -665,7 +666,7 @@ class ZipStore(NativeStore):
         Returns
         -------
         ZipStore
-            The same file, which both write and close.
+            A store of the same file. Writes and :meth:`close` of either one apply to both.
 
         Raises
         ------
@@ -714,16 +715,16 @@ _FORMS: dict[type[OwnStore], type[NativeStore]] = {
 
 
 def in_zarr_form(store: OwnStore) -> NativeStore:
-    """A store of zarr-python's that holds this one of ours."""
+    """The zarr-python form of one of our stores."""
     cls = next((_FORMS[base] for base in type(store).__mro__ if base in _FORMS), NativeStore)
     return cls._holding(store, store.read_only)
 
 
-# Calls that do what those of our stores do, and asynchronous twins of the synchronous calls above.
+# Methods that call our store's method of the same name, and asynchronous forms of the synchronous methods above.
 for _name in ("exists", "getsize", "getsize_prefix", "delete", "delete_dir", "clear", "is_empty", "list", "list_dir"):
     _own, _path = vars(OwnStore)[_name], f"cuzarr.storage.Store.{_name}"
     follow(vars(NativeStore)[_name], _own, _path, "{}.zarr_store", errors=("ReadOnlyError", "ValueError"))
 for _name in ("get", "get_ranges", "set"):
     follow(vars(NativeStore)[_name], vars(NativeStore)[f"{_name}_sync"], f"{_name}_sync", "{}")
 for _class in _FORMS.values():
-    _class.__module__ = "cuzarr.zarr"  # where users have them, and pickles name them
+    _class.__module__ = "cuzarr.zarr"  # users import the class from there, and pickles name this path

@@ -1,4 +1,4 @@
-"""A ZIP file as a store."""
+"""``ZipStore``, a ZIP file as a store."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ ZipMode = Literal["r", "w", "a", "x"]
 
 
 class ZipStore(Store):
-    """A ZIP file as a store. Call :meth:`close`, or use it in a ``with`` block: only then does the file change.
+    """A ZIP file as a store. Call :meth:`close`, or use a ``with`` block: the file only changes when the store is closed.
 
-    New members are written to a temporary file beside it. :meth:`close` gives that file the real name. Until then other readers
-    find the old file, or none, and a process that is killed leaves it so. A store that nobody uses any more closes itself, as do
-    all stores when the interpreter ends. A block that ends by an exception closes its store, too; :meth:`discard` keeps the old file.
+    New members are written to a temporary file beside the ZIP file. :meth:`close` renames it to the real name. Until then, other
+    readers find the old file, or none, also if the process is killed. A store that is no longer used closes itself, and so do all
+    stores when the interpreter ends. A ``with`` block that ends by an exception closes its store, too; :meth:`discard` keeps the old
+    file.
 
-    A value that is written again or deleted leaves its bytes in the file, where no reader sees them.
+    The old bytes of a value that is overwritten or deleted stay in the file, but no reader sees them.
 
     Parameters
     ----------
     path
         The file.
     mode
-        ``"r"`` reads, ``"w"`` begins anew, ``"a"`` adds to what is there, ``"x"`` creates. With ``"a"``, the first write copies the file.
+        ``"r"`` reads, ``"w"`` starts a new file, ``"a"`` adds to an existing one, ``"x"`` creates. With ``"a"``, the first write copies the
+        file.
     read_only
-        ``None``: exactly with mode ``"r"``.
+        Whether writing is refused; by default with mode ``"r"`` only.
     compression
-        How new members are stored: ``zipfile.ZIP_STORED`` or ``zipfile.ZIP_DEFLATED``. Chunks are best stored as they are.
+        Compression of new members: ``zipfile.ZIP_STORED`` or ``zipfile.ZIP_DEFLATED``. Chunks are usually compressed already, so
+        ``ZIP_STORED`` is best.
     allowZip64
         Whether the file may become larger than 2 GiB, or have more than 65,534 members.
 
@@ -81,7 +84,7 @@ class ZipStore(Store):
         super().__init__(self._archive.core.store(), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
-        """Give the file its name, with all that was written. Using the store again opens the file again, to add to it.
+        """Finish the file with everything that was written, and give it its name. Using the store again reopens the file, to add to it.
 
         Raises
         ------
@@ -100,7 +103,7 @@ class ZipStore(Store):
         self._archive.finish()
 
     def discard(self) -> None:
-        """Forget what was written since the store was opened or closed.
+        """Drop everything that was written since the store was opened or closed.
 
         Examples
         --------
@@ -141,14 +144,16 @@ class ZipStore(Store):
 
 
 def is_zip_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a ZIP file: by its first bytes, or by its name, which ends in ``.zip`` or ``.ozx``."""
+    """Whether a path is that of a ZIP file, by its first bytes, or by its extension ``.zip`` or ``.ozx``."""
     return _core.ZipArchive.is_at(path)
 
 
 @contextmanager
 def finishing(store: Store | None, given: object) -> Iterator[None]:
-    """Writes all of what one call makes, or nothing, to a ZIP file that the call was given by its path. An archive that the caller
-    opened is the caller's to close."""
+    """Makes the writes of one call to a ZIP file complete, or none of them, if the call was given the file's path.
+
+    A store that the caller opened is left open.
+    """
     if not (isinstance(store, ZipStore) and isinstance(given, str | os.PathLike)):
         yield
         return
@@ -161,7 +166,7 @@ def finishing(store: Store | None, given: object) -> Iterator[None]:
 
 
 class _Archive:
-    """The file of a store and of its twins, finished when the last of them is gone."""
+    """The file that a store and its twins share. It is finished when the last of them is gone."""
 
     def __init__(self, path: Path, mode: ZipMode, compression: int, zip64: bool) -> None:
         if not isinstance(mode, str) or mode not in ("r", "w", "a", "x"):
@@ -177,7 +182,7 @@ class _Archive:
     def finish(self) -> None:
         if self.core.is_unfinished():
             self.core.finish()
-            # Opened again, what was written is kept.
+            # If the store is used again, existing members are kept.
             self.mode = "a"
 
 

@@ -1,8 +1,8 @@
-"""NumPy's functions by NumPy's names: those that make and move arrays in memory, functions of elements, reductions, statistics.
+"""NumPy's functions under NumPy's names: creating and moving arrays in memory, functions of elements, reductions, statistics.
 
-Arrays that are made are NumPy's on ``"cpu"``, and on a GPU what reads give there: CuPy's where CuPy is installed, else
-:class:`cuzarr.DeviceArray`. ``device`` is by default what the configuration says. ``cuzarr.zeros`` and its like, beside
-these, make arrays of Zarr.
+New arrays are NumPy's on ``"cpu"``. On a GPU they are CuPy's if CuPy is installed, else :class:`cuzarr.DeviceArray`. The default
+``device`` is the configured one. The functions of the same names in ``cuzarr``, such as ``cuzarr.zeros``, create Zarr arrays
+instead.
 
 >>> import cuzarr
 >>> cuzarr.xp.arange(3, dtype="float32", device="cpu")
@@ -35,7 +35,7 @@ from cuzarr.xp.statistics import *  # noqa: F403
 
 __array_api_version__ = "2024.12"
 
-# Types and constants of the array API standard, which are NumPy's. In the module's own names `bool` would hide Python's.
+# The array API standard's types and constants are NumPy's. As names of this module, `bool` would hide Python's.
 _OF_NUMPY = {
     **{name: getattr(np, name) for name in standard.TYPES},
     **{name: getattr(np, name) for name in ("e", "inf", "nan", "newaxis", "pi")},
@@ -62,18 +62,18 @@ if TYPE_CHECKING:
         uint32 as uint32,
         uint64 as uint64,
     )
-else:  # a type checker would take any name for one
+else:  # a type checker would accept any name
     _missing = _names.missing_from(__name__)
 
     def __getattr__(name: str) -> Any:
         return _OF_NUMPY[name] if name in _OF_NUMPY else _missing(name)
 
 
-# NumPy's functions call these of arrays of this package; of those that make arrays only what is made like another one.
+# NumPy's functions call these for arrays of this package. Of `creation`, only functions that end in `_like`.
 for _module in (elementwise, reductions, statistics, combined, shapes, cumulative, creation):
     _names_like = (name for name in _module.__all__ if _module is not creation or name.endswith("_like"))
     dispatch.register((name, getattr(_module, name)) for name in _names_like)
-# Those of elements in memory: of arrays in stores NumPy's functions get the elements.
+# These take elements in memory. For stored arrays, NumPy's own functions get the elements.
 for _module in (order, matrices):
     dispatch.of_memory.update((name, getattr(_module, name)) for name in _module.__all__ if name != "eye")
 dispatch.of_memory.update((name, getattr(standard, name)) for name in ("logaddexp", "nextafter", "nonzero", "vecdot"))

@@ -1,4 +1,4 @@
-"""Arguments of functions that take elements in memory, and results that are as the arguments are."""
+"""Arguments of functions that take arrays in memory, and results of the same kind as the arguments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cuzarr._operators.dispatch import Lazy
 from cuzarr.errors import UnsupportedError
 
 X = "x : array\n    Elements in memory of any device, an array in a store, or a plan."
-"""The parameter ``x`` in docstrings of functions that take arrays of every kind."""
+"""Description of the parameter ``x``, for docstrings of functions that take arrays of every kind."""
 
 LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan."
-"""What such functions return."""
+"""Description of the result of such functions."""
 
 NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
-"""What they raise."""
+"""Description of the errors of such functions."""
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, Expression, MemoryArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Rest = ParamSpec("Rest")
 
     class Planned(Protocol[Rest]):
-        """A function of elements. It makes a plan for an array in a store and for a plan, and computes elements in memory at once."""
+        """A function that makes a plan if its operand is a stored array or a plan, and computes at once if it is in memory."""
 
         @overload
         def __call__(self, x: Lazy, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         def __call__(self, x: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedPair(Protocol[Rest]):
-        """Like :class:`Planned`, of two operands. If one is in a store or a plan, the result is a plan."""
+        """Like :class:`Planned`, for two operands. If one is a stored array or a plan, the result is a plan."""
 
         @overload
         def __call__(self, x1: Lazy, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         def __call__(self, x1: ArrayLike, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedList(Protocol[Rest]):
-        """Like :class:`Planned`, of several arrays."""
+        """Like :class:`Planned`, for several arrays."""
 
         @overload
         def __call__(self, arrays: Sequence[Lazy], /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def planned(function: Callable[Concatenate[ArrayLike, Rest], Any]) -> Planned[Rest]:
-    """Tells type checkers that a function makes a plan of an array in a store."""
+    """Tells type checkers that a function returns a plan for a stored array."""
     return function  # type: ignore[return-value]
 
 
@@ -72,12 +72,12 @@ def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]
 
 
 def array(x: Any, name: str) -> Any:
-    """An array of any kind as it is; anything else as one of NumPy's."""
+    """An array of any kind, unchanged. Any other value becomes a NumPy array."""
     return x if hasattr(x, "shape") and not isinstance(x, np.generic) else host_array(x, name)
 
 
 def refuse_lazy(x: Any, name: str) -> None:
-    """Refuses what is in a store, or yet to be computed.
+    """Refuses stored arrays and plans.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def refuse_lazy(x: Any, name: str) -> None:
 
 
 def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
-    """Elements in memory without copying them: as a NumPy array on the host, as a :class:`DeviceArray` on a GPU.
+    """Elements in memory, without a copy: a NumPy array on the host, a :class:`DeviceArray` on a GPU.
 
     Raises
     ------
@@ -104,9 +104,9 @@ def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
 
 
 def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
-    """A result of the kind that a user expects.
+    """A result as an array of the kind that a caller expects for the argument ``x``.
 
-    Where the argument ``x`` is a :class:`DeviceArray`, the result is one, too. Else it is what reads give: CuPy's where it is installed.
+    For a :class:`DeviceArray`, the result is one, too. Otherwise it is the kind that reads return: CuPy's if it is installed.
     """
     return (
         result_array(result._buffer, result.dtype)
@@ -116,6 +116,6 @@ def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
 
 
 def along(x: Any, axis: int | str | None, name: str) -> tuple[np.ndarray[Any, Any] | DeviceArray, int]:
-    """Elements in memory and the number of a dimension; all of them in one dimension, in C order, where the axis is ``None``."""
+    """Elements in memory, and the number of a dimension. Without ``axis``, the elements are flattened in C order."""
     own = in_memory(x, name)
     return (own.reshape(-1), 0) if axis is None else (own, axis_number(axis, own.ndim, dimension_names(x)))

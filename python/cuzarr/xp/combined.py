@@ -1,6 +1,6 @@
-"""Functions that are made of others: closeness and equality of arrays, replacements of NaN, weighted means.
+"""Functions that combine others: closeness and equality of arrays, replacement of NaN, weighted means.
 
-They take arrays of any library where they are and compute at once; given an array in a store, or a plan, they give a plan.
+Arrays in memory, of any library, are computed at once on their device. For a stored array, or a plan, the result is a plan.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.array([1.0, np.nan, 3.0]), store={}, chunks=2)
@@ -53,14 +53,14 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_na
     x1, x2 : array or number
         Elements that broadcast: in memory of any device, an array in a store, or a plan.
     rtol, atol : float
-        What is tolerated, relative to ``x2`` and beside it.
+        Tolerances: relative to ``x2``, and absolute.
     equal_nan : bool
         Whether NaN is close to NaN.
 
     Returns
     -------
     array or Expression
-        Bools; a plan where an operand is an array in a store, or a plan.
+        Bools; a plan if an operand is a stored array or a plan.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_na
     array([ True, False])
     """
     x1, x2 = _array(x1, "isclose"), _array(x2, "isclose")
-    # As NumPy: x2 has a type of inexact numbers, whose abs does not overflow.
+    # As in NumPy, x2 gets an inexact type, whose abs does not overflow.
     inexact = np.result_type(element_type(x2), 1.0)
     x2 = x2 if element_type(x2) == inexact else elementwise.astype(x2, inexact)
     difference = elementwise.abs(apply("subtract", x1, x2))
@@ -93,7 +93,7 @@ def _both_nan(x1: Any, x2: Any) -> Any:
 
 @planned_pair
 def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether all elements are close, as :func:`isclose` says it.
+    """Whether all elements are close, in the sense of :func:`isclose`.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def allclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_n
     Returns
     -------
     bool or Expression
-        A plan of one bool where an operand is an array in a store, or a plan. ``bool(…)`` and ``if`` compute it.
+        A plan of one bool if an operand is a stored array or a plan. ``bool(…)`` and ``if`` compute it.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
     Returns
     -------
     bool or Expression
-        A plan of one bool where an operand is an array in a store, or a plan. ``bool(…)`` and ``if`` compute it.
+        A plan of one bool if an operand is a stored array or a plan. ``bool(…)`` and ``if`` compute it.
 
     Raises
     ------
@@ -158,21 +158,21 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Any:
 
 @planned
 def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
-    """The elements with numbers in the place of NaN and infinities.
+    """The elements, with NaN and infinities replaced by numbers.
 
     Parameters
     ----------
     x : array or number
         Elements in memory of any device, an array in a store, or a plan.
     nan : float
-        What NaN becomes.
+        The replacement for NaN.
     posinf, neginf : float, optional
-        What infinities become; by default the greatest and the least number of the type.
+        The replacements for infinities; by default the greatest and the least number of the type.
 
     Returns
     -------
     array or Expression
-        Elements of the type of ``x``, always new ones; a plan where ``x`` is an array in a store, or a plan.
+        New elements of the type of ``x``; a plan if ``x`` is a stored array or a plan.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf:
 
 @planned
 def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Any:
-    """The weighted mean of the elements: their sum with weights, divided by the sum of the weights.
+    """The weighted mean of the elements: their weighted sum, divided by the sum of the weights.
 
     Parameters
     ----------
@@ -209,15 +209,14 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
     axis : int, str or tuple of them, optional
         Dimensions to reduce; by default all.
     weights : array, optional
-        Of the shape of ``x``, or of the extents along ``axis``. Without them all elements weigh as much.
+        Weights with the shape of ``x``, or with the extents along ``axis``. By default all elements have the same weight.
     keepdims : bool
         Whether reduced dimensions stay, with the extent 1.
 
     Returns
     -------
     array or Expression
-        A plan where ``x`` or ``weights`` are an array in a store, or a plan. A plan whose weights are yet to be read gives NaN or
-        infinity where their sum is 0.
+        A plan if ``x`` or ``weights`` is a stored array or a plan. If the weights are read later, a sum of 0 gives NaN or infinity.
 
     Raises
     ------

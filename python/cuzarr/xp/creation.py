@@ -1,4 +1,4 @@
-"""NumPy's functions that make arrays in memory, and that move them between devices."""
+"""NumPy's functions that create arrays in memory, and functions that move arrays between devices."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _made_like = completing(
 
 @_made
 def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
-    """An array in the memory of a device. It is copied only if it is elsewhere, and converted only if it has another type.
+    """An array in the memory of a device. It is copied only if it is on another device, and converted only if it has another type.
 
-    Without ``device``, what is on a GPU stays there.
+    Without ``device``, an array on a GPU stays there.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None 
     dtype : dtype-like, optional
         Element type; by default that of ``x``.
     copy : bool, optional
-        ``True`` always copies; ``False`` refuses to.
+        ``True`` always copies; with ``False``, an array that needs a copy is an error.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _share_memory(x: Any, placed: Any) -> bool:
 
 
 def _placed(x: Any, dtype: Any, device: str | None) -> Any:
-    """The elements as an array in the memory of a device, copied only if they have to be."""
+    """The elements as an array in the memory of a device, copied only if necessary."""
     if isinstance(x, Lazy):
         where = device_name(device) if isinstance(x, Stored) else device
         return _placed(x._elements_on(where), dtype, where)
@@ -122,7 +122,7 @@ def _placed(x: Any, dtype: Any, device: str | None) -> Any:
 
 
 def asnumpy(x: ArrayLike) -> np.ndarray[Any, Any]:
-    """A NumPy array with the elements of any array. Those on a GPU are copied.
+    """A NumPy array with the elements of any array. An array on a GPU is copied.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 @_made_like
 def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.empty_like` stores one. Its elements are not set.
+    """Allocate memory with the shape, type and device of an array. Its elements are not set. :func:`cuzarr.empty_like` stores an array.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
 
 @_made_like
 def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array, filled with one value; :func:`cuzarr.full_like` stores one.
+    """Allocate memory with the shape, type and device of an array, filled with one value. :func:`cuzarr.full_like` stores an array.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, 
 
 @_made_like
 def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.zeros_like` stores one. Its elements are 0.
+    """Allocate memory with the shape, type and device of an array. Its elements are 0. :func:`cuzarr.zeros_like` stores an array.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
 
 @_made_like
 def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array; :func:`cuzarr.ones_like` stores one. Its elements are 1.
+    """Allocate memory with the shape, type and device of an array. Its elements are 1. :func:`cuzarr.ones_like` stores an array.
 
     Examples
     --------
@@ -302,12 +302,12 @@ def _optional(dtype: Any) -> np.dtype[Any] | None:
 def arange(
     start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: DTypeLike | None = None, *, device: str | None = None
 ) -> MemoryArray:
-    """Evenly spaced numbers in memory of a device, as ``numpy.arange`` makes them.
+    """Evenly spaced numbers in the memory of a device, like ``numpy.arange``.
 
     Parameters
     ----------
     start, stop, step : number
-        The first number, the end, which is left out, and the distance. One number alone is ``stop``.
+        The first number, the end (which is left out), and the step. A single number is ``stop``.
     dtype : dtype-like, optional
         Element type.
 
@@ -333,12 +333,12 @@ def linspace(
     endpoint: bool = True,
     device: str | None = None,
 ) -> MemoryArray:
-    """Evenly spaced numbers from ``start`` to ``stop``, as ``numpy.linspace`` makes them.
+    """Evenly spaced numbers from ``start`` to ``stop``, like ``numpy.linspace``.
 
     Parameters
     ----------
     start, stop : number
-        The first number, and the last one or the end.
+        The first number, and the last number or the end.
     num : int
         How many numbers.
     dtype : dtype-like, optional

@@ -1,7 +1,7 @@
 """Running sums and products.
 
-NumPy makes them of elements on the host. On a GPU, and in plans on every device, floats are combined in float64 and rounded once: 32
-elements in a row, and then the totals of such rows.
+NumPy computes them for elements on the host. On a GPU, and in plans on every device, floats are added up or multiplied in float64
+and rounded once. First 32 elements in a row are combined, then the totals of these groups.
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.cumsum(np.array([1, 2, 3], "int8"))
@@ -49,7 +49,7 @@ _documented = completing(
 @planned
 @_documented
 def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running sums along a dimension, with NumPy's types: bools and small whole numbers are summed in 64 bits.
+    """Running sums along a dimension, with NumPy's types: bools and small integers are summed in 64 bits.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def cumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None
 @planned
 @_documented
 def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running products along a dimension, with NumPy's types: bools and small whole numbers are multiplied in 64 bits.
+    """Running products along a dimension, with NumPy's types: bools and small integers are multiplied in 64 bits.
 
     Examples
     --------
@@ -80,12 +80,12 @@ def cumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = Non
 def cumulative_sum(
     x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Any:
-    """Running sums along a dimension, by the name and with the arguments of the array API standard.
+    """Running sums along a dimension, with the name and the arguments of the array API standard.
 
     Parameters
     ----------
     axis : int, str or None
-        The dimension. It may be left out where there is only one.
+        The dimension. It may be left out for an array of one dimension.
     include_initial : bool
         Whether the sum of no elements, 0, comes first.
 
@@ -110,12 +110,12 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Any:
-    """Running products along a dimension, by the name and with the arguments of the array API standard.
+    """Running products along a dimension, with the name and the arguments of the array API standard.
 
     Parameters
     ----------
     axis : int, str or None
-        The dimension. It may be left out where there is only one.
+        The dimension. It may be left out for an array of one dimension.
     include_initial : bool
         Whether the product of no elements, 1, comes first.
 
@@ -138,12 +138,12 @@ def cumulative_prod(
 @planned
 @_documented
 def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running sums along a dimension, NaN counted as 0.
+    """Running sums along a dimension. NaN counts as 0.
 
     Returns
     -------
     array or Expression
-        As of :func:`cumsum`.
+        As for :func:`cumsum`.
 
     Raises
     ------
@@ -162,12 +162,12 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = N
 @planned
 @_documented
 def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running products along a dimension, NaN counted as 1.
+    """Running products along a dimension. NaN counts as 1.
 
     Returns
     -------
     array or Expression
-        As of :func:`cumprod`.
+        As for :func:`cumprod`.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _is_product(name: str) -> bool:
 
 
 def _type(own: np.dtype[Any], dtype: Any, name: str) -> np.dtype[Any]:
-    """The type of running sums or products as NumPy has it: the one that is said, else 64 bits where a type of whole numbers is shorter."""
+    """The type of running sums or products, as in NumPy: ``dtype``, or else the element type, or 64 bits for smaller integers."""
     if own.kind not in "biufc" and own.name != "bfloat16":
         raise DTypeMismatchError(f"{name}: elements of {own} are no numbers")
     return (np.cumprod if _is_product(name) else np.cumsum)(np.empty(0, own)).dtype if dtype is None else _dtype(dtype)

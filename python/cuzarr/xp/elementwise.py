@@ -1,7 +1,7 @@
-"""Functions of elements, with NumPy's names, types and broadcasting.
+"""Functions that are applied to each element, with NumPy's names, types and broadcasting.
 
-They take arrays of any library where they are (NumPy, CuPy, PyTorch, :class:`cuzarr.DeviceArray`) and compute at once; given
-an array in a store, or a plan made of one, they give a plan (:class:`cuzarr.Expression`).
+Arrays in memory, of any library (NumPy, CuPy, PyTorch, :class:`cuzarr.DeviceArray`), are computed at once on their device. For a
+stored array, or a plan made from one, the result is a plan (:class:`cuzarr.Expression`).
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.sqrt(np.array([1.0, 4.0]))
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Function:
-    """A function of elements. Arrays in memory are computed at once; for arrays in stores, and for plans, it makes a plan."""
+    """A function of elements. It computes arrays in memory at once; for stored arrays and plans, it makes a plan."""
 
     _operands: ClassVar[tuple[str, ...]]
 
@@ -64,7 +64,7 @@ class Function:
         return apply(self.__name__, *operands)
 
     def __reduce__(self) -> str:
-        return self.__name__  # pickled by its name
+        return self.__name__  # pickled by name
 
     def __repr__(self) -> str:
         return f"<cuzarr.xp.{self.__name__}>"
@@ -74,7 +74,7 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 
 
 def _documentation(name: str, meaning: str, operands: tuple[str, ...], example: str, result: str) -> str:
-    """The docstring of a function: its meaning, then what is the same for all of them."""
+    """The docstring of a function: its meaning, followed by the text that all functions share."""
     broadcast = " Shapes are broadcast." if len(operands) > 1 else ""
     return f"""{meaning}
 
@@ -345,7 +345,8 @@ where: Ternary = Ternary(
 
 @planned
 def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Any:
-    """Each element, limited to the range from ``min`` to ``max``. ``None`` is no limit, nor is a Python number beyond the element type.
+    """Each element, limited to the range from ``min`` to ``max``. Limits of ``None``, or Python numbers beyond the element type, have no
+    effect.
 
     Parameters
     ----------
@@ -357,7 +358,7 @@ def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> 
     Returns
     -------
     array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+        An array on the device of ``x``; a plan if ``x`` is a stored array or a plan.
 
     Raises
     ------
@@ -378,7 +379,7 @@ def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> 
 
 
 def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
-    # As NumPy: a bound of Python's that no element can pass is none, where a sum with it would be refused.
+    # As in NumPy, a Python number that no element can pass is no limit. A computation with it would be refused.
     dtype = getattr(x, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iu":
         bounds = np.iinfo(dtype)
@@ -391,19 +392,19 @@ def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
 def round(x: Any, decimals: int = 0) -> Any:
     """Each element, rounded to ``decimals`` digits. Halves go to the even digit, as in ``numpy.round``.
 
-    Whole numbers stay whole numbers, also where they are rounded to tens and hundreds (negative ``decimals``).
+    Integers stay integers, also if they are rounded to tens and hundreds (negative ``decimals``).
 
     Parameters
     ----------
     x : array or number
         Elements in memory of any device, an array in a store, or a plan.
     decimals : int
-        Digits behind the point that are kept.
+        Number of digits to keep behind the decimal point.
 
     Returns
     -------
     array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+        An array on the device of ``x``; a plan if ``x`` is a stored array or a plan.
 
     Raises
     ------
@@ -431,13 +432,13 @@ def round(x: Any, decimals: int = 0) -> Any:
     if decimals > 0:
         return divide(rint(multiply(x, scale)), scale)
     rounded = multiply(rint(divide(x, scale)), scale)
-    # Binary64 has the digits of most whole numbers, and NumPy rounds them by it.
+    # NumPy, too, rounds integers in float64, which holds the digits of most of them.
     return astype(rounded, getattr(x, "dtype", "int64")) if is_whole else rounded
 
 
 @planned
 def astype(x: Any, dtype: DTypeLike, *, copy: bool = True, device: str | None = None) -> Any:
-    """Each element, converted to another type as NumPy's ``astype`` converts it.
+    """Each element, converted to another type, like NumPy's ``astype``.
 
     Parameters
     ----------
@@ -446,14 +447,14 @@ def astype(x: Any, dtype: DTypeLike, *, copy: bool = True, device: str | None = 
     dtype : dtype-like
         The type of the result.
     copy : bool
-        With ``False``, an array in memory that has the type is returned itself.
+        With ``False``, an array in memory that has the type already is returned without a copy.
     device : str, optional
-        Where the result is; where ``x`` is, by default.
+        The device of the result; by default that of ``x``.
 
     Returns
     -------
     array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+        An array on the device of ``x``; a plan if ``x`` is a stored array or a plan.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Matrices in memory: products, triangles, coordinates of grids. Products are NumPy's on the host, and cuBLAS's on a GPU.
+"""Matrices in memory: products, triangles, coordinates of grids. NumPy computes products on the host, and cuBLAS on a GPU.
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.matmul(np.eye(2), np.array([3.0, 4.0]))
@@ -47,18 +47,18 @@ def eye(
     Parameters
     ----------
     n_rows, n_cols : int
-        Its extents; as many columns as rows, unless given.
+        Its extents; by default there are as many columns as rows.
     k : int
-        The diagonal: above the main one where positive, below where negative.
+        The diagonal: above the main one if positive, below if negative.
     dtype : dtype-like
         Element type.
     device : str, optional
-        Where the memory is; by default the device of the configuration.
+        The device of the memory; by default the configured device.
 
     Returns
     -------
     array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+        NumPy's on the host; on a GPU CuPy's if it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -78,14 +78,14 @@ def eye(
 
 
 def tril(x: ArrayLike, /, *, k: int = 0) -> MemoryArray:
-    """Matrices with zeros above a diagonal.
+    """Matrices with the elements above a diagonal replaced by zeros.
 
     Parameters
     ----------
     x : array
-        Matrices in memory of any device: the last two dimensions.
+        Matrices in memory of any device, in the last two dimensions.
     k : int
-        The diagonal: above the main one where positive, below where negative.
+        The diagonal: above the main one if positive, below if negative.
 
     Returns
     -------
@@ -110,14 +110,14 @@ def tril(x: ArrayLike, /, *, k: int = 0) -> MemoryArray:
 
 
 def triu(x: ArrayLike, /, *, k: int = 0) -> MemoryArray:
-    """Matrices with zeros below a diagonal.
+    """Matrices with the elements below a diagonal replaced by zeros.
 
     Parameters
     ----------
     x : array
-        Matrices in memory of any device: the last two dimensions.
+        Matrices in memory of any device, in the last two dimensions.
     k : int
-        The diagonal: above the main one where positive, below where negative.
+        The diagonal: above the main one if positive, below if negative.
 
     Returns
     -------
@@ -153,19 +153,19 @@ def _triangle(x: Any, diagonal: int, is_lower: bool, name: str) -> Any:
 
 
 def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
-    """The coordinates of each point of a grid, from those along its dimensions.
+    """The coordinates of every point of a grid, from the coordinates along its dimensions.
 
     Parameters
     ----------
     *arrays : array
         Coordinates of one dimension, in memory of any device.
     indexing : {"xy", "ij"}
-        Which dimension comes first: of two, that of the second array, or that of the first one.
+        Order of the first two dimensions: ``"xy"`` begins with that of the second array, ``"ij"`` with that of the first.
 
     Returns
     -------
     tuple of array
-        An array of the grid's shape for each, on its device.
+        One array of the grid's shape for each argument, on the argument's device.
 
     Raises
     ------
@@ -201,10 +201,10 @@ def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> tuple[
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
-    """The product of matrices: of the last two dimensions, the others broadcast.
+    """The product of matrices, which are the last two dimensions. Other dimensions are broadcast.
 
-    NumPy makes it on the host. On a GPU, cuBLAS makes it of floats and complex numbers, and a kernel of whole numbers and bools. An array of
-    one dimension is a row on the left, and a column on the right.
+    NumPy computes it on the host. On a GPU, cuBLAS computes it for floats and complex numbers, and a kernel for integers and bools. An
+    array of one dimension is a row on the left, and a column on the right.
 
     Parameters
     ----------
@@ -235,14 +235,14 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> MemoryArray:
-    """The sums of products over dimensions of two arrays. It is made as :func:`matmul` is.
+    """The sums of products over dimensions of two arrays. Computed like :func:`matmul`.
 
     Parameters
     ----------
     x1, x2 : array
         Numbers or bools in memory, on one device.
     axes : int or pair of sequence of int
-        How many of the last dimensions of ``x1`` and the first of ``x2``; or which of each.
+        Number of the last dimensions of ``x1`` and the first of ``x2``; or lists of dimensions for each.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
 
 
 def _paired(axes: Any, ours: int, theirs: int) -> tuple[list[int], list[int]]:
-    """The dimensions of two arrays over which products are summed."""
+    """The dimensions of each array over which products are summed."""
     if not isinstance(axes, Iterable):
         count = whole(axes, "axes", 0)
         if count > min(ours, theirs):
@@ -336,7 +336,7 @@ def _product(
 
 
 def _together(name: str, own: list[Any]) -> list[DeviceArray]:
-    """Two arrays on one device, with elements of one type."""
+    """Two arrays on one device, converted to one element type."""
     places = [one.device if isinstance(one, DeviceArray) else "cpu" for one in own]
     if places[0] != places[1]:
         place = places[0] if places[0] != "cpu" else places[1]

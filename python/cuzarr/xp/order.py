@@ -1,4 +1,4 @@
-"""Functions of the order of elements in memory: sorted elements, sets, searches. On a GPU they are made by a radix sort.
+"""Functions that depend on the order of elements in memory: sorting, sets, searches. On a GPU they use a radix sort.
 
 >>> import cuzarr, numpy as np
 >>> cuzarr.xp.sort(np.array([2.0, np.nan, 1.0]))
@@ -47,13 +47,13 @@ class UniqueAll(NamedTuple):
     Attributes
     ----------
     values : array
-        The elements, each once, in order.
+        The distinct elements, sorted.
     indices : array
-        Where each is found first, counted in C order.
+        Position of the first occurrence of each, counted in C order.
     inverse_indices : array
-        For each element of the array its place in ``values``.
+        For each element of the array, its position in ``values``.
     counts : array
-        How often each is found.
+        Number of occurrences of each.
     """
 
     values: Any
@@ -68,9 +68,9 @@ class UniqueCounts(NamedTuple):
     Attributes
     ----------
     values : array
-        The elements, each once, in order.
+        The distinct elements, sorted.
     counts : array
-        How often each is found.
+        Number of occurrences of each.
     """
 
     values: Any
@@ -83,9 +83,9 @@ class UniqueInverse(NamedTuple):
     Attributes
     ----------
     values : array
-        The elements, each once, in order.
+        The distinct elements, sorted.
     inverse_indices : array
-        For each element of the array its place in ``values``.
+        For each element of the array, its position in ``values``.
     """
 
     values: Any
@@ -94,7 +94,7 @@ class UniqueInverse(NamedTuple):
 
 @_documented
 def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
-    """The indices along a dimension by which elements are in order. NaN comes last, and first in descending order.
+    """The indices that sort the elements along a dimension. NaN comes last, and first in descending order.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = Fal
 
 @_documented
 def sort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
-    """The elements in order along a dimension, in new memory. NaN comes last, and first in descending order.
+    """The elements, sorted along a dimension, in new memory. NaN comes last, and first in descending order.
 
     Returns
     -------
@@ -155,13 +155,13 @@ def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bo
     kind = own.dtype.kind
     if kind not in "biufmM" and own.dtype.name != "bfloat16" or not own.dtype.isnative:
         raise UnsupportedError(f"a GPU does not sort elements of {own.dtype}", hint="sort them on the host: x.cpu()")
-    # NaT, the least of all dates, comes last.
+    # NaT, the smallest of all dates as an integer, comes last.
     numbers: DeviceArray = own.view("i8") - 1 if kind in "mM" else own
     return DeviceArray(numbers._buffer.argsort(axis, is_descending), np.dtype("i8"))
 
 
 def _at(order: DeviceArray, values: DeviceArray) -> DeviceArray:
-    """Values of sorted elements in the order that these had before, of which ``order`` has the indices."""
+    """Moves values of sorted elements back to the elements' original positions. ``order`` has the indices that sorted them."""
     places = DeviceArray.empty(values.shape, values.dtype, values.device)
     places._buffer.scatter(0, order._buffer, values._buffer)
     return places
@@ -172,17 +172,17 @@ def _gathered(own: np.ndarray[Any, Any] | DeviceArray, axis: int, indices: Any) 
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | str | None = -1) -> MemoryArray:
-    """The elements of each line of a dimension by indices of its own.
+    """The elements at indices along a dimension, where each line has its own indices.
 
     Parameters
     ----------
     x : array
         Elements in memory of any device.
     indices : array of int
-        Indices, with as many dimensions as ``x``; other extents are broadcast. Negative ones count from the end. For an array on a GPU they may
-        be there or on the host.
+        Indices, with as many dimensions as ``x``; other extents are broadcast. Negative ones count from the end. For an array on a GPU
+        they may be on that GPU or on the host.
     axis : int, str or None
-        The dimension; ``None`` takes all elements of ``x``, in C order, by indices of one dimension.
+        The dimension; ``None`` flattens ``x`` in C order, and takes indices of one dimension.
 
     Returns
     -------
@@ -235,7 +235,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | str | None = -
 
 
 def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-    """Elements of any type, repeated along dimensions of extent 1."""
+    """Elements of any type, repeated along dimensions of extent 1 to fill ``shape``."""
     if own.shape == shape:
         return own
     repeated = DeviceArray.empty(shape, own.dtype, own.device)
@@ -244,7 +244,7 @@ def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
 
 
 def _unique(x: Any, name: str) -> tuple[Any, ...]:
-    """The elements in order, each once; where each is first; for all elements which it is; how many each are."""
+    """The distinct elements, sorted; the position of the first of each; for every element the number of its value; and the counts."""
     own = in_memory(x, name)
     flat = own.reshape(-1)
     if isinstance(flat, np.ndarray):
@@ -254,7 +254,7 @@ def _unique(x: Any, name: str) -> tuple[Any, ...]:
         return values, first, inverse.reshape(own.shape), counts
     order = _order(flat, 0, False)
     ordered = flat._gathered(0, order)
-    # NaN differs from itself, so that each one is found.
+    # NaN differs from itself, so each NaN counts separately.
     differ = apply("not_equal", ordered[1:], ordered[:-1])
     begins = concatenate([DeviceArray.from_host(np.ones(min(flat.size, 1), bool), flat.device), differ])
     starts = DeviceArray(begins._buffer.nonzero(), np.dtype("i8"))  # type: ignore[attr-defined]
@@ -265,7 +265,7 @@ def _unique(x: Any, name: str) -> tuple[Any, ...]:
 
 @_documented
 def unique_all(x: ArrayLike, /) -> UniqueAll:
-    """The elements of an array, each once, in order, with what is known of them. Each NaN counts as an element of its own.
+    """The distinct elements of an array, sorted, with positions and counts. Each NaN counts as a separate element.
 
     Returns
     -------
@@ -284,7 +284,7 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
 
 @_documented
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
-    """The elements of an array, each once, in order, and how often each is found. Each NaN counts as an element of its own.
+    """The distinct elements of an array, sorted, and the number of occurrences of each. Each NaN counts as a separate element.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
 
 @_documented
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
-    """The elements of an array, each once, in order, and the places there of all elements. Each NaN counts as an element of its own.
+    """The distinct elements of an array, sorted, and for every element its position there. Each NaN counts as a separate element.
 
     Returns
     -------
@@ -324,7 +324,7 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
 
 @_documented
 def unique_values(x: ArrayLike, /) -> MemoryArray:
-    """The elements of an array, each once, in order. Each NaN counts as an element of its own.
+    """The distinct elements of an array, sorted. Each NaN counts as a separate element.
 
     Returns
     -------
@@ -343,7 +343,7 @@ def unique_values(x: ArrayLike, /) -> MemoryArray:
 def searchsorted(
     x1: ArrayLike, x2: ArrayLike, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
 ) -> MemoryArray:
-    """The places at which elements would be put into a sorted array so that it stays sorted.
+    """The positions at which elements can be inserted into a sorted array so that it stays sorted.
 
     On a GPU, both arrays are sorted together: for few elements and a large array, `numpy.searchsorted` on the host is faster.
 
@@ -352,11 +352,11 @@ def searchsorted(
     x1 : array
         Sorted elements of one dimension, in memory of any device.
     x2 : array or number
-        The elements, on the same device.
+        The elements to insert, on the same device.
     side : {"left", "right"}
-        Before or behind elements that are equal.
+        Position before (``"left"``) or behind (``"right"``) equal elements.
     sorter : array of int, optional
-        Indices that sort ``x1``, where it is not sorted.
+        Indices that sort ``x1``, if it is not sorted.
 
     Returns
     -------
@@ -390,7 +390,7 @@ def searchsorted(
     count = flat.size
     if isinstance(flat, np.ndarray) and not asked.ndim:  # a number of Python's
         flat = DeviceArray.from_host(flat.astype(dtype), device_of(own))
-    # The sort is stable. So elements of `x2` come before equal ones of `x1` for "left", and behind them for "right". The place of an
+    # The sort is stable. So elements of `x2` come before equal ones of `x1` for "left", and behind them for "right". The position of an
     # element of `x2` is the number of elements of `x1` before it.
     parts = [flat, own] if side == "left" else [own, flat]
     order = _order(device_array(concatenate(parts)).astype(dtype, copy=False), 0, False)

@@ -1,4 +1,4 @@
-"""Reductions with NumPy's names and types, over all dimensions or some. Arrays in memory give a result at once, stored arrays a plan.
+"""Reductions with NumPy's names and types, over all dimensions or some. Arrays in memory are reduced at once; stored arrays give a plan.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6.0).reshape(2, 3), store={}, chunks=(1, 3))
@@ -49,7 +49,7 @@ _documented = completing(
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
-    """The elements that count, in the shape of ``x``; ``None`` for all of them.
+    """The mask ``where`` in the shape of ``x``; ``None`` if all elements count.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _mask(x: Any, where: Any, name: str) -> Any:
 
 
 def _counted(x: Any, where: Any, instead: Any, name: str) -> Any:
-    """The elements, with another value in the place of those that do not count."""
+    """The elements, with those outside of the mask ``where`` replaced by ``instead``."""
     x = array(x, name)
     mask = _mask(x, where, name)
     return x if mask is None else elementwise.where(mask, x, instead)
@@ -89,12 +89,12 @@ def _total(
     where: Any,
     skip_nan: bool = False,
 ) -> Any:
-    """A sum or a product."""
+    """Computes a sum or a product."""
     neutral, join = (0, elementwise.add) if name == "sum" else (1, elementwise.multiply)
     x = _counted(x, where, neutral, name)
     if dtype is not None:
         if skip_nan and _is_float(element_type(x)):
-            x = elementwise.where(elementwise.isnan(x), neutral, x)  # it may become a whole number
+            x = elementwise.where(elementwise.isnan(x), neutral, x)  # the wanted type may be an integer
         x = astype(x, dtype, copy=False)
     result = reduce(name, x, axis, keepdims, skip_nan=skip_nan)
     if initial is not None:
@@ -103,7 +103,7 @@ def _total(
 
 
 def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any, skip_nan: bool = False) -> Any:
-    """The smallest or the largest element."""
+    """Computes the smallest or the largest element."""
     x = array(x, name)
     if initial is None:
         if _mask(x, where, name) is not None:
@@ -113,7 +113,7 @@ def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where:
     initial = element(initial, element_type(x))
     x = _counted(x, where, initial, name)
     if 0 in x.shape:
-        of_none = reduce("any", x, axis, keepdims)  # false, in the result's shape
+        of_none = reduce("any", x, axis, keepdims)  # false everywhere, in the result's shape
         return elementwise.where(of_none, initial, initial)
     found = reduce(name, x, axis, keepdims, skip_nan=skip_nan)
     both = {"min": ("minimum", "fmin"), "max": ("maximum", "fmax")}[name][skip_nan]
@@ -133,7 +133,7 @@ def _mean(x: Any, axis: Axis, dtype: Any, keepdims: bool, where: Any, skip_nan: 
     own = element_type(x)
     if skip_nan:
         mask = elementwise.logical_and(mask, elementwise.logical_not(elementwise.isnan(x)))
-    # The sum is not rounded to the elements' type before it is divided.
+    # The sum is divided before it is rounded to the type of the elements.
     wide = astype(x if dtype is None else astype(x, dtype), "complex128" if own.kind == "c" else "float64")
     total = reduce("sum", elementwise.where(mask, wide, 0), axis, keepdims)
     result = elementwise.divide(total, reduce("count_nonzero", mask, axis, keepdims))
@@ -151,10 +151,10 @@ def _spread(
     mean: Any,
     skip_nan: bool = False,
 ) -> Any:
-    """A standard deviation or a variance."""
+    """Computes a standard deviation or a variance."""
     x = array(x, name)
     if dtype is not None and np.can_cast(element_type(x), wanted_type(dtype)):
-        x = astype(x, dtype, copy=False)  # distances are not rounded to a smaller type
+        x = astype(x, dtype, copy=False)  # so that deviations are not rounded to a smaller type
     mask, own = _mask(x, where, name), element_type(x)
     if mask is None and mean is None:
         result = reduce(name, x, axis, keepdims, ddof, skip_nan)
@@ -189,7 +189,7 @@ def sum(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The sum of the elements. Bools and whole numbers are summed in 64 bits; sums of floats are made in float64 and rounded once.
+    """The sum of the elements. Bools and integers are summed in 64 bits; floats are summed in float64, and rounded once.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def prod(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The product of the elements; bools and whole numbers are multiplied in 64 bits.
+    """The product of the elements; bools and integers are multiplied in 64 bits.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The mean of the elements; the mean of whole numbers is in float64.
+    """The mean of the elements; the mean of integers is a float64.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The standard deviation of the elements: the root of the sum of squared distances over their number less ``ddof``.
+    """The standard deviation: the root of the sum of squared deviations, divided by the number of elements minus ``ddof``.
 
     Examples
     --------
@@ -296,7 +296,7 @@ def var(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The variance of the elements: the sum of squared distances over their number less ``ddof``.
+    """The variance: the sum of squared deviations, divided by the number of elements minus ``ddof``.
 
     Examples
     --------
@@ -469,7 +469,7 @@ def nansum(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The sum of the elements that are not NaN. Else like :func:`sum`.
+    """The sum of the elements that are not NaN. Otherwise like :func:`sum`.
 
     Examples
     --------
@@ -491,7 +491,7 @@ def nanprod(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The product of the elements that are not NaN. Else like :func:`prod`.
+    """The product of the elements that are not NaN. Otherwise like :func:`prod`.
 
     Examples
     --------
@@ -513,7 +513,7 @@ def nanmean(
     *,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The mean of the elements that are not NaN; NaN if all are NaN. Else like :func:`mean`.
+    """The mean of the elements that are not NaN; NaN if all are NaN. Otherwise like :func:`mean`.
 
     Examples
     --------
@@ -538,7 +538,7 @@ def nanstd(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The standard deviation of the elements that are not NaN; NaN if all are NaN. Else like :func:`std`.
+    """The standard deviation of the elements that are not NaN; NaN if all are NaN. Otherwise like :func:`std`.
 
     Examples
     --------
@@ -564,7 +564,7 @@ def nanvar(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The variance of the elements that are not NaN; NaN if all are NaN. Else like :func:`var`.
+    """The variance of the elements that are not NaN; NaN if all are NaN. Otherwise like :func:`var`.
 
     Examples
     --------
@@ -586,7 +586,7 @@ def nanmin(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The smallest element that is not NaN; NaN if all are NaN. Else like :func:`min`.
+    """The smallest element that is not NaN; NaN if all are NaN. Otherwise like :func:`min`.
 
     Examples
     --------
@@ -607,7 +607,7 @@ def nanmax(
     initial: Scalar | None = None,
     where: ArrayLike | None = None,
 ) -> Any:
-    """The largest element that is not NaN; NaN if all are NaN. Else like :func:`max`.
+    """The largest element that is not NaN; NaN if all are NaN. Otherwise like :func:`max`.
 
     Examples
     --------
@@ -621,7 +621,7 @@ def nanmax(
 @planned
 @_documented
 def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
-    """The index of the smallest element that is not NaN. All elements being NaN is an error. Else like :func:`argmin`.
+    """The index of the smallest element that is not NaN. It is an error if all elements are NaN. Otherwise like :func:`argmin`.
 
     Parameters
     ----------
@@ -640,7 +640,7 @@ def nanargmin(x: Any, axis: int | str | None = None, out: ArrayLike | None = Non
 @planned
 @_documented
 def nanargmax(x: Any, axis: int | str | None = None, out: ArrayLike | None = None, *, keepdims: bool = False) -> Any:
-    """The index of the largest element that is not NaN. All elements being NaN is an error. Else like :func:`argmax`.
+    """The index of the largest element that is not NaN. It is an error if all elements are NaN. Otherwise like :func:`argmax`.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Functions that move dimensions and choose elements, with NumPy's names.
+"""Functions that rearrange dimensions and select elements, with NumPy's names.
 
-They take arrays of any library where they are and give new elements at once; given an array in a store, or a plan, they give
-a plan, which reads nothing but what is chosen.
+For arrays in memory, of any library, they return new elements at once, on the same device. For a stored array, or a plan, they
+return a plan, which reads only the selected elements.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(6).reshape(2, 3), store={}, chunks=(1, 3))
@@ -47,7 +47,7 @@ _Dims = list[tuple[int | None, int]]
 
 
 class _Source:
-    """An operand whose dimensions and elements are chosen."""
+    """An operand whose dimensions and elements are selected."""
 
     def __init__(self, x: Any, name: str) -> None:
         self.x = x if hasattr(x, "shape") else host_array(x, name)
@@ -62,7 +62,7 @@ class _Source:
         return len(self.shape)
 
     def axes(self, axis: Axis | Iterable[int | str]) -> list[int]:
-        """Dimensions by numbers or names, each once; all of them for ``None``."""
+        """The numbers of dimensions that are given by number or name, each once; all for ``None``."""
         found = axes_of(axis, self.ndim, self.names)
         found = list(range(self.ndim)) if found is None else found
         if len(set(found)) != len(found):
@@ -70,7 +70,7 @@ class _Source:
         return found
 
     def all(self) -> _Along:
-        """Selectors of everything."""
+        """Selectors of all elements."""
         return [(0, extent, 1) for extent in self.shape]
 
     def same(self) -> _Dims:
@@ -78,7 +78,7 @@ class _Source:
         return [(axis, 0) for axis in range(self.ndim)]
 
     def picked(self, along: _Along, dims: _Dims) -> Any:
-        """What is chosen: a plan, or its elements at once."""
+        """The selected elements: a plan, or computed at once."""
         names = self.names and tuple(None if axis is None else self.names[axis] for axis, _ in dims)
         return finished("picked", (along, dims), self.expr, (self.x, self.device), names)
 
@@ -92,12 +92,12 @@ class _Source:
 @planned
 @_documented
 def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
-    """The dimensions in another order.
+    """The array with its dimensions in another order.
 
     Parameters
     ----------
     axes : sequence of int or str, optional
-        Which dimension comes where, by number or name; all reversed, unless given.
+        For each dimension of the result, the source dimension, by number or name. By default all are reversed.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
 
 @planned
 def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
-    """The dimensions in another order: the array API's name of :func:`transpose`.
+    """The array with its dimensions in another order: the array API standard's name for :func:`transpose`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Returns
     -------
     array or Expression
-        As of :func:`transpose`.
+        As for :func:`transpose`.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
 @planned
 @_documented
 def matrix_transpose(x: Any) -> Any:
-    """The last two dimensions in the other order.
+    """The array with its last two dimensions exchanged.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def matrix_transpose(x: Any) -> Any:
 @planned
 @_documented
 def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
-    """Two dimensions, each in the place of the other.
+    """The array with two dimensions exchanged.
 
     Parameters
     ----------
@@ -195,14 +195,14 @@ def swapaxes(x: Any, axis1: int | str, axis2: int | str) -> Any:
 @planned
 @_documented
 def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Any:
-    """Some dimensions at other places; the others keep their order.
+    """The array with some dimensions moved to other positions; the others keep their order.
 
     Parameters
     ----------
     source : int, str or sequence of them
-        Dimensions that are moved, by number or name.
+        Dimensions to move, by number or name.
     destination : int or sequence of int
-        The place of each.
+        The new position of each.
 
     Raises
     ------
@@ -261,12 +261,12 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
 @planned
 @_documented
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
-    """The elements with more dimensions of extent 1.
+    """The array with additional dimensions of extent 1.
 
     Parameters
     ----------
     axis : int or sequence of int
-        Places of the new dimensions in the result.
+        Positions of the new dimensions in the result.
 
     Raises
     ------
@@ -328,19 +328,19 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
 
 @planned_list
 def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
-    """Arrays one after the other along a dimension that they have. Element types are promoted as NumPy promotes them.
+    """Joins arrays along a dimension that they have. Element types are promoted as in NumPy.
 
     Parameters
     ----------
     arrays : sequence of array
-        Elements in memory of any device, arrays in stores, or plans, also mixed. Extents agree but along ``axis``.
+        Arrays in memory of any device, stored arrays, or plans, also mixed. Their extents are equal except along ``axis``.
     axis : int, str or None
-        The dimension, by number or name; ``None`` joins all elements in a row, in C order.
+        The dimension, by number or name; ``None`` flattens the arrays in C order and joins them.
 
     Returns
     -------
     array or Expression
-        A plan where one of them is an array in a store, or a plan; else an array on their device.
+        A plan if one of them is a stored array or a plan; else an array on their device.
 
     Raises
     ------
@@ -367,7 +367,7 @@ def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
 
 
 def _in_a_row(x: Any) -> Any:
-    """The elements in one dimension, in C order."""
+    """The elements, flattened in C order."""
     if not isinstance(x, Lazy):
         return x.reshape(-1)
     elements = plan(x)
@@ -376,19 +376,19 @@ def _in_a_row(x: Any) -> Any:
 
 @planned_list
 def stack(arrays: Any, axis: int = 0) -> Any:
-    """Arrays of one shape one after the other along a new dimension.
+    """Joins arrays of one shape along a new dimension.
 
     Parameters
     ----------
     arrays : sequence of array
         Elements in memory of any device, arrays in stores, or plans, also mixed.
     axis : int
-        The place of the new dimension in the result.
+        Position of the new dimension in the result.
 
     Returns
     -------
     array or Expression
-        A plan where one of them is an array in a store, or a plan; else an array on their device.
+        A plan if one of them is a stored array or a plan; else an array on their device.
 
     Raises
     ------
@@ -423,12 +423,12 @@ def _parts(arrays: Any, name: str) -> tuple[Any, ...]:
 @planned
 @_documented
 def flip(x: Any, axis: Axis = None) -> Any:
-    """The elements in reverse order.
+    """The array with its elements in reverse order.
 
     Parameters
     ----------
     axis : int, str or tuple of them, optional
-        Dimensions along which they are reversed; all, unless given.
+        Dimensions along which the order is reversed; by default all.
 
     Examples
     --------
@@ -447,15 +447,15 @@ def flip(x: Any, axis: Axis = None) -> Any:
 @planned
 @_documented
 def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
-    """The elements at some indices along one dimension.
+    """The elements at the given indices along a dimension.
 
     Parameters
     ----------
     indices : int, sequence or array of int
-        In any order, also several times; negative ones count from the end. One number drops the dimension. Those of an array on a GPU may
-        be there.
+        In any order, and possibly repeated; negative ones count from the end. A single number drops the dimension. Indices for an array on
+        a GPU may be on that GPU.
     axis : int or str, optional
-        The dimension. It may be left out where there is only one.
+        The dimension. It may be left out for an array of one dimension.
 
     Raises
     ------
@@ -508,16 +508,16 @@ def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
 @planned
 @_documented
 def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None) -> Any:
-    """The differences of neighbours along one dimension. Bools give whether neighbours differ.
+    """Differences of neighbouring elements along a dimension. For bools, whether neighbours differ.
 
     Parameters
     ----------
     n : int
-        How many times.
+        How many times differences are taken.
     axis : int or str
         The dimension, by number or name.
     prepend, append : array or number, optional
-        Elements before the first and behind the last; a number stands for one in each line.
+        Elements before the first and behind the last. A number stands for one element in each line.
 
     Raises
     ------
@@ -547,7 +547,7 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = N
 
 
 def _beside(elements: Any, x: Any, axis: int) -> Any:
-    """Elements to be joined with others along a dimension: of a number as many as it takes, on the device of the others."""
+    """Elements to join with ``x`` along a dimension, on its device. A number is repeated as often as needed."""
     if elements is None or (hasattr(elements, "shape") and len(elements.shape)):
         return elements
     shape = tuple(1 if at == axis else extent for at, extent in enumerate(x.shape))

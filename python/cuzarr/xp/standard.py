@@ -1,6 +1,7 @@
-"""Functions of the array API standard that NumPy has by the same name and that are in no other module of :mod:`cuzarr.xp`.
+"""Functions of the array API standard with the same names as in NumPy that no other module of :mod:`cuzarr.xp` has.
 
-`cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` gives. It has all names of the standard (2024.12).
+`cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` returns. It has all names of the standard
+(2024.12).
 
 >>> import cuzarr, numpy as np
 >>> x = cuzarr.DeviceArray.from_host(np.arange(3.0), "cpu")
@@ -57,7 +58,7 @@ TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 compl
 
 
 class Info:
-    """What the standard asks of a namespace: its devices, its types and what it can do."""
+    """Information about the namespace, as the standard requires: its devices, its types and its capabilities."""
 
     def capabilities(self) -> dict[str, Any]:
         """Optional features of the standard."""
@@ -68,21 +69,21 @@ class Info:
         return str(device_name(None))
 
     def devices(self) -> list[str]:
-        """The devices that can be used: the host first."""
+        """The usable devices, the host first."""
         found = ["cpu"]
-        with contextlib.suppress(CuzarrError):  # of the first that is not there
+        with contextlib.suppress(CuzarrError):  # the first device that does not exist raises an error
             for number in itertools.count():
                 _core.memory_info(f"cuda:{number}")
                 found.append(f"cuda:{number}")
         return found
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """The types of new arrays."""
+        """The default types of new arrays."""
         names = {"real floating": "f8", "complex floating": "c16", "integral": "i8", "indexing": "i8"}
         return {kind: np.dtype(name) for kind, name in names.items()}
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
-        """The types of elements of these kinds, by their names."""
+        """The element types of the given kinds, by name."""
         found = {name: np.dtype(name) for name in ("bool", *TYPES)}
         return found if kind is None else {name: dtype for name, dtype in found.items() if isdtype(dtype, kind)}
 
@@ -93,12 +94,12 @@ def __array_namespace_info__() -> Info:  # noqa: N807, the standard's name
 
 
 def finfo(type: ArrayLike | DTypeLike, /) -> np.finfo[Any]:
-    """The limits of a type of floats.
+    """The limits of a float type.
 
     Parameters
     ----------
     type : dtype-like or array
-        The type, or elements of it. Of complex numbers, those of their parts.
+        The type, or an array of it. For complex numbers, the limits are those of their parts.
 
     Returns
     -------
@@ -120,12 +121,12 @@ def finfo(type: ArrayLike | DTypeLike, /) -> np.finfo[Any]:
 
 
 def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
-    """The limits of a type of whole numbers.
+    """The limits of an integer type.
 
     Parameters
     ----------
     type : dtype-like or array
-        The type, or elements of it.
+        The type, or an array of it.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
 
 
 def _own_type(value: Any) -> Any:
-    """The type of an array's elements; anything else as it is."""
+    """The element type of an array. Any other value is returned unchanged."""
     return value if isinstance(value, type) else getattr(value, "dtype", value)
 
 
@@ -187,12 +188,12 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
 
 
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
-    """The type that elements of these are promoted to.
+    """The type that the operands are promoted to.
 
     Parameters
     ----------
     *arrays_and_dtypes : array, number or dtype-like
-        Operands. Python's numbers take the type of the others.
+        Operands. Python numbers take the type of the others.
 
     Returns
     -------
@@ -215,7 +216,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
 
 
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike) -> bool:
-    """Whether elements of one type can be held by another, by the rules of promotion.
+    """Whether one type can hold the elements of another, by the rules of promotion.
 
     Parameters
     ----------
@@ -243,21 +244,21 @@ def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike) -> bool:
 
 
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
-    """The memory of another library's array, without copying it where it can stay.
+    """The memory of another library's array, without a copy if possible.
 
     Parameters
     ----------
     x : array
         An object with ``__dlpack__``.
     device : str, optional
-        Where the memory is to be; where it is, by default.
+        The wanted device; by default the device where the memory is.
     copy : bool, optional
-        ``True`` always copies; ``False`` refuses to.
+        ``True`` always copies; with ``False``, memory that needs a copy is an error.
 
     Returns
     -------
     array
-        NumPy's on the host; on a GPU CuPy's where it is installed, else a :class:`cuzarr.DeviceArray`.
+        NumPy's on the host; on a GPU CuPy's if it is installed, else a :class:`cuzarr.DeviceArray`.
 
     Raises
     ------
@@ -281,19 +282,19 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
 
 
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | str | None = 0) -> MemoryArray:
-    """Arrays one after the other along a dimension.
+    """Joins arrays along a dimension.
 
     Parameters
     ----------
     arrays : sequence of array
-        Elements in memory of any device, arrays in stores, or plans. Their other extents agree.
+        Arrays in memory of any device, stored arrays, or plans. Their extents are equal except along ``axis``.
     axis : int, str or None
-        The dimension, by number or name; ``None`` joins the elements of arrays in memory, in C order.
+        The dimension, by number or name; ``None`` flattens arrays in memory in C order and joins them.
 
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.xp.concatenate`.
+        As for :func:`cuzarr.xp.concatenate`.
 
     Raises
     ------
@@ -311,21 +312,21 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | str | None = 0) -> Mem
 
 
 def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> MemoryArray:
-    """The elements of an array in memory in another shape, in C order.
+    """The elements of an array in memory, in another shape, in C order.
 
     Parameters
     ----------
     x : array
         Elements in memory of any device.
     shape : int or sequence of int
-        The new extents; one of them may be -1, to be worked out.
+        The new extents. One of them may be -1; it is computed from the others.
     copy : bool, optional
-        ``True`` always copies; ``False`` refuses to.
+        ``True`` always copies; with ``False``, a shape that needs a copy is an error.
 
     Returns
     -------
     array
-        A view where that is possible.
+        A view if possible.
 
     Raises
     ------
@@ -375,7 +376,7 @@ def unstack(x: ArrayLike, /, *, axis: int | str = 0) -> tuple[Any, ...]:
 
 
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[Any, ...]:
-    """Arrays repeated to the shape that all of them broadcast to.
+    """Arrays, each repeated to the shape that all of them broadcast to.
 
     Parameters
     ----------
@@ -385,7 +386,7 @@ def broadcast_arrays(*arrays: ArrayLike) -> tuple[Any, ...]:
     Returns
     -------
     tuple of array or Expression
-        As of :func:`cuzarr.xp.broadcast_to`.
+        As for :func:`cuzarr.xp.broadcast_to`.
 
     Raises
     ------
@@ -409,19 +410,19 @@ def broadcast_arrays(*arrays: ArrayLike) -> tuple[Any, ...]:
 
 @_documented
 def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | None = None) -> MemoryArray:
-    """Each element of a dimension several times.
+    """The array with each element along a dimension repeated.
 
     Parameters
     ----------
     repeats : int or sequence of int
-        How often; one number, or one for each element of the dimension.
+        Number of repetitions: one number, or one for each element of the dimension.
     axis : int, str or None
-        The dimension, by number or name; ``None`` takes all elements of an array in memory, in C order.
+        The dimension, by number or name; ``None`` flattens an array in memory in C order.
 
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.xp.take`.
+        As for :func:`cuzarr.xp.take`.
 
     Raises
     ------
@@ -442,19 +443,19 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
 
 @_documented
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
-    """The elements moved along a dimension; those that leave it on one side come in on the other.
+    """The elements, shifted along a dimension. Those that leave it at one end enter at the other.
 
     Parameters
     ----------
     shift : int or sequence of int
-        How many places; for each of the dimensions.
+        Number of positions, for each of the dimensions.
     axis : int, str, sequence of them or None
-        The dimensions, by number or name; ``None`` moves all elements of an array in memory, in C order.
+        The dimensions, by number or name; ``None`` shifts all elements of an array in memory, in C order.
 
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.xp.concatenate`.
+        As for :func:`cuzarr.xp.concatenate`.
 
     Raises
     ------
@@ -484,17 +485,17 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[in
 
 @_documented
 def tile(x: ArrayLike, repetitions: Sequence[int], /) -> MemoryArray:
-    """The array several times, side by side.
+    """The array, repeated side by side.
 
     Parameters
     ----------
     repetitions : sequence of int
-        How often along each dimension, the last ones; the array gets new dimensions in front where there are more numbers.
+        Number of repetitions along each dimension, counted from the last. With more numbers, the array gets new dimensions in front.
 
     Returns
     -------
     array or Expression
-        As of :func:`cuzarr.xp.take`.
+        As for :func:`cuzarr.xp.take`.
 
     Raises
     ------
@@ -518,7 +519,7 @@ def tile(x: ArrayLike, repetitions: Sequence[int], /) -> MemoryArray:
 
 
 def nonzero(x: ArrayLike, /) -> tuple[Any, ...]:
-    """The indices of the elements that are not zero, one array a dimension, in C order.
+    """The indices of the elements that are not zero: one array for each dimension, in C order.
 
     Parameters
     ----------
@@ -569,7 +570,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     Returns
     -------
     array or Expression
-        Floats on the device of the operands; a plan where one of them is an array in a store, or a plan.
+        Floats on the device of the operands; a plan if one of them is a stored array or a plan.
 
     Raises
     ------
@@ -586,12 +587,12 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     largest = elementwise.maximum(first, second)
     distance = elementwise.abs(elementwise.subtract(first, second))
     sums = elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(distance))))
-    # The distance of infinities of one sign is NaN.
+    # The difference of infinities of one sign is NaN.
     return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)  # type: ignore[no-any-return]
 
 
 def _as_float(x: Any, beside: Any, name: str) -> Any:
-    """Real numbers as floats; a number of Python's takes the type of what it meets. Whole numbers of 8 bits are bfloat16 beside it."""
+    """Real numbers as floats. A Python number takes the type of the other operand; integers of 8 bits become bfloat16 beside bfloat16."""
     if isinstance(x, int | float) and not isinstance(x, bool):
         return float(x)
     x = array(x, name)
@@ -606,7 +607,7 @@ def _as_float(x: Any, beside: Any, name: str) -> Any:
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
-    """The floats next to those of an array, towards those of another.
+    """The next float after each element of ``x1``, in the direction of ``x2``.
 
     Parameters
     ----------
@@ -641,7 +642,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     given = (DeviceArray.from_host(np.array(x, dtype), device) if isinstance(x, float | int) else x for x in (x1, x2))
     own, other = (device_array(x).astype(dtype, copy=False) for x in broadcast_arrays(*given))
     bits = np.dtype(f"i{dtype.itemsize}")
-    # The bits of floats of one sign, as whole numbers, have their order.
+    # As integers, the bits of floats of one sign have the order of the floats.
     is_away = apply("equal", other > own, own > 0)
     next_bits = device_array(own.view(bits) + apply("where", is_away, 1, -1)).astype(bits, copy=False)
     least = DeviceArray.from_host(np.array(1, bits).view(dtype), device)
@@ -653,7 +654,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 @_documented
 def positive(x: ArrayLike, /) -> MemoryArray:
-    """The elements as they are.
+    """The elements, unchanged.
 
     Raises
     ------
@@ -677,8 +678,8 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
     Parameters
     ----------
     x : array
-        Elements in memory of any device, an array in a store, or a plan. Of whole numbers the result is whole, too, rounded towards 0
-        as by NumPy.
+        Elements in memory of any device, a stored array, or a plan. For integers, the result is an integer, too, rounded towards 0 as in
+        NumPy.
 
     Raises
     ------
@@ -700,19 +701,19 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> MemoryArray:
-    """The sum of products along a dimension; of complex numbers the first ones are conjugated.
+    """The sum of products along a dimension. Complex elements of ``x1`` are conjugated.
 
     Parameters
     ----------
     x1, x2 : array
         Elements in memory of any device, arrays in stores, or plans. Shapes are broadcast.
     axis : int
-        The dimension, a negative number: counted from the last one.
+        The dimension as a negative number, counted from the last one.
 
     Returns
     -------
     array or Expression
-        An array on the device of the arrays; a plan where one of them is an array in a store, or a plan.
+        An array on the device of the arrays; a plan if one of them is a stored array or a plan.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Quantiles and histograms with NumPy's names, types and edges, exact for arrays of any size.
 
-Arrays in memory give a result at once, stored arrays a plan. Elements are counted by their values; nothing is sorted or sampled.
+Arrays in memory give a result at once, stored arrays a plan. Elements are counted by value; nothing is sorted or sampled.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
@@ -78,8 +78,8 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
     if asked.ndim > 1 or asked.dtype.kind not in "biuf":
         raise InvalidArgumentError(f"{name}: got {asked.ndim} dimensions of {asked.dtype}, expected a number or a row of them")
     if asked.dtype.kind != "f" and divisor == 1 and method == "linear":
-        method = "lower"  # As NumPy: 0 and 1 are elements themselves.
-    # As NumPy: a number of Python's takes the elements' type.
+        method = "lower"  # As in NumPy, the quantiles 0 and 1 are elements.
+    # As in NumPy, a Python number takes the type of the elements.
     is_weak = type(q) in (int, float)
     is_float = own.kind == "f" or own.name == "bfloat16"
     between = np.dtype("f8") if not is_float else own if is_weak else np.result_type(own, asked.dtype)
@@ -93,7 +93,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
         and own.kind != "c"
         and 0 in (expr.shape if axes is None else [expr.shape[axis] for axis in axes])
     ):
-        # NumPy gives the mean of no elements here: NaN.
+        # As in NumPy, the result for no elements is their mean, NaN.
         nothing = reduce("mean", astype(x, between), axis, keepdims)
         return nothing if asked.ndim == 0 else broadcast_to(nothing, (asked.size, *nothing.shape))
     arguments = probabilities, str(method), axes, bool(keepdims), skip_nan, asked.ndim == 0, core_dtype(between)
@@ -106,16 +106,16 @@ def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool
 def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
     """Quantiles of the elements, exact for arrays of any size.
 
-    ``q`` is a share from 0 to 1; several shares add a first dimension to the result. Values between two elements are computed in
-    float64 and rounded once, so every device and memory limit gives the same result. Elements of 1 and 2 bytes are read once, of 4
-    bytes twice, of 8 bytes four times. They are read once, too, if the memory limit holds all elements of one result.
+    ``q`` is a fraction from 0 to 1; several fractions add a first dimension to the result. Values between two elements are computed in
+    float64 and rounded once, so the result is the same for every device and memory limit. Elements of 1 and 2 bytes are read once, of
+    4 bytes twice, of 8 bytes four times. They are also read only once if the memory limit can hold all elements of one result.
 
     Parameters
     ----------
     x : array
-        Real numbers; bools with methods that give elements.
+        Real numbers; also bools, with methods whose results are elements.
     axis : int, tuple of int, optional
-        Dimensions; all, unless some are given.
+        Dimensions to reduce; by default all.
     keepdims : bool
         Whether reduced dimensions stay, with an extent of 1.
 
@@ -164,7 +164,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
 @planned
 @_documented
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The element in the middle, or the mean of the two in the middle; exact. NaN where one element is NaN, or where there is none.
+    """The exact median: the middle element, or the mean of the two in the middle. NaN if an element is NaN, or if there is none.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 @planned
 @_documented
 def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Quantiles of the elements that are not NaN; NaN where there are none. Else like :func:`quantile`.
+    """Quantiles of the elements that are not NaN; NaN if there are none. Otherwise like :func:`quantile`.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def nanquantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method
 def nanpercentile(
     x: Any, q: float | Sequence[float], axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Percentiles of the elements that are not NaN; NaN where there are none. Else like :func:`percentile`.
+    """Percentiles of the elements that are not NaN; NaN if there are none. Otherwise like :func:`percentile`.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def nanpercentile(
 @planned
 @_documented
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The median of the elements that are not NaN; NaN where there are none.
+    """The median of the elements that are not NaN; NaN if there are none.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) -> Callable[[int], Any]:
-    """What gives the counts (0) and the edges (1)."""
+    """A function that returns the counts (for 0) or the edges (for 1)."""
     expr, device = _source(x, "histogram")
     if isinstance(bins, str):
         raise UnsupportedError(
@@ -260,7 +260,7 @@ def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) 
         return both("histogram", count, None, None, density)
     with refusing("range", "pass two numbers: range=(0, 1)"):
         first, last = range
-        # As NumPy: numbers of Python's take the elements' type.
+        # As in NumPy, Python numbers take the type of the elements.
         joint = np.result_type(first, last, dtype_of(expr.dtype))
         dtype = np.result_type(joint, float) if joint.kind in "biu" else joint
         ends = float(first), float(last)
@@ -272,24 +272,24 @@ def histogram(
 ) -> tuple[Any, Any]:
     """The number of elements in each bin, and the edges of the bins.
 
-    A bin contains its lower edge and not its upper one; the last bin contains both, as in NumPy. NaN is in no bin. Without
-    ``range``, bins reach from the smallest to the largest element, which takes a pass of its own.
+    A bin contains its lower edge but not its upper one; the last bin contains both, as in NumPy. NaN is in no bin. Without ``range``,
+    the bins reach from the smallest to the largest element, which needs another pass over the elements.
 
     Parameters
     ----------
     x : array
         Real numbers.
     bins : int or sequence of float
-        How many of one width, or the edges between them.
+        The number of bins of equal width, or the edges of the bins.
     range : tuple of float, optional
-        Where even bins begin and end.
+        The lowest and the highest edge of bins of equal width.
     density : bool
-        Whether counts are divided by their sum and by the width of their bin.
+        Whether counts are divided by their sum, and by the width of the bin.
 
     Returns
     -------
     tuple of (array or Expression)
-        The number of elements in each bin (a density with ``density``), and the edges of the bins. Two plans for arrays in stores.
+        The number of elements in each bin (a density with ``density``), and the edges of the bins. Two plans for stored arrays.
 
     Raises
     ------
@@ -317,14 +317,14 @@ def histogram_bin_edges(x: ArrayLike, bins: int | Sequence[float] = 10, range: t
     x : array
         Real numbers in memory of any device, an array in a store, or a plan.
     bins : int or sequence of float
-        The number of bins of one width, or their edges.
+        The number of bins of equal width, or their edges.
     range : tuple of float, optional
-        Where even bins begin and end.
+        The lowest and the highest edge of bins of equal width.
 
     Returns
     -------
     array or Expression
-        An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan.
+        An array on the device of ``x``; a plan if ``x`` is a stored array or a plan.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""cuzarr inside zarr-python: a codec pipeline, stores, buffers, and repairs of what a pipeline cannot reach.
+"""cuzarr inside zarr-python: a codec pipeline, stores, buffers, and changes to zarr-python where a pipeline is not enough.
 
 >>> import cuzarr.zarr, numpy as np, zarr
 >>> with cuzarr.zarr.enable():
@@ -7,8 +7,8 @@
 ...     array[1:3]
 array([1, 2], dtype=int32)
 
-zarr-python finds the pipeline by its entry point, also for programs that never ask for it; so importing this module
-initialises no GPU, imports no CuPy, and does not fail where zarr-python is missing: using it does.
+zarr-python finds the pipeline by its entry point, also in programs that never use it. So importing this module initialises
+no GPU, imports no CuPy, and does not fail if zarr-python is missing. Only using it fails then.
 """
 
 from __future__ import annotations

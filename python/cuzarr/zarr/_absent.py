@@ -1,4 +1,4 @@
-"""What stands where zarr-python is missing, or is a version without what is needed."""
+"""Stands in for the classes of ``cuzarr.zarr`` if zarr-python is missing or too old."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cuzarr.errors import LibraryMissingError
 
 
 def absent(name: str, cause: Exception) -> type:
-    """A class that says on use why it is not the real thing."""
+    """A class that raises an error when it is used. The error says why the real class is not available."""
 
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise LibraryMissingError(

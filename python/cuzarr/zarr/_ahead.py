@@ -1,14 +1,14 @@
-"""Reads that begin before zarr-python lists their chunks.
+"""Starts reads before zarr-python lists their chunks.
 
 To read a selection, zarr-python lists its chunks, makes five objects for each, looks up ``read`` of its pipeline, and calls
-it with a list of them; for chunks of 1 MiB that takes about as long as reading them to a GPU. Where the selection is a box
-of a regular grid, the variables of the function that does so say all that the list would. So they are looked at, nothing of
-zarr-python's is changed, and the read runs on a thread of its own while the list is made. Calling ``read`` then waits for it.
+it with a list of these objects. For chunks of 1 MiB that takes about as long as reading them to a GPU. If the selection is a box
+of a regular grid, the local variables of zarr-python's function already contain everything that the list would. They are only
+read, nothing in zarr-python is changed, and the read runs on another thread while the list is made. Calling ``read`` then waits.
 
-When to look is told by Python's monitoring (PEP 669), to which this listens as an optimizer while ``cuzarr.zarr.enable()`` is
-in force: it calls at one line of that function. Without that, where another optimizer listens, or where Python is older,
-reads begin when ``read`` is looked up, after the list of chunks and before the objects; and where zarr-python's variables
-have other names, when ``read`` is called.
+Python's monitoring (PEP 669) tells when to start. While ``cuzarr.zarr.enable()`` is in force, this module listens to it as an
+optimizer, at one line of that function. If another optimizer listens already, or Python is too old, reads start when ``read`` is
+looked up, after the list of chunks and before the objects. If zarr-python's variables have other names, they start when ``read``
+is called.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from cuzarr.zarr import _threads
 from cuzarr.zarr._boxes import Box, count_chunks
 from cuzarr.zarr._fallbacks import count_native
 
-# Below so many chunks the list is made before a thread has begun.
+# With fewer chunks, zarr-python finishes its list before a thread could start.
 _FEWEST_CHUNKS = 16
 
-# Variables of zarr-python's function that reads a selection, as they are before it lists the chunks in another.
+# Local variables of zarr-python's function that reads a selection, at the time before it lists the chunks.
 _VARIABLES = {"store_path", "metadata", "codec_pipeline", "_config", "chunk_grid", "indexer", "prototype", "out_buffer", "fields"}
 _LIST = "indexed_chunks"
 
@@ -61,7 +61,7 @@ class Ahead:
 
 
 class Started:
-    """A read that has begun, to be called as ``read`` is."""
+    """A read that was started. It is called in place of the method ``read``."""
 
     def __init__(self, known: dict[str, Any], request: _core.ChunkRequest, read: _core.StartedRead) -> None:
         self._is_for = (known["codec_pipeline"], known["indexer"], known["out_buffer"])
@@ -70,21 +70,21 @@ class Started:
         self._is_called = False
 
     def is_for(self, known: dict[str, Any]) -> bool:
-        """Whether this is the read that a call of zarr-python's function, with these variables, wants."""
+        """Whether this is the read for a call of zarr-python's function with these variables."""
         return all(
             mine is known.get(name) for mine, name in zip(self._is_for, ("codec_pipeline", "indexer", "out_buffer"), strict=True)
         )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Waits for its end. Which chunks are missing is not said: only who refuses missing ones asks."""
+        """Waits for the end of the read. The result does not tell which chunks are missing; only callers that refuse these need it."""
         self._is_called = True
-        del batch_info, out  # a list of many small objects, which takes time to free: now, while the read goes on
+        del batch_info, out  # a list of many small objects: freeing it takes time, so it is done while the read runs
         await _threads.until_over(self._read, self._request.cancel)
         count_native("read")
         return ()
 
     def __del__(self) -> None:
-        # Nobody called: zarr-python's function failed, or its task was cancelled. The memory is its caller's again.
+        # It was never called: zarr-python's function failed, or its task was cancelled. Afterwards the caller may use the memory again.
         if not self._is_called:
             self._request.cancel()
             with contextlib.suppress(Exception):
@@ -92,7 +92,7 @@ class Started:
 
 
 class _Begun(threading.local):
-    """The item that this thread looked at last, and the read that began for it. Nothing is awaited before ``read`` is looked up."""
+    """The indexer that this thread saw last, and the read that was started for it. Before ``read`` is looked up, nothing is awaited."""
 
     indexer: Any = None
     read: Started | None = None
@@ -102,7 +102,7 @@ _begun = _Begun()
 
 
 def _started(pipeline: Any, known: dict[str, Any]) -> Started | None:
-    """The read that a call of zarr-python's function looks up: begun before, or now."""
+    """The read for a call of zarr-python's function that looks up ``read``: one that was started before, or a new one."""
     indexer, started = _begun.indexer, _begun.read
     _begun.indexer = _begun.read = None
     if indexer is not None and indexer is known.get("indexer"):
@@ -143,7 +143,7 @@ def _line_of_list(reader: CodeType) -> int | None:
 
 
 def listen(pipeline: type) -> None:
-    """Has reads by pipelines of this class begin before their chunks are listed, where that can be, until :func:`leave`."""
+    """Makes reads by pipelines of this class start before their chunks are listed, if possible, until :func:`leave` is called."""
     global _users, _is_listening
     with _lock:
         _users += 1
@@ -152,7 +152,7 @@ def listen(pipeline: type) -> None:
 
 
 def leave() -> None:
-    """Ends the monitoring, when no other caller needs it."""
+    """Ends the monitoring if no other caller needs it."""
     global _users, _is_listening
     with _lock:
         _users -= 1
@@ -183,12 +183,12 @@ def _listen(pipeline: type) -> bool:
     monitoring.use_tool_id(tool, "cuzarr")
     monitoring.register_callback(tool, event, at_line)
     monitoring.set_local_events(tool, _READER, event)
-    monitoring.restart_events()  # lines that were told to be none of ours before
+    monitoring.restart_events()  # enables lines again that were disabled before
     return True
 
 
 def _begin(pipeline: type, frame: FrameType) -> None:
-    """Begins the read that zarr-python's function is about to list; what goes wrong is told by the call of ``read``."""
+    """Starts the read for the chunks that zarr-python's function is about to list. The call of ``read`` reports its errors."""
     _begun.indexer = _begun.read = None
     try:
         known = frame.f_locals

@@ -1,8 +1,8 @@
-"""Boxes of zarr-python's arrays, read and written without a list of their chunks.
+"""Reads and writes boxes of zarr-python's arrays without a list of their chunks.
 
-zarr-python makes five objects for each chunk of a request before a pipeline sees it. When what is selected is a box of a
-regular grid, in a store that cuzarr reads itself, the box says it all: zarr-python's own code then runs with an indexer
-that lists no chunk, and in place of the array's pipeline with one that knows the box.
+zarr-python makes five objects for each chunk of a request before a pipeline sees it. If the selection is a box of a regular
+grid, in a store that cuzarr reads itself, the box is all the information needed. zarr-python's own code then runs with an indexer
+that lists no chunks, and with a pipeline that knows the box in place of the array's own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from cuzarr.zarr._memory import is_host, is_native, wrap
 from cuzarr.zarr._sources import is_numbered, ready_source
 from cuzarr.zarr._work import Work, reading_box, run_options, writing_box
 
-# Parameters of zarr-python's functions that read and write a selection, as far as they are used here.
+# Parameters of zarr-python's functions that read and write a selection: the first ones, which are used here.
 _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid", "indexer")
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """A function that replaces zarr-python's for arrays with pipelines of this class; ``None`` if its parameters are
-    unknown."""
+    """The replacement of a zarr-python function for arrays with pipelines of this class.
+
+    ``None`` if the function does not have the expected parameters.
+    """
     if not isinstance(original, types.FunctionType):
         return None
     names = tuple(inspect.signature(original).parameters)
@@ -55,7 +57,7 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """A box of an array, which stands in for a pipeline. It reads or writes the whole box, whatever chunks it is given."""
+    """A box of an array, used in place of a pipeline. It reads or writes the whole box, and ignores the chunks that it is given."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -71,7 +73,7 @@ class Box:
     def of(
         cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
     ) -> Box | None:
-        """The box that an indexer selects; ``None`` if it selects no box, or if its chunks have to be named."""
+        """The box that an indexer selects; ``None`` if it selects no box, or if the store needs its chunks by name."""
         axes = _axes(indexer)
         if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
             return None
@@ -106,7 +108,7 @@ class Box:
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
-        """Begins to read the box into ``out``; ``None`` when that has to wait for something, or is not ours to do."""
+        """Starts to read the box into ``out``; ``None`` if that would have to wait first, or cuzarr cannot do it."""
         source = ready_source(self._store_path.store)
         if source is None:
             return None
@@ -131,7 +133,7 @@ class Box:
         try:
             chunks: Chunks = self._pipeline._chunks_of(self._spec)
         except Fallback:
-            return None  # which the pipeline finds out again, and tells
+            return None  # the pipeline notices and reports this itself
         request = self._request(chunks)
         return None if request is None else (chunks, request)
 
@@ -149,7 +151,7 @@ class Box:
 
 
 def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
-    """First element, count, distance, and whether the result lacks the dimension, of each; ``None`` for no box."""
+    """For each dimension first element, count and step, and whether the result lacks it; ``None`` if the indexer selects no box."""
     if type(indexer) not in _INDEXERS or indexer.drop_axes:
         return None
     axes = []
@@ -164,7 +166,7 @@ def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
 
 
 def count_chunks(indexer: Any, chunk_grid: Any) -> int:
-    """How many chunks the box that an indexer selects reaches over; 0 when it selects no box of a regular grid."""
+    """The number of chunks that the box of an indexer touches; 0 if it selects no box of a regular grid."""
     axes = _axes(indexer)
     if axes is None or not chunk_grid.is_regular:
         return 0
@@ -192,7 +194,7 @@ _INDEXERS = {
 
 
 def _without_chunks(indexer: Any) -> Any:
-    """An indexer of the same shape that names no chunk."""
+    """An indexer with the same shape that yields no chunks."""
     found: Any = object.__new__(_INDEXERS[type(indexer)])
     vars(found).update(vars(indexer))
     return found

@@ -1,4 +1,4 @@
-"""Our buffers of GPU memory as zarr-python's: over CuPy arrays where CuPy is installed, else over ``cuzarr.DeviceArray``."""
+"""Our buffers of GPU memory as buffers of zarr-python, over CuPy's arrays if CuPy is installed, else over ``cuzarr.DeviceArray``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuzarr.buffer import gpu
 
 
 class _Nothing(DeviceArray):
-    """No bytes. Zarr-python makes arrays of single numbers ``like`` it, also of types that CuPy has not."""
+    """An empty array of bytes. zarr-python creates scalars ``like`` it, also of types that CuPy does not have."""
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         made = getattr(function, "_implementation", function)(*arguments, **options)
@@ -67,10 +67,10 @@ class NDBuffer(gpu.NDBuffer, core.NDBuffer):
     """
 
 
-# zarr-python looks classes up by module and name.
+# zarr-python looks up classes by module and name.
 Buffer.__module__ = NDBuffer.__module__ = "cuzarr.zarr"
 register_buffer(Buffer)
 register_ndbuffer(NDBuffer)
 
 buffer_prototype = core.BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""A GPU's memory, for ``prototype=``."""
+"""The prototype of a GPU's memory, for ``prototype=``."""

@@ -1,4 +1,4 @@
-"""The chunks of a pipeline, for the Rust side: codecs and a chunk's specification as one document, or why not."""
+"""Opens a pipeline's chunks on the Rust side: turns codecs and a chunk's specification into one document, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from cuzarr._metadata.dtype import DataType
 from cuzarr.errors import CuzarrError
 from cuzarr.zarr._fallbacks import Fallback
 
-# For every level of shards, the C-order numbers of the inner chunks in the order in which they are written.
+# For each level of shards, the order in which the inner chunks are written, as numbers in C order.
 WriteOrders = tuple[tuple[int, ...], ...]
 _NO_ORDERS: WriteOrders = ()
 
-# Modules whose codec classes are what their names say. A class from elsewhere, chosen by the `codecs` configuration or
-# registered by a program, is there to be called.
+# Modules whose codec classes do what their names say. A class from another module, chosen by the setting `codecs` or registered
+# by a program, must be called instead.
 _CODEC_MODULES = ("zarr.codecs.", "numcodecs.")
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunks of one specification, and how their elements lie in NumPy's arrays."""
+    """Chunks of one specification, and the layout of their elements in NumPy's arrays."""
 
     core: _core.Chunks
     shape: tuple[int, ...]
@@ -40,40 +40,40 @@ class Chunks:
 
     @property
     def native(self) -> np.dtype[Any]:
-        """The elements' type, in the machine's byte order."""
+        """The type of the elements, in the machine's byte order."""
         return self.data_type.native
 
     @property
     def is_variable(self) -> bool:
-        """Whether elements differ in length."""
+        """Whether elements have variable length."""
         return self.data_type.is_variable
 
     @property
     def nbytes(self) -> int:
-        """The size of a decoded chunk in bytes. For elements of variable length it is their number."""
+        """The size of a decoded chunk in bytes. For elements of variable length, their number."""
         return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
-        """The box that a batch makes up, if it does."""
-        # zarr-python keeps what a shard holds beyond the array's edge, and overwrites what other chunks hold there.
+        """The request for a batch, if the batch is a box; else ``None``."""
+        # zarr-python keeps a shard's elements beyond the array's edge. In other chunks it overwrites such elements.
         return _core.ChunkRequest.of_batch(batch, self.shape, out_shape, numbered, self.core.is_sharded)
 
 
-# Tests and programs that replace these want them to be called.
+# Tests and programs that replace these methods expect that they are called.
 _SHARD_CODE = {name: getattr(_ShardIndex, name) for name in ("get_chunk_slice", "set_chunk_slice")}
 
 
 def shards_are_patched() -> bool:
-    """Whether zarr-python's code for shards is no longer what it was when it was imported."""
+    """Whether a program replaced zarr-python's code for shards."""
     return any(getattr(_ShardIndex, name) is not code for name, code in _SHARD_CODE.items())
 
 
-# What was opened last, each with its codecs and specification: the next array is often of the same kind.
+# The chunks that were opened last, with their codecs and specification. The next array is often of the same kind.
 _opened: deque[tuple[tuple[Any, ...], Any, Chunks]] = deque(maxlen=16)
 
 
 def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
-    """The chunks that these codecs of zarr-python's make of such a specification.
+    """Opens chunks on the Rust side, from codecs and a specification of zarr-python.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
 
 def _are_same(known: Any, spec: Any) -> bool:
     left, right = known.fill_value, spec.fill_value
-    # Bit by bit: -0.0 is another fill value than 0.0, and NaN is itself.
+    # Compared bit by bit: -0.0 is a different fill value from 0.0, and NaN is equal to itself.
     if type(left) is not type(right) or not isinstance(left, np.bool_ | np.number) or left.tobytes() != right.tobytes():
         return False
     return bool(known.shape == spec.shape and known.dtype == spec.dtype and known.order == spec.order)
@@ -103,7 +103,7 @@ def _are_equal(known: tuple[Any, ...], codecs: tuple[Any, ...]) -> bool:
 
 
 def _compares_all(codec: Any) -> bool:
-    """Whether codecs that are equal have one class and configuration; numcodecs' need not."""
+    """Whether equality of such codecs includes class and configuration. It does not for those of numcodecs."""
     return is_dataclass(codec) and not isinstance(codec, V2Codec)
 
 
@@ -220,7 +220,7 @@ def _check_v3(codecs: Any, data_type: DataType) -> None:
 
 
 def _write_orders(codecs: Any, shapes: list[tuple[int, ...]]) -> WriteOrders:
-    """The order in which zarr-python writes the inner chunks of each level of shards, by C-order number.
+    """The order in which zarr-python writes the inner chunks of each level of shards, as numbers in C order.
 
     ``shapes`` has the shape of the chunk before each codec.
     """

@@ -1,4 +1,4 @@
-"""Turning cuzarr on inside zarr-python."""
+"""``enable`` turns cuzarr on inside zarr-python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Enabled:
     Attributes
     ----------
     patches : tuple of str
-        The repairs inside zarr-python that are in force.
+        Names of the changes inside zarr-python that are in force.
 
     Raises
     ------
@@ -79,15 +79,15 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     Parameters
     ----------
     gpu
-        Also let arrays be read into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or
-        where CuPy is missing with cuzarr's, as ``cuzarr.DeviceArray``.
+        Also read arrays into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or, if CuPy is missing,
+        with cuzarr's, as ``cuzarr.DeviceArray``.
     patch
         Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
         work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
         ``cuzarr.storage`` are accepted. Results are the same.
 
-    While it is in force, Python's monitoring (``sys.monitoring``) tells cuzarr that zarr-python begins to list the chunks of a
-    read. cuzarr then begins the read at once.
+    While it is in force, Python's monitoring (``sys.monitoring``) tells cuzarr when zarr-python starts to list the chunks of a
+    read. cuzarr then starts the read at once.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     """
     values: dict[str, Any] = {"codec_pipeline.path": PIPELINE}
     if gpu:
-        # zarr-python's own are made of CuPy's arrays.
+        # zarr-python's own buffers consist of CuPy's arrays.
         module = "zarr.buffer.gpu" if importlib.util.find_spec("cupy") else "cuzarr.zarr"
         values |= {"buffer": f"{module}.Buffer", "ndbuffer": f"{module}.NDBuffer"}
     settings = zarr.config.set(values)

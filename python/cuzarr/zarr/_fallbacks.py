@@ -1,4 +1,4 @@
-"""What zarr-python's own code had to do instead, and why: counted, told once an array, or refused."""
+"""Fall-backs to zarr-python's own code, and their reasons: counted, reported once for each array, or refused."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _fallen: Counter[str] = Counter()
 
 
 class FallbackWarning(CuzarrRuntimeWarning):
-    """An array of a GPU is read or written on the host, by zarr-python's own code or, for want of CuPy, by this package."""
+    """An array on a GPU is read or written on the host, by zarr-python's own code or, because CuPy is missing, by this package."""
 
 
 class Fallback(Exception):
-    """Why a call cannot be carried out here. Never leaves the package."""
+    """The reason why cuzarr cannot carry out a call. It never leaves the package."""
 
 
 def count_native(operation: str) -> None:
-    """Counts a ``"read"``, ``"write"``, ``"decode"`` or ``"encode"`` that was carried out here."""
+    """Counts a ``"read"``, ``"write"``, ``"decode"`` or ``"encode"`` that cuzarr carried out."""
     with _lock:
         _native[operation] += 1
 
 
 def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> None:
-    """Counts a fall-back, and tells of it unless ``told`` says that this array did already.
+    """Counts a fall-back, and warns or logs unless ``told`` says that this was done for the array already.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
 
 
 def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
-    """Counts and warns like :func:`fall_back`, for a GPU's array that is read and written by way of the host."""
+    """Counts and warns like :func:`fall_back`, for an array on a GPU that is read or written through the host."""
     _refuse_when_strict(f"elements would go by way of the host: {reason}")
     if _is_new(reason, True, told):
         warnings.warn(f"elements go by way of the host for this array: {printable(reason)}", FallbackWarning, stacklevel=3)
@@ -63,7 +63,7 @@ def _refuse_when_strict(message: str) -> None:
 
 
 def _is_new(reason: str, on_device: bool, told: set[tuple[str, bool]]) -> bool:
-    """Counts a reason, and notes that an array was told of it; whether that is the first time."""
+    """Counts a reason, and adds it to an array's ``told``. Returns whether it was new there."""
     with _lock:
         _fallen[reason] += 1
     is_new = (reason, on_device) not in told
@@ -72,12 +72,12 @@ def _is_new(reason: str, on_device: bool, told: set[tuple[str, bool]]) -> bool:
 
 
 def fallbacks(*, reset: bool = False) -> dict[str, int]:
-    """The number of reads and writes that were left to zarr-python's own code, or to the host, by reason.
+    """The number of reads and writes that zarr-python's own code, or the host, had to do, by reason.
 
     Parameters
     ----------
     reset : bool
-        Whether counting begins again at 0.
+        Whether counting restarts at 0.
 
     Returns
     -------

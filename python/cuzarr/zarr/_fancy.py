@@ -1,4 +1,4 @@
-"""Requests whose parts are no box: whole chunks are decoded or encoded together, and the array library moves elements."""
+"""Requests that are not boxes: whole chunks are decoded or encoded together, and NumPy or CuPy moves the elements."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cuzarr.zarr._fallbacks import Fallback
 from cuzarr.zarr._memory import empty_like, is_host, read_box, write_box
 from cuzarr.zarr._sources import _Dictionary
 
-# Bytes of decoded chunks that are held at once.
+# Decoded bytes of chunks in one group.
 _GROUP_BYTES = 64 << 20
 
-# Above so many bytes a shard is not decoded whole for the sake of some elements: zarr-python's sharding codec finds the
-# inner chunks, and this pipeline decodes those.
+# A larger shard is not decoded whole for some of its elements. Then zarr-python's sharding codec finds the inner chunks, and this
+# pipeline decodes those.
 _WHOLE_SHARD_BYTES = 16 << 20
 
 
@@ -33,12 +33,12 @@ class Group:
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
-        """The shape of all chunks, one behind the other along the first dimension."""
+        """The shape of all chunks, joined along the first dimension."""
         shape = self.chunks.shape
         return (shape[0] * len(self.items), *shape[1:]) if shape else ()
 
     def chunk(self, elements: Any, rank: int) -> Any:
-        """One of the chunks, as a view."""
+        """One of the chunks, as a view of ``elements``."""
         if not self.chunks.shape:
             return elements
         extent = self.chunks.shape[0]
@@ -46,13 +46,13 @@ class Group:
 
 
 def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: bool) -> list[Group]:
-    """The chunks of a batch, in groups that memory can hold."""
+    """The chunks of a batch, divided into groups of limited size."""
     keys = [str(at) if numbered else item[0].path for at, item in enumerate(batch)]
     return _groups(list(range(len(batch))), [item[1] for item in batch], keys, chunks_of)
 
 
 def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
-    """The chunks whose value is not ``None``, by number, in groups that memory can hold."""
+    """The chunks whose value is not ``None``, numbered, and divided into groups of limited size."""
     items = [at for at, value in enumerate(values) if value is not None]
     return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
 
@@ -73,13 +73,13 @@ def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Call
 
 
 def check(groups: list[Group], place: Any) -> None:
-    """Raises ``Fallback`` when shards are too large to be decoded whole."""
+    """Raises ``Fallback`` if shards are too large to be decoded whole."""
     if is_host(place) and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
         raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
 
 
 def needs_host(array: Any) -> str:
-    """Why elements of an array of a GPU are moved to their places by the host; empty when they are not."""
+    """The reason why the host must move elements of an array on a GPU to their places; empty if it need not."""
     return "index arrays on a GPU need CuPy" if isinstance(array, DeviceArray) else ""
 
 
@@ -91,7 +91,7 @@ def read(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> list[int]:
-    """Reads the selected elements of every chunk into ``place``. Gives the missing items."""
+    """Reads the selected elements of every chunk into ``place``. Returns the numbers of missing chunks."""
     if needs_host(place):
         host = np.empty(place.shape, place.dtype)
         missing = read(groups, batch, host, drop_axes, source, options)
@@ -104,11 +104,11 @@ def read(
         for rank, item in enumerate(part.items):
             _, _, chunk_selection, out_selection, _ = batch[item]
             if item in absent:
-                # It has been filled. Not by assigning the fill value: CuPy takes -0.0 for 0.0.
+                # The chunk was filled already. Assigning the fill value would not do: CuPy takes -0.0 for 0.0.
                 missing.append(item)
             selected = part.chunk(elements, rank)[chunk_selection]
             if isinstance(elements, np.ndarray):
-                selected = np.asanyarray(selected)  # one element comes as a scalar
+                selected = np.asanyarray(selected)  # a single element would be a scalar
             place[out_selection] = selected.squeeze(axis=drop_axes) if drop_axes else selected
     return missing
 
@@ -121,16 +121,16 @@ def write(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> None:
-    """Puts elements into every chunk, keeping what the chunk holds beside them."""
+    """Writes elements into every chunk, and keeps the chunk's other elements."""
     value = value.cpu() if needs_host(value) else value
     for part in groups:
         elements = empty_like(value, part.stacked_shape, part.chunks)
-        # What is missing is filled.
+        # Missing chunks get the fill value.
         read_box(part.request, part.chunks, source, elements, options)
         for rank, item in enumerate(part.items):
             _, spec, chunk_selection, out_selection, _ = batch[item]
             selected = _selected(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
-            # NumPy takes no array of one element for an element; zarr-python does where that is the whole chunk.
+            # NumPy refuses an array of one element where an element is assigned. zarr-python allows it if that is the whole chunk.
             part.chunk(elements, rank)[chunk_selection] = selected.reshape(()) if selected.size == 1 else selected
         write_box(part.request, part.chunks, source, elements, options)
 
@@ -145,5 +145,5 @@ def _selected(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: t
 
 
 def collect(values: dict[str, Any]) -> _core.ChunkStore:
-    """A place for encoded chunks."""
+    """A store for encoded chunks, which keeps them in ``values``."""
     return _core.ChunkStore.python(_Dictionary(values))

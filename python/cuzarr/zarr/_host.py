@@ -1,7 +1,7 @@
-"""zarr-python's own pipeline, always in host memory: most of its codecs fail on arrays of a GPU.
+"""Runs zarr-python's own pipeline in host memory, because most of its codecs fail on arrays on a GPU.
 
-Which buffers are configured must not matter then, and zarr-python looks them up in two places: its codec for format 2 puts
-what it decoded into them, and its codec for shards takes no others.
+The configured buffers must not matter then. zarr-python uses them in two places: its codec for format 2 returns them, and its
+codec for shards accepts no others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cuzarr.zarr._memory import is_host
 
 
 class _HostPrototype(BufferPrototype):
-    """The host's buffers. zarr-python's codec for shards asks whether a prototype is the configured one, and takes no other."""
+    """The prototype of host memory. It equals every prototype, because zarr-python's codec for shards accepts only the configured one."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferPrototype)
@@ -32,7 +32,7 @@ _HOST = _HostPrototype(*cpu.buffer_prototype)
 
 
 class _HostV2Codec(V2Codec):
-    """A codec of format 2 whose results are in host memory."""
+    """A codec of format 2 whose results are always in host memory."""
 
     def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         return _on_cpu(super()._decode_sync(chunk_bytes, chunk_spec))

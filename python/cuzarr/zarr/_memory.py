@@ -1,4 +1,4 @@
-"""Arrays that zarr-python hands over, as memory that the Rust side fills and reads."""
+"""Converts arrays of zarr-python to memory that the Rust side fills and reads."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def is_host(array: Any) -> bool:
 
 
 def box(array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """A view of part of an array."""
+    """A view of a box of an array."""
     if tuple(array.shape) == shape:
         return array
     return array[(*(slice(at, at + extent) for at, extent in zip(start, shape, strict=True)), ...)]
 
 
 def is_native(array: Any, chunks: Chunks) -> bool:
-    """Whether elements lie in this array as the Rust side has them."""
+    """Whether an array's elements have the form that the Rust side uses."""
     return bool(array.dtype == chunks.native) and not chunks.is_variable
 
 
 def wrap(array: Any, chunks: Chunks) -> _core.NdBuffer:
-    """The memory of an array for which :func:`is_native` holds."""
+    """The memory of an array as a buffer. :func:`is_native` must hold for the array."""
     if isinstance(array, np.ndarray):
         return wrap_host(array)
     return wrap_device(array, chunks.data_type)
 
 
 def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
-    """New memory of the native type, where ``array`` is."""
+    """New memory for elements of the native type, on the device of ``array``."""
     if is_host(array):
         return np.empty(shape, chunks.native)
     if isinstance(array, DeviceArray):
@@ -52,14 +52,14 @@ def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
 def read_box(
     request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, place: Any, options: dict[str, Any]
 ) -> list[int]:
-    """Reads a request into the array it is meant for, a view of the request's shape. Gives the missing items."""
+    """Reads a request into ``place``, which has the request's shape. Returns the numbers of missing chunks."""
     if chunks.is_variable:
         read, missing = request.read_variable(chunks.core, store, options, chunks.data_type.is_text)
         place[...] = strings.to_array(read, tuple(request.out_shape), chunks.data_type.native)
         return missing
     if (isinstance(place, np.ndarray) or not is_host(place)) and is_native(place, chunks):
         return request.read(chunks.core, store, wrap(place, chunks), options)
-    # Another byte order, one field of a structure, or memory of a kind that is not known.
+    # For another byte order, one field of a structure, or an unknown kind of memory.
     elements = empty_like(place, tuple(request.out_shape), chunks)
     missing = request.read(chunks.core, store, wrap(elements, chunks), options)
     _assign(place, elements)
@@ -67,7 +67,7 @@ def read_box(
 
 
 def _assign(place: Any, elements: Any) -> None:
-    # As integers: NumPy mixes up the byte order of dates without a unit.
+    # Assigned as integers, because NumPy confuses the byte order of dates without a unit.
     if place.dtype.kind in "mM" and elements.dtype.kind == place.dtype.kind:
         place, elements = _as_integers(place), _as_integers(elements)
     place[...] = elements
@@ -86,7 +86,7 @@ def _in_native_order(value: Any, native: np.dtype[Any]) -> Any:
 
 
 def write_box(request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, value: Any, options: dict[str, Any]) -> None:
-    """Writes elements, whose shape broadcasts to the request's."""
+    """Writes elements, broadcast to the shape of the request."""
     if chunks.is_variable:
         elements = np.broadcast_to(np.asarray(value), tuple(request.out_shape))
         request.write_variable(chunks.core, store, strings.to_list(elements), options, chunks.data_type.is_text)

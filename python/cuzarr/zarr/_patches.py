@@ -1,7 +1,7 @@
-"""Repairs inside zarr-python, for what its arrays do with GPU memory outside of a pipeline, and for our stores.
+"""Changes inside zarr-python: for its arrays' use of GPU memory outside of a pipeline, and for our stores.
 
-Each repair names the module and the attribute it replaces, and is applied only where it finds there what it knows. All of
-them are undone when the last one who asked for them goes.
+Each change names the module and the attribute that it replaces, and is applied only if it finds what it expects there. All
+changes are undone when the last caller reverts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, whose ``array`` leaves arrays of a GPU where they are instead of raising."""
+    """NumPy, except that ``array`` leaves arrays on a GPU there instead of raising an error."""
 
     def __init__(self) -> None:
         super().__init__("numpy")
@@ -45,7 +45,7 @@ def _keep_on_device(original: Any, pipeline: type) -> Any:
 
 
 def _to_host(array: Any) -> np.ndarray[Any, Any]:
-    # Ours and PyTorch's are copied by `cpu`, CuPy's by `get`.
+    # Our arrays and PyTorch's are copied by `cpu`, CuPy's by `get`.
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get())
 
 
@@ -90,7 +90,7 @@ class _Repair:
     name: str
     module: str
     attribute: str
-    # From what is there, and the class of our pipelines, to what takes its place; None when it is not what is known.
+    # Makes the new attribute from the old one and the class of our pipelines; None if the old one is not as expected.
     replace: Callable[[Any, type], Any]
 
 
@@ -125,7 +125,7 @@ def _owner(repair: _Repair) -> tuple[Any, str] | None:
 
 
 def apply(pipeline: type) -> tuple[str, ...]:
-    """Applies the repairs that fit this zarr-python, once for everybody who asks. Gives their names."""
+    """Applies the changes that fit this zarr-python, if no other caller did so already. Returns their names."""
     global _users
     with _lock:
         _users += 1
@@ -144,7 +144,7 @@ def apply(pipeline: type) -> tuple[str, ...]:
 
 
 def revert() -> None:
-    """Undoes the repairs, when no other caller needs them."""
+    """Undoes the changes if no other caller needs them."""
     global _users
     with _lock:
         _users -= 1

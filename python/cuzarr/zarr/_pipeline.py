@@ -1,9 +1,9 @@
 """The codec pipeline for zarr-python.
 
-A request of zarr-python's is a list of chunks, each with its key, the part of the chunk and the part of the result. When
-the parts make up a box, the Rust side reads or writes all of them in one call, straight from or into zarr-python's
-array. When they do not (coordinates, masks, lists of indices), whole chunks are decoded in one call, and NumPy or CuPy
-moves the elements. What is left goes to zarr-python's own pipeline, counted, with the reason.
+A request of zarr-python is a list of chunks, each with its key, the part of the chunk and the part of the result. If
+the parts form a box, the Rust side reads or writes all of them in one call, directly to or from zarr-python's array.
+Otherwise (coordinates, masks, lists of indices), whole chunks are decoded in one call, and NumPy or CuPy moves the
+elements. All other requests go to zarr-python's own pipeline, and are counted with the reason.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MISSING = {"status": "missing"}
 class CodecPipeline(ZarrCodecPipeline):
     """Reads and writes the chunks of zarr-python's arrays through cuzarr.
 
-    Chosen by ``cuzarr.zarr.enable()``, or by the configuration
+    It is chosen by ``cuzarr.zarr.enable()``, or by the setting
     ``zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})``.
 
     Parameters
     ----------
     base : BatchedCodecPipeline
-        The pipeline of zarr-python that serves what cuzarr leaves to it.
+        The pipeline of zarr-python for requests that cuzarr cannot serve.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec], **kwargs: Any) -> Self:
-        """A pipeline of codecs. zarr-python calls it for each array.
+        """A pipeline with the given codecs. zarr-python calls it for each array.
 
         Parameters
         ----------
@@ -102,12 +102,12 @@ class CodecPipeline(ZarrCodecPipeline):
         array_metadata : zarr.core.metadata.ArrayMetadata
             The metadata of the array.
         store : zarr.abc.store.Store
-            Its store. It is not used.
+            The array's store. It is not used.
 
         Returns
         -------
         CodecPipeline
-            The pipeline, with settings that the codecs left open filled in.
+            The pipeline, in which open settings of the codecs are filled in.
 
         >>> array = zarr.zeros(store={}, shape=(4,), dtype="int16")
         >>> cuzarr.zarr.CodecPipeline.from_array_metadata_and_store(array.metadata, array.store)
@@ -117,7 +117,7 @@ class CodecPipeline(ZarrCodecPipeline):
             codecs: Any = [V2Codec(filters=array_metadata.filters, compressor=array_metadata.compressor)]
             shape, settings = array_metadata.chunks, {"order": array_metadata.order}
         else:
-            # Rectilinear grids have chunks of many shapes; a request tells each one's.
+            # Rectilinear grids have chunks of many shapes. Each request gives the shapes of its chunks.
             grid = array_metadata.chunk_grid
             shape = getattr(grid, "chunk_shape", (1,) * len(array_metadata.shape))
             codecs, settings = array_metadata.codecs, {}
@@ -131,7 +131,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return cls.from_codecs(codecs).evolve_from_array_spec(spec)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        """This pipeline for one array: settings that the codecs left open are filled in.
+        """This pipeline for one array: open settings of the codecs are filled in.
 
         Parameters
         ----------
@@ -184,26 +184,26 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @property
     def batch_size(self) -> int:
-        """zarr-python's batch size; here a request is one batch."""
+        """The batch size of zarr-python's pipeline. In cuzarr a request is one batch."""
         return self._base.batch_size
 
     @property
     def supports_partial_decode(self) -> bool:
-        """Whether parts of a chunk can be decoded by themselves."""
+        """Whether parts of a chunk can be decoded separately."""
         return self._base.supports_partial_decode
 
     @property
     def supports_partial_encode(self) -> bool:
-        """Whether parts of a chunk can be replaced by themselves."""
+        """Whether parts of a chunk can be replaced separately."""
         return self._base.supports_partial_encode
 
     def validate(self, **kwargs: Any) -> None:
-        """Check that the codecs fit an array. zarr-python calls it when an array is created.
+        """Check that the codecs fit an array. zarr-python calls this when an array is created.
 
         Parameters
         ----------
         **kwargs
-            ``shape``, ``dtype`` and ``chunk_grid`` of the array, as zarr-python has them.
+            ``shape``, ``dtype`` and ``chunk_grid`` of the array, as objects of zarr-python.
 
         Raises
         ------
@@ -217,12 +217,12 @@ class CodecPipeline(ZarrCodecPipeline):
         self._base.validate(**kwargs)
 
     def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
-        """Bytes of an encoded chunk, where all codecs have a fixed size.
+        """Size of an encoded chunk in bytes, if all codecs have a fixed size.
 
         Parameters
         ----------
         byte_length : int
-            Bytes of the decoded chunk.
+            Size of the decoded chunk in bytes.
         array_spec : zarr.core.array_spec.ArraySpec
             Shape and type of the chunk.
 
@@ -261,7 +261,7 @@ class CodecPipeline(ZarrCodecPipeline):
     async def read(
         self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], out: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> tuple[Any, ...]:
-        """Read parts of chunks into an array. zarr-python calls it for every read.
+        """Read parts of chunks into an array. zarr-python calls this for every read.
 
         Parameters
         ----------
@@ -269,14 +269,14 @@ class CodecPipeline(ZarrCodecPipeline):
             For each chunk: where its bytes are, its ``ArraySpec``, the part of the chunk, the part of the result, and whether
             the whole chunk is read.
         out : zarr.core.buffer.NDBuffer
-            The result. It is filled in.
+            The result, which is filled.
         drop_axes : tuple of int
             Dimensions of the chunks that the result does not have.
 
         Returns
         -------
         tuple of dict
-            ``{"status": "present"}`` or ``{"status": "missing"}`` for each chunk; empty for a read that began before its chunks
+            ``{"status": "present"}`` or ``{"status": "missing"}`` for each chunk. Empty for a read that was started before its chunks
             were listed.
 
         Raises
@@ -304,7 +304,7 @@ class CodecPipeline(ZarrCodecPipeline):
         drop_axes: tuple[int, ...] = (),
         max_workers: int = 1,
     ) -> tuple[Any, ...]:
-        """Read parts of chunks into an array, from a thread without an event loop; else like :meth:`read`.
+        """Read parts of chunks into an array, from a thread without an event loop. Otherwise like :meth:`read`.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class CodecPipeline(ZarrCodecPipeline):
     async def write(
         self, batch_info: Iterable[tuple[Any, Any, Any, Any, bool]], value: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> None:
-        """Write elements into chunks. zarr-python calls it for every write. Other elements of the chunks are kept.
+        """Write elements into chunks. zarr-python calls this for every write. Other elements of the chunks are kept.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class CodecPipeline(ZarrCodecPipeline):
         drop_axes: tuple[int, ...] = (),
         max_workers: int = 1,
     ) -> None:
-        """Write elements into chunks, from a thread without an event loop; else like :meth:`write`.
+        """Write elements into chunks, from a thread without an event loop. Otherwise like :meth:`write`.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """The work for a request, or ``None`` if zarr-python's own code has to do it."""
+        """The work for a request, or ``None`` if zarr-python's own code must do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)
@@ -415,7 +415,7 @@ class CodecPipeline(ZarrCodecPipeline):
         Parameters
         ----------
         chunk_bytes_and_specs : iterable of (Buffer or None, ArraySpec)
-            Bytes and specification of each chunk, as zarr-python has them.
+            Bytes and specification of each chunk, as objects of zarr-python.
 
         Returns
         -------
@@ -473,7 +473,7 @@ class CodecPipeline(ZarrCodecPipeline):
         Parameters
         ----------
         chunk_arrays_and_specs : iterable of (NDBuffer or None, ArraySpec)
-            Elements and specification of each chunk, as zarr-python has them.
+            Elements and specification of each chunk, as objects of zarr-python.
 
         Returns
         -------
@@ -520,7 +520,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return encoded
 
     def _chunks_of(self, spec: Any) -> Chunks:
-        """The chunks of a specification; a request's chunks share it, so the last ones are looked at first."""
+        """The opened chunks for a specification. The chunks of a request share it, so the last ones are tried first."""
         for known, found in self._chunks:
             if known is spec or _same_chunks(known, spec):
                 break
@@ -558,6 +558,6 @@ def _results(count: int, missing: list[int]) -> tuple[Any, ...]:
     return tuple(results)
 
 
-# zarr-python looks classes up by module and name.
+# zarr-python looks up classes by module and name.
 CodecPipeline.__module__ = "cuzarr.zarr"
 register_pipeline(CodecPipeline)

@@ -1,7 +1,7 @@
-"""Where the chunks of a request are, as the Rust side reads and writes them.
+"""Sources of a request's chunks, which the Rust side reads and writes.
 
-zarr-python's stores that are known exactly are read without their code: a directory by our own store, a dictionary by
-looking into it. Everything else is asked through its own methods.
+Known stores of zarr-python are read without their code: our own store reads a directory, and a dictionary is read
+directly. Other stores are read through their own methods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _directory(root: str, direct_io: str) -> _core.ChunkStore:
 
 
 def is_numbered(batch: list[Any]) -> bool:
-    """Whether the chunks of a batch go by their numbers, because their store is asked through its own methods."""
+    """Whether the chunks of a batch are named by their numbers, because their store is read through its own methods."""
     first = batch[0][0]
     if type(first) is not StorePath:
         return True
@@ -40,13 +40,13 @@ def is_numbered(batch: list[Any]) -> bool:
 
 
 def _own(store: Any) -> _core.Store | None:
-    """The store inside one of cuzarr's."""
+    """The cuzarr store inside ``store``, if it is one in zarr-python's form."""
     own = getattr(store, "cuzarr_store", None) if type(store).__module__.startswith("cuzarr.") else None
     return None if own is None else own.handle
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """The source of a batch's chunks, for a coroutine of the running loop."""
+    """The source of a batch's chunks, opened in a coroutine of the running loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -56,7 +56,7 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """The source of a batch's chunks, for a thread that is not the loop's."""
+    """The source of a batch's chunks, opened in a thread other than the loop's."""
     from zarr.core.sync import _get_loop, sync
 
     first = batch[0][0]
@@ -68,7 +68,7 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """The source of a store's chunks, if they can be read without zarr-python's code and without waiting for it to open."""
+    """The source of a store's chunks, if they can be read without zarr-python's code, and without waiting until the store opens."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -89,19 +89,19 @@ def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, 
     getters = [item[0] for item in batch]
     spec = batch[0][1]
     if isinstance(getters[0], StorePath):
-        # Encoded bytes are wanted on the host: the Rust side takes them from there to the GPU.
+        # Encoded bytes are read to the host. The Rust side copies them to the GPU.
         prototype = cpu.buffer_prototype if on_device else spec.prototype
         if chunks.core.is_sharded and hasattr(getters[0].store, "get_ranges"):
             return _Shards(getters, prototype, loop, chunks, spec.config)
         return _Coroutines(getters, prototype, loop)
-    # Inner chunks of a shard that zarr-python's sharding codec holds in memory.
+    # Inner chunks of a shard, which zarr-python's sharding codec holds in memory.
     if hasattr(getters[0], "get_sync"):
         return _InMemory(getters, spec.prototype)
     return _Coroutines(getters, spec.prototype, loop)
 
 
 def given_values(values: list[Any]) -> _core.ChunkStore:
-    """Chunks whose encoded bytes are at hand, or ``None``."""
+    """A source for encoded chunks in memory; ``None`` for a missing chunk."""
     return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
 
 
@@ -113,7 +113,7 @@ def _part(value: Any, start: int | None, stop: int | None) -> Any:
 
 
 class _Dictionary:
-    """Values of a zarr-python ``MemoryStore``, or any mapping from keys to its buffers."""
+    """The values of a zarr-python ``MemoryStore``, or any mapping from keys to its buffers."""
 
     def __init__(self, values: MutableMapping[str, Any]) -> None:
         self.values = values
@@ -138,7 +138,7 @@ def _byte_request(start: int | None, stop: int | None) -> Any:
 
 
 class _InMemory:
-    """Byte getters that answer at once."""
+    """zarr-python's byte getters with synchronous methods."""
 
     def __init__(self, getters: list[Any], prototype: Any) -> None:
         self.getters = getters
@@ -155,7 +155,7 @@ class _InMemory:
 
 
 class _Coroutines:
-    """Byte getters whose methods are coroutines of a loop that runs on another thread."""
+    """zarr-python's byte getters with coroutines, which a loop on another thread runs."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.getters = getters
@@ -196,7 +196,7 @@ class _Coroutines:
 
 
 class _Shards(_Coroutines):
-    """Shards in a store that joins neighbouring ranges of a value as suits it."""
+    """Shards in a store that itself joins neighbouring ranges of a value."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: Any, chunks: Chunks, settings: Any) -> None:
         super().__init__(getters, prototype, loop)
@@ -229,7 +229,7 @@ class _Shards(_Coroutines):
                 for at, value in part:
                     reply(wanted[at][0], None if value is None else value.as_numpy_array())
         except BaseExceptionGroup as errors:
-            # The shard was deleted meanwhile: what is missing reads as the fill value.
+            # The shard was deleted in the meantime. Missing chunks read as the fill value.
             gone = errors.subgroup(FileNotFoundError) is not None and errors.split(FileNotFoundError)[1] is None
             for index, _ in wanted:
                 reply(index, None if gone else errors)

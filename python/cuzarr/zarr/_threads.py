@@ -1,6 +1,6 @@
-"""Threads on which requests wait for the Rust side, so that zarr-python's event loop does not.
+"""Threads that wait for the Rust side, so that zarr-python's event loop need not wait.
 
-They are ours: requests may wait for coroutines of the loop, which may themselves need one of the loop's own threads.
+They are separate from the loop's threads: requests may wait for coroutines of the loop, which may need one of its threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from cuzarr import _core
 
-# A request is a thread that waits; the work is done by the Rust side's threads.
+# Each request occupies a thread that waits. The Rust side's threads do the work.
 _MOST_REQUESTS = 128
 
 _lock = threading.Lock()
@@ -31,7 +31,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    # Threads do not survive a fork, and the lock may have been held by one of them.
+    # Threads do not survive a fork, and one of them may have held the lock.
     global _executor, _lock
     _executor = None
     _lock = threading.Lock()
@@ -42,7 +42,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
-    """Runs ``call`` on a thread. A cancelled caller leaves only after ``call`` has ended, which ``cancel`` hastens."""
+    """Runs ``call`` on a thread. When cancelled, it calls ``cancel`` and waits until ``call`` has ended."""
     future = asyncio.get_running_loop().run_in_executor(_threads(), call)
     try:
         return await asyncio.shield(future)
@@ -50,12 +50,12 @@ async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
         cancel()
         await asyncio.wait([future])
         if not future.cancelled():
-            future.exception()  # no other code will look
+            future.exception()  # marks the exception as retrieved
         raise
 
 
 async def until_over(read: _core.StartedRead, cancel: Callable[[], None]) -> None:
-    """Waits for a read that has a thread already, which wakes the loop itself. Cancelled, as :func:`run`."""
+    """Waits for a read that runs on its own thread, and that wakes the loop itself. It is cancelled like :func:`run`."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
     read.when_over(lambda: _wake(loop, over))
@@ -63,14 +63,14 @@ async def until_over(read: _core.StartedRead, cancel: Callable[[], None]) -> Non
         await over
     except asyncio.CancelledError:
         cancel()
-        with contextlib.suppress(Exception):  # no other code will look
+        with contextlib.suppress(Exception):  # no other code will see the exception
             await run(read.wait, cancel)
         raise
     read.wait()
 
 
 def _wake(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
-    with contextlib.suppress(RuntimeError):  # a loop that was closed waits for nothing
+    with contextlib.suppress(RuntimeError):  # a closed loop waits for nothing
         loop.call_soon_threadsafe(_set, over)
 
 

@@ -1,4 +1,4 @@
-"""The work for one request: the Rust side reads or writes a box, or the array library takes chunks apart."""
+"""The work for one request: the Rust side reads or writes a box, or NumPy or CuPy divides chunks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cuzarr.zarr._sources import is_numbered, open_source, open_source_sync
 
 ChunksOf = Callable[[Any], Chunks]
 
-# What stands for the extents of a result when the value that is written is one element.
+# Stands for an extent of the result if the value to write is a single element.
 _ANY_EXTENT = 1 << 62
 
 
 class Work:
-    """A request that can be carried out, on a thread of its own or on this one."""
+    """A request that can be carried out, on another thread or on this one."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Work:
         by_host: str = "",
     ) -> None:
         self.by_host = by_host
-        """Why elements of a GPU's array go by way of the host, if they do."""
+        """Why elements of an array on a GPU pass through the host, or an empty text."""
         self._operation = operation
         self._batch = batch
         self._chunks = chunks
@@ -42,7 +42,7 @@ class Work:
         self._work = work
 
     async def run(self) -> Any:
-        """Carries it out beside the running loop."""
+        """Carries the request out while the running loop goes on."""
         is_write = self._operation == "write"
         source = await open_source(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = await _threads.run(lambda: self._work(source), self._cancel)
@@ -50,7 +50,7 @@ class Work:
         return result
 
     def run_sync(self) -> Any:
-        """Carries it out on this thread, which is not the loop's."""
+        """Carries the request out on this thread, which must not be the loop's."""
         is_write = self._operation == "write"
         source = open_source_sync(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = self._work(source)
@@ -62,13 +62,13 @@ class Work:
 
 
 def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
-    """Lets what runs on other threads for these requests end at the next object."""
+    """Makes the work for these requests on other threads end at the next stored object."""
     for request in requests:
         request.cancel()
 
 
 def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
-    """Reads a batch into ``place``. The result of the work is the list of missing items.
+    """The work of reading a batch into ``place``. Its result is the list of missing chunks, by number.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
 
 
 def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.ChunkRequest) -> Work | None:
-    """Reads a box into ``place``, which has its shape; the batch says where. ``None`` when it has another."""
+    """The work of reading a box into ``place``. The batch has the place of the box. ``None`` if ``place`` has another shape."""
     if tuple(place.shape) != tuple(request.out_shape):
         return None
     options = run_options(batch[0][1], chunks)
@@ -100,7 +100,7 @@ def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.Chu
 
 
 def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.ChunkRequest) -> Work | None:
-    """Writes elements of a box's shape, or one that goes everywhere. ``None`` when they are of another shape or type."""
+    """The work of writing elements with a box's shape, or one element everywhere. ``None`` if their shape or type differs."""
     fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
     if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
         return None
@@ -109,7 +109,7 @@ def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.
 
 
 def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tuple[int, ...]) -> Work:
-    """Writes ``elements`` to a batch; one element goes everywhere.
+    """The work of writing ``elements`` to a batch. A single element is written everywhere.
 
     Raises
     ------
@@ -138,16 +138,16 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
     )  # fmt: skip
 
 
-# The Rust side's own limit, where none is configured.
+# The Rust side's own limit, if none is configured.
 _MEMORY_LIMIT_BYTES = 4 << 30
 
 
 def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:
-    """The options of the Rust side for chunks of a specification."""
+    """The Rust side's options for chunks of a specification."""
     settings = spec.config
     limit = config.get("memory_limit")
     if limit is None and 4 * chunks.nbytes > _MEMORY_LIMIT_BYTES:
-        # zarr-python reads and writes chunks of any size; work on one takes its old, packed and encoded bytes.
+        # zarr-python has no limit on the size of chunks. Work on a chunk needs its old, packed and encoded bytes.
         limit = 4 * chunks.nbytes
     return {
         "strict": config.get("strict"),

@@ -1,1 +1,1 @@
-"""Stores written in Python, as the Rust side calls them."""
+"""Adapters for stores written in Python, with the methods that the Rust side calls."""

@@ -1,4 +1,4 @@
-"""Stores whose methods are coroutines, as the Rust side calls them: many requests are under way at once."""
+"""Base class of adapters for stores whose methods are coroutines. Many of their requests run at once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.base import Request
 
 CONCURRENCY = 256
-"""Requests under way at once to a store that is asynchronous: what is not fast enough by then is not for its distance."""
+"""Most requests to an asynchronous store that run at once. More would not make up for a store's latency."""
 
 
 AT_ONCE = 64
-"""Requests handed at once to such a store whose values all have to be there before any is used."""
+"""Number of requests that such a store gets in one call, if all their values are needed before any is used."""
 
 
 async def gather(coroutines: Iterable[Any]) -> list[Any]:
-    """Runs coroutines, some at a time; gives results and failures in their order."""
+    """Runs coroutines, some at a time. Returns results and exceptions in the order of the coroutines."""
     free = asyncio.Semaphore(CONCURRENCY)
 
     async def one(coroutine: Any) -> Any:
@@ -37,25 +37,26 @@ def raise_first(results: Iterable[Any]) -> None:
 
 
 class Asynchronous:
-    """A store whose ``_get`` is a coroutine: many requests are under way, of several batches beside each other."""
+    """Base class of adapters whose ``_get`` is a coroutine. Many requests run at once, also those of several batches."""
 
     requests_at_once = AT_ONCE
     is_asynchronous = True
     supports_deletes = True
     has_sizes = False
     is_transactional = False
+    """Whether readers see no writes before a commit, and only Zarr's own keys can be written."""
     device: str | None = None
-    """Whether readers see nothing that is written before the caller commits it, and only Zarr's own keys can be written."""
+    """Device in whose memory the store keeps its values."""
 
     def __init__(self) -> None:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
         self._under_way: set[Future[Any]] = set()
 
     def check_sent(self) -> None:
-        """Refuses stores whose copy in another process would not be this one."""
+        """Refuses a store whose copy in another process would not be the same store."""
 
     def _places(self) -> asyncio.Semaphore:
-        # A child of a fork waits for none of its parent's requests.
+        # The child of a fork does not wait for its parent's requests.
         if self._free[0] != os.getpid():
             self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
         return self._free[1]
@@ -69,7 +70,7 @@ class Asynchronous:
     async def _answer(self, index: int, request: Request, reply: Any) -> None:
         async with self._places():
             if not reply.is_wanted():
-                return  # what is not replied to ends with the reply
+                return  # the end of the reply ends requests without a value
             try:
                 value = await self._get(*request)
             except Exception as error:
@@ -80,7 +81,7 @@ class Asynchronous:
         await asyncio.gather(*(self._answer(index, request, reply) for index, request in enumerate(requests)))
 
     def start(self, requests: Sequence[Request], reply: Any) -> None:
-        """Asks for values, which ``reply`` is called with, one by one, as they come."""
+        """Requests values. ``reply`` is called with each value when it arrives."""
         answers = self._begin(self._answer_all(requests, reply))
         self._under_way.add(answers)
         answers.add_done_callback(self._under_way.discard)

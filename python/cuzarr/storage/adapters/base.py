@@ -1,7 +1,7 @@
-"""Stores written in Python, as the Rust side calls them.
+"""Adapters for stores written in Python, with the methods that the Rust side calls.
 
-The Rust side knows one small set of methods; everything that differs between a dictionary, fsspec's mappings, the stores
-of zarr-python and obstore, and an object of a program ends here.
+The Rust side knows one small set of methods. Adapters hide the differences between a dictionary, fsspec's mappings, the stores
+of zarr-python and obstore, and a program's own object.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, Protocol
 from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
-"""A key, and which of its bytes: from where (negative: the last ones) and up to where."""
+"""A key, and the range of its bytes: start (negative: counted from the end) and stop."""
 
 
 Place = Any
-"""Which values a store is about: an address as text (``file:///data/a``), the object that holds them, or a tuple of either and of a
-path in it. Stores that say the same are the same to write locks, caches and copies."""
+"""The identity of a store's values: an address as text (``file:///data/a``), the object that holds them, or a tuple of one of these
+and a path in it. Stores with equal identities share write locks and caches, and copies treat them as one store.
+"""
 
 
 class StoreAdapter(Protocol):
@@ -31,7 +32,7 @@ class StoreAdapter(Protocol):
     is_transactional: bool
     has_sizes: bool
     device: str | None
-    """Where values are: what is asked for is brought as a ``_core.NdBuffer`` of bytes there, and set by ``set_buffer``."""
+    """The device of the values. They are read as a ``_core.NdBuffer`` of bytes there, and written by ``set_buffer``."""
 
     def check_sent(self) -> None: ...
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
@@ -52,7 +53,7 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
 
 
 def without_secrets(text: str) -> str:
-    """A text for messages: its URLs without user, password and query, which may be a signature."""
+    """A text for messages, with URLs without user, password and query. A query may be a signature."""
     return _SECRETS.sub("", text)
 
 
@@ -69,20 +70,20 @@ def file_address(path: Any) -> str:
 
 
 def unwrapped(store: Any) -> Any:
-    """The store inside zarr-python's wrappers, such as the one that logs."""
+    """The store inside zarr-python's wrapper stores, such as the logging one."""
     while any(cls.__module__ == "zarr.storage._wrapper" for cls in type(store).__mro__):
         store = store._store
     return store
 
 
 def cut(value: Any, start: int | None, stop: int | None) -> bytes:
-    """A part of a value. A negative ``start`` counts from the end, and gives all of a shorter value."""
+    """A range of a value. A negative ``start`` counts from the end; for a shorter value it gives the whole value."""
     raw = to_bytes(value)
     return raw if start is None and stop is None else raw[start:stop]
 
 
 def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
-    """Values, missing ones (``None``) and failures, in the order of the requests."""
+    """The results of requests in their order: values, ``None`` for missing ones, and exceptions."""
     found: list[Any] = []
     for request in requests:
         try:
@@ -93,7 +94,7 @@ def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
 
 
 class OneByOne:
-    """Requests that are served one after the other."""
+    """Base class of adapters that serve requests one after the other."""
 
     requests_at_once = 1
     is_asynchronous = False
@@ -103,7 +104,7 @@ class OneByOne:
     device: str | None = None
 
     def check_sent(self) -> None:
-        """Refuses stores whose copy in another process would not be this one."""
+        """Refuses a store whose copy in another process would not be the same store."""
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -120,7 +121,7 @@ class OneByOne:
 
 
 class ListingAdapter(OneByOne):
-    """Whatever can be told from a list of keys."""
+    """Base class of adapters that answer everything else from a list of keys."""
 
     def keys(self) -> Iterable[str]:
         raise NotImplementedError  # each adapter has its own

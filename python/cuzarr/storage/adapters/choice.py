@@ -1,4 +1,4 @@
-"""The adapter that suits a store. Adapters of other libraries' stores are imported when such a store is given."""
+"""Chooses the adapter for a store. An adapter for another library is imported when one of its stores is given."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from cuzarr.storage.adapters.mapping import MappingAdapter
 
 
 def adapt_store(store: Any) -> StoreAdapter:
-    """The adapter for a mapping, a store of zarr-python's or obstore's, or an object with ``get``, ``set``, ``delete``,
-    ``list``.
+    """The adapter for a mapping, a store of zarr-python or obstore, or an object with ``get``, ``set``, ``delete`` and ``list``.
 
     Raises
     ------
     TypeError
         It is none of them.
     """
-    if type(store).__module__ in ("zarr.core", "zarr.hierarchy"):  # of which groups are mappings
+    if type(store).__module__ in ("zarr.core", "zarr.hierarchy"):  # groups of zarr-python 2 are mappings, too
         kind = type(store).__name__
         raise TypeError(f"got {kind} of zarr-python 2, expected a store\nhint: pass its store, and path= with its path")
     if isinstance(store, MutableMapping):
         fs = getattr(store, "fs", None)
-        root = getattr(store, "root", None) or getattr(store, "path", "")  # `path` is that of zarr-python 2's FSStore
+        root = getattr(store, "root", None) or getattr(store, "path", "")  # `path` is the attribute of zarr-python 2's FSStore
         return _adapt_fsspec(fs, str(root)) if hasattr(fs, "cat_file") else MappingAdapter(store)
     if type(store).__module__.partition(".")[0] == "obstore":
         return _adapt_obstore(store)
@@ -41,7 +40,7 @@ def adapt_store(store: Any) -> StoreAdapter:
 
 
 def _is_zarr_store(store: Any) -> bool:
-    """Whether a store has zarr-python's interface. Methods of its subclasses may be plain functions that return coroutines."""
+    """Whether a store has zarr-python's interface. In its subclasses, methods may be plain functions that return coroutines."""
     interface = getattr(sys.modules.get("zarr.abc.store"), "Store", ())
     has_coroutines = inspect.iscoroutinefunction(getattr(store, "get", None)) and hasattr(store, "list_prefix")
     return has_coroutines or isinstance(store, interface)
@@ -60,7 +59,7 @@ def _adapt_obstore(store: Any) -> StoreAdapter:
 
 
 def _adapt_zarr_store(store: Any) -> StoreAdapter:
-    """The adapter for a store of zarr-python's interface."""
+    """The adapter for a store with zarr-python's interface."""
     from cuzarr.storage.adapters.fsspec import ZarrFsspecAdapter
     from cuzarr.storage.adapters.zarr import IcechunkAdapter, ZarrStoreAdapter
 

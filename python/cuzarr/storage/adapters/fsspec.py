@@ -1,4 +1,4 @@
-"""Directories of fsspec's file systems, as stores."""
+"""Adapters for directories of fsspec's file systems."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cuzarr.storage.adapters.zarr import ZarrStoreAdapter
 
 
 class _Folder:
-    """A directory of a file system of fsspec's: keys as paths, and paths as keys."""
+    """A directory of an fsspec file system. Converts keys to paths, and paths to keys."""
 
     def __init__(self, fs: Any, root: str) -> None:
         self.fs = fs
         self.root = root.rstrip("/") or root
-        # Some file systems have roots of their own, and in others paths begin with names.
+        # Some file systems have their own roots; in others, paths begin with names.
         self._lead = f"{self.root}/" if self.root.rstrip("/") else self.root or str(fs.root_marker)
 
     def path(self, key: str) -> str:
         return f"{self._lead}{key}" if key else self.root
 
     def key(self, path: str) -> str:
-        # Whether paths begin with a slash differs between what a file system takes and what it lists.
+        # A file system may list paths with a leading slash, and take them without one, or the reverse.
         return str(self.fs._strip_protocol(path)).strip("/").removeprefix(self._stripped_lead)
 
     @property
@@ -38,7 +38,7 @@ class _Folder:
         return f"{lead}/" if lead else ""
 
     def keys_below(self, paths: Iterable[str], prefix: str) -> list[str]:
-        """Keys of files below a prefix, sorted."""
+        """Keys of the files below a prefix, sorted."""
         lead = f"{prefix}/" if prefix else ""
         return sorted(key for key in map(self.key, paths) if key.startswith(lead))
 
@@ -49,37 +49,37 @@ class _Folder:
         for entry in entries:
             key = self.key(entry["name"])
             name = key.removeprefix(lead)
-            # Servers list what a page links to, other pages included, and file systems a file as what is below it.
+            # Web servers also list links to other pages, and some file systems list a file as its own member.
             if key.startswith(lead) and name not in ("", ".", "..") and not set("/?#") & set(name):
                 found[key] = entry["type"] == "directory"
         keys = sorted(key for key, is_directory in found.items() if not is_directory)
         return keys, sorted(key for key, is_directory in found.items() if is_directory)
 
 
-# The settings of a file system that say where its files are.
+# Settings of a file system that locate its files.
 _WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "org", "port", "repo", "sha")
 
 
 def place_of(fs: Any, root: str) -> Place:
-    """The identity of a directory: equal for two objects that hold the same values.
+    """The identity of a directory. It is equal for two objects with the same values.
 
-    fsspec makes one object of all file systems that are made by the same settings.
+    fsspec returns one object for equal settings of a file system.
     """
-    while hasattr(fs, "_join") and hasattr(fs, "fs"):  # a directory's view
+    while hasattr(fs, "_join") and hasattr(fs, "fs"):  # a view of a directory
         fs, root = fs.fs, fs._join(root)
-    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    fs = getattr(fs, "sync_fs", fs)  # zarr-python puts this wrapper around some file systems
     if type(fs).__name__ == "LocalFileSystem":
         return file_address(fs._strip_protocol(root))
     options = fs.storage_options
     if "fo" in options or "target_protocol" in options or "remote_options" in options:
-        return _waiting(fs), root  # files of another file system, which the settings say
+        return _waiting(fs), root  # files of another file system, which the settings name
     client = options.get("client_kwargs") or {}
     where = {name: str(value) for name in _WHERE if (value := options.get(name) or client.get(name))}
     return f"{fs.unstrip_protocol(root).rstrip('/')} {where or ''}".rstrip()
 
 
 class ZarrFsspecAdapter(ZarrStoreAdapter):
-    """zarr-python's store of a file system of fsspec's, which is itself asked what is a directory."""
+    """Adapter for zarr-python's store of an fsspec file system. The file system itself is asked for directories."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -115,16 +115,16 @@ class ZarrFsspecAdapter(ZarrStoreAdapter):
 
 def _waiting(fs: Any) -> Any:
     """A file system of fsspec whose methods block, made from one that may belong to a program's event loop."""
-    fs = getattr(fs, "sync_fs", fs)  # of the wrapper that zarr-python wants around others
+    fs = getattr(fs, "sync_fs", fs)  # zarr-python puts this wrapper around some file systems
     if not getattr(fs, "asynchronous", False):
         return fs
-    # What refers to files of another file system holds that one, or its options.
+    # A file system that refers to files of another one has that one, or its options, among its settings.
     options = {name: _of_waiting(value) for name, value in fs.storage_options.items()}
     return type(fs)(*map(_of_waiting, fs.storage_args), **{**options, "asynchronous": False})
 
 
 def _of_waiting(value: Any) -> Any:
-    """One of the arguments that a file system was made of, for one whose methods wait."""
+    """An argument of a file system, for a new one whose methods block: asynchronous file systems inside it are replaced."""
     if isinstance(value, dict) and "asynchronous" in value:
         return {**value, "asynchronous": False}
     if isinstance(value, dict) and any(hasattr(below, "async_impl") for below in value.values()):
@@ -135,14 +135,14 @@ def _of_waiting(value: Any) -> Any:
 
 
 class FsspecAdapter(Asynchronous):
-    """A directory of a file system of fsspec's."""
+    """Adapter for a directory of an fsspec file system."""
 
     def __init__(self, fs: Any, root: str) -> None:
         super().__init__()
         self.fs: Any = _waiting(fs)
         self._folder = _Folder(self.fs, root)
-        # Only file systems that are asynchronous below have many requests under way.
-        below = getattr(self.fs, "fs", self.fs)  # of a directory's view
+        # Many requests run at once only if the file system below is asynchronous, too.
+        below = getattr(self.fs, "fs", self.fs)  # for a view of a directory, the file system below
         self.is_asynchronous: bool = (
             bool(getattr(self.fs, "async_impl", False) and getattr(below, "async_impl", True)) and self.fs.loop is not None
         )
@@ -163,7 +163,7 @@ class FsspecAdapter(Asynchronous):
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         if start is not None and start < 0 and not self.is_asynchronous:
-            # Files of caches do not say their sizes, from which fsspec would count.
+            # Cached files do not tell their size, from which fsspec would count.
             start = max(0, (self.getsize(key) or 0) + start)
         try:
             return self.fs.cat_file(self._folder.path(key), start=start, end=stop)
@@ -176,7 +176,7 @@ class FsspecAdapter(Asynchronous):
     def set(self, key: str, value: bytes) -> None:
         path = self._folder.path(key)
         if self.is_asynchronous:
-            # References forget what they have listed by the coroutine only.
+            # fsspec's reference file system drops its cached listing only in the coroutine.
             self._begin(self.fs._pipe_file(path, value)).result()
             return
         self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -187,7 +187,7 @@ class FsspecAdapter(Asynchronous):
 
     @staticmethod
     def _replace(path: str, value: bytes) -> None:
-        """Writes a file under another name and renames it: fsspec would write into the old one, which is lost when the process dies."""
+        """Writes a file under another name and renames it. fsspec would overwrite the old file, which is lost if the process dies."""
         partial = os.path.join(os.path.dirname(path), f".cuzarr-{secrets.token_hex(8)}.partial")
         try:
             with open(partial, "xb") as file:
@@ -232,7 +232,7 @@ class FsspecAdapter(Asynchronous):
             return None
         if found["type"] == "directory":
             return None
-        if found["size"] is None:  # a server may not say it
+        if found["size"] is None:  # a server need not tell the size
             value = self.get(key, None, None)
             return None if value is None else len(value)
         return int(found["size"])

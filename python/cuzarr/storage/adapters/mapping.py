@@ -1,4 +1,4 @@
-"""Mappings from keys to bytes, or to buffers of a GPU, as stores."""
+"""Adapters for mappings from keys to bytes, or to buffers on a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identit
 
 
 class MappingAdapter(ListingAdapter):
-    """A mapping from keys to bytes. New values are of zarr-python's buffer class when the mapping holds those."""
+    """Adapter for a mapping from keys to bytes. If the mapping holds zarr-python's buffers, new values are such buffers."""
 
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
         self.mapping = mapping
@@ -41,7 +41,7 @@ class MappingAdapter(ListingAdapter):
 
 
 class DeviceMappingAdapter(MappingAdapter):
-    """A mapping from keys to buffers in a GPU's memory. What is in host memory, or on another GPU, is read as well."""
+    """Adapter for a mapping from keys to buffers in a GPU's memory. Values in host memory or on another GPU can be read, too."""
 
     def __init__(self, mapping: MutableMapping[str, Any], device: str) -> None:
         super().__init__(mapping)

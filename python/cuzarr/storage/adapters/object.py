@@ -1,4 +1,4 @@
-"""Objects with ``get``, ``set``, ``delete`` and ``list``, as stores."""
+"""Adapter for objects with ``get``, ``set``, ``delete`` and ``list``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identit
 
 
 class ObjectAdapter(ListingAdapter):
-    """Any object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``. ``identity()``, where it has one, says which
-    values it is about: an address, or an object that all stores of one place share."""
+    """Adapter for an object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``.
+
+    Its method ``identity()``, if it has one, returns the identity of its values: an address, or an object that all stores of one
+    place share.
+    """
 
     def __init__(self, store: Any) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Stores of obstore's."""
+"""Adapter for stores of obstore."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from cuzarr.storage.adapters.asynchronous import Asynchronous
 from cuzarr.storage.adapters.base import Place, file_address, own_identity, without_secrets
 
-# The settings of a store that say where its values are.
+# Settings of a store that locate its values.
 _WHERE = ("account_name", "bucket", "container_name", "endpoint")
 
 
 class ObstoreAdapter(Asynchronous):
-    """A store of obstore's."""
+    """Adapter for a store of obstore."""
 
     def __init__(self, store: Any) -> None:
         import obstore.exceptions
@@ -24,7 +24,7 @@ class ObstoreAdapter(Asynchronous):
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
         try:
-            if stop is not None and stop <= (start or 0):  # which obstore refuses
+            if stop is not None and stop <= (start or 0):  # obstore refuses empty ranges
                 await self._obstore.head_async(self.store, key)
                 return b""
             if stop is not None:
@@ -61,7 +61,7 @@ class ObstoreAdapter(Asynchronous):
         try:
             self._obstore.delete(self.store, list(keys))
         except FileNotFoundError:
-            # Some stores end a batch at a key that is missing.
+            # Some stores stop a batch at a missing key.
             for key in keys:
                 self.delete(key)
 
@@ -91,7 +91,7 @@ class ObstoreAdapter(Asynchronous):
         config = getattr(store, "config", None)
         if config is None:
             return own_identity(store)
-        # Who asks, and by which rights, makes no other place of it.
+        # Credentials do not change the identity of the place.
         where = sorted((name, str(value)) for name, value in config.items() if name in _WHERE)
         return f"{type(store).__name__}://{where}", str(prefix or "")
 

@@ -1,4 +1,4 @@
-"""Stores of zarr-python's and Icechunk's, whose methods are coroutines."""
+"""Adapters for stores of zarr-python and Icechunk, whose methods are coroutines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cuzarr.errors import ArgumentTypeError
 from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
 from cuzarr.storage.adapters.base import Place, cut, file_address, own_identity, unwrapped, without_secrets
 
-# Names of metadata documents, which are keys wherever they are listed.
+# Names of metadata documents. A listed name of these is always a key.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 
 class ZarrStoreAdapter(Asynchronous):
-    """A store of zarr-python's: its methods are coroutines and its values buffers."""
+    """Adapter for a store of zarr-python, whose methods are coroutines, and whose values are buffers."""
 
     def __init__(self, store: Any) -> None:
         from zarr.core.buffer.cpu import Buffer, buffer_prototype
@@ -29,15 +29,15 @@ class ZarrStoreAdapter(Asynchronous):
         self._local, self._memory, self._zip = LocalStore, MemoryStore, ZipStore
         self.supports_deletes: bool = bool(getattr(store, "supports_deletes", True))
         self._buffer = Buffer
-        # Values are wanted in host memory, whatever zarr-python is configured to.
+        # Values are read to host memory, whatever zarr-python's configuration says.
         self._prototype = buffer_prototype
-        # In other stores, those of fsspec among them, directories may "exist" as well.
+        # In other stores, such as those of fsspec, directories may "exist", too.
         self._only_keys_exist = isinstance(unwrapped(store), LocalStore | MemoryStore | ZipStore)
 
     def _begin(self, coroutine: Any) -> Future[Any]:
         from zarr.core.sync import _get_loop
 
-        # On zarr-python's own loop, to which a store's connections belong once zarr-python has used it.
+        # Runs on zarr-python's own loop, which the store's connections belong to once zarr-python has used it.
         loop = _get_loop()
         try:
             is_inside = asyncio.get_running_loop() is loop
@@ -110,7 +110,7 @@ class ZarrStoreAdapter(Asynchronous):
         try:
             exists = await self._exists(key)
         except Exception:
-            # A store may refuse to be asked for what is no key of Zarr's.
+            # A store may refuse requests for names that are not keys of Zarr.
             if await self._has_below(key):
                 return False
             raise
@@ -119,7 +119,7 @@ class ZarrStoreAdapter(Asynchronous):
     async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         lead = f"{prefix}/" if prefix else ""
         names = sorted([lead + name async for name in self.store.list_dir(prefix)])
-        # zarr-python does not say which names are keys.
+        # zarr-python does not tell which names are keys.
         are_keys = await gather(self._is_key(name) for name in names)
         if failures := [answer for answer in are_keys if isinstance(answer, BaseException)]:
             raise failures[0]
@@ -142,8 +142,10 @@ class ZarrStoreAdapter(Asynchronous):
 
 
 class IcechunkAdapter(ZarrStoreAdapter):
-    """The store of a session of Icechunk's. It takes the keys of Zarr's documents and of chunks of arrays that are there, and
-    readers see nothing that is written before the session is committed."""
+    """Adapter for the store of an Icechunk session.
+
+    It accepts keys of Zarr's documents, and of chunks of arrays that exist. Readers see no writes before the session is committed.
+    """
 
     is_transactional = True
 
@@ -165,7 +167,7 @@ class IcechunkAdapter(ZarrStoreAdapter):
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         try:
-            if key.rpartition("/")[2] in _DOCUMENTS:  # of which Icechunk gives other ends than those that are asked for
+            if key.rpartition("/")[2] in _DOCUMENTS:  # Icechunk reads parts of documents up to another end than requested
                 value = await super()._get(key, None, None)
                 return None if value is None else cut(value, start, stop)
             return await super()._get(key, start, stop)
@@ -200,11 +202,11 @@ class IcechunkAdapter(ZarrStoreAdapter):
             return False
 
     async def _getsize(self, key: str) -> int | None:
-        # Chunks that are not there have a size of 0.
+        # Icechunk gives missing chunks the size 0.
         return await super()._getsize(key) if await self._exists(key) else None
 
     async def _list_prefix(self, prefix: str) -> list[str]:
-        # Only nodes can be listed.
+        # Icechunk can list nodes only.
         node = prefix
         while node and not await self._is_node(node):
             node = node.rpartition("/")[0]
