@@ -1,8 +1,8 @@
 """Many arrays by one call beside the same bytes in one array: variables of a data set, crops of many volumes, small boxes, small arrays.
 
-    python bench/datasets.py [--device cuda:0] [--jobs variables crops boxes small] [--repeat 7] [--folder DIR] [--record DIR]
+    python bench/datasets.py [--device cuda:0] [--jobs variables writes crops boxes small] [--repeat 7] [--folder DIR] [--record DIR]
 
-`variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes. `crops` reads 256 boxes of
+`variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes; `writes` writes them. `crops` reads 256 boxes of
 48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `boxes` reads 4,096 boxes of 500 elements
 in 64 chunks of one array by `Array.read_many`, `Array.read_boxes` and `Array.read_ragged`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. Chunks are about
 1 MiB of float32, zstd 3, in files that are in the page cache. Times are milliseconds, medians of the repeats; every answer is compared with the truth.
@@ -70,6 +70,42 @@ def variables(folder, place, repeat):
             yield "24 variables of 8 MiB", name, milliseconds
 
 
+def writes(folder, place, repeat):
+    values = arrays.temperature((24 * 8, 512, 512), 1)
+    group = cuzarr.create_group(folder / "written")
+    made = [
+        group.create_array(f"v{number:02}", shape=(8, 512, 512), dtype="f4", chunks=(1, 512, 512), compressors=[ZSTD])
+        for number in range(24)
+    ]
+    whole = group.create_array("all", shape=values.shape, dtype="f4", chunks=(1, 512, 512), compressors=[ZSTD])
+    box = cuzarr.xp.asarray(values, device=place.device)
+    parts = [box[8 * number : 8 * number + 8] for number in range(24)]
+
+    def by_threads(pool):
+        list(pool.map(lambda pair: pair[0].set_basic_selection(..., pair[1]), zip(made, parts, strict=True)))
+
+    def one_by_one():
+        for array, part in zip(made, parts, strict=True):
+            array[...] = part
+
+    with ThreadPoolExecutor(8) as pool:
+        jobs = {
+            "one box": lambda: whole.set_basic_selection(..., box),
+            "one by one": one_by_one,
+            "by 8 threads": lambda: by_threads(pool),
+            "write_many": lambda: cuzarr.write_many([(array, ..., part) for array, part in zip(made, parts, strict=True)]),
+        }
+        for name, work in jobs.items():
+            milliseconds, _ = measured(place, repeat, work)
+            check(
+                [whole[...]] if name == "one box" else [array[...] for array in made],
+                [values] if name == "one box" else np.split(values, 24),
+            )
+            for array in made:
+                array[...] = 0
+            yield "24 variables written", name, milliseconds
+
+
 def crops(folder, place, repeat):
     dice = random.Random(2)
     group = cuzarr.create_group(folder / "volumes")
@@ -132,7 +168,7 @@ def small_arrays(folder, place, repeat):
         yield "1,000 small arrays", name, milliseconds
 
 
-JOBS = {"variables": variables, "crops": crops, "boxes": small_boxes, "small": small_arrays}
+JOBS = {"variables": variables, "writes": writes, "crops": crops, "boxes": small_boxes, "small": small_arrays}
 
 
 def main():

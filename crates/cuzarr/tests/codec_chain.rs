@@ -300,5 +300,5 @@ fn every_name_is_listed_once() {
     let count = all.len();
     all.sort_unstable();
     all.dedup();
-    assert_eq!((all.len(), count), (31, 31));
+    assert_eq!(all.len(), count);
 }

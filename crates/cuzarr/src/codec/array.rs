@@ -1,4 +1,4 @@
-//! The chain of an array, as its metadata says.
+//! Builds the codec chain of an array from its metadata.
 
 use super::chain::Chain;
 use super::{ChunkSpec, v2};
@@ -15,7 +15,7 @@ impl Chain {
         Chain::for_chunks(metadata, metadata.chunk_grid().chunk_shape().to_vec())
     }
 
-    /// Like [`Chain::new`], for chunks of this shape.
+    /// Like [`Chain::new`], for chunks of the shape `shape`.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

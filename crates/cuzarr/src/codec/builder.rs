@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 pub(crate) struct Builder {
     zarr_format: u8,
     spec: ChunkSpec,
-    /// The array that the next array codec would see.
+    /// The input of the next array→array or array→bytes codec.
     pub(crate) current: ChunkSpec,
     arrays: Vec<Arc<dyn ArrayToArray>>,
     serializer: Option<Serializer>,
@@ -103,7 +103,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Elements as their bytes, little-endian.
+    /// Adds the codec `bytes`, little-endian.
     fn push_bytes(&mut self) -> Result<()> {
         let opened = bytes::open_v2(&self.current, Endian::Little)?;
         self.push(opened)

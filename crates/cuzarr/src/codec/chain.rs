@@ -17,7 +17,7 @@ pub struct Chain {
     pub(super) serializer: Serializer,
     pub(super) bytes: Vec<BytesStep>,
     pub(super) encoded: Size,
-    /// Elements of variable length are stored in F order.
+    /// Whether elements of variable length are stored in F order.
     pub(super) variable_order_f: bool,
 }
 
@@ -35,12 +35,12 @@ pub struct Sharding {
     pub(super) shard_shape: Vec<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) inner: Chain,
-    /// The inner chain without a tail; `None` for elements of variable length.
+    /// The program of the inner chain, without a tail; `None` for elements of variable length.
     pub(super) inner_program: Option<Program>,
     pub(super) index_program: Program,
     pub(super) index_size_bytes: u64,
     pub(super) index_at_start: bool,
-    /// In which order inner chunks are written, by C-order number; `None` for C order.
+    /// The order in which inner chunks are written, as C-order numbers; `None` for C order.
     pub(super) write_order: Option<Arc<[u32]>>,
 }
 
@@ -62,12 +62,12 @@ impl Serializer {
 }
 
 impl Chain {
-    /// The decoded chunk.
+    /// The shape, data type and fill value of a decoded chunk.
     pub fn spec(&self) -> &ChunkSpec {
         &self.spec
     }
 
-    /// The shards, when sharding is the whole chain, so that inner chunks can be read by themselves.
+    /// The sharding, if it is the whole chain. Only then can inner chunks be read by themselves.
     pub fn sharding(&self) -> Option<&Sharding> {
         match &self.serializer {
             Serializer::Sharding(sharding) if self.arrays.is_empty() && self.bytes.is_empty() => Some(sharding),
@@ -80,8 +80,9 @@ impl Chain {
         self.sharding().map_or(self, |sharding| sharding.inner().leaf())
     }
 
-    /// A copy of this chain, whose shards are written with their inner chunks in these orders, the outermost shards' first. An
-    /// order lists C-order numbers; it is no part of the metadata, and readers do not need it.
+    /// Returns a copy of this chain that writes the inner chunks of shards in other orders. `orders` holds a list of
+    /// C-order numbers for each level of sharding, the outermost first. An order is not part of the metadata, and
+    /// readers do not need it.
     ///
     /// # Errors
     /// `InvalidArgument` when an order does not list every inner chunk once.
@@ -93,12 +94,12 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Most bytes that an encoded chunk may have; `None` for elements of variable length.
+    /// Maximum size of an encoded chunk, in bytes; `None` for elements of variable length.
     pub fn encoded_bound_bytes(&self) -> Option<u64> {
         self.encoded.bound()
     }
 
-    /// How many bytes an encoded chunk has.
+    /// The size of an encoded chunk.
     pub(crate) fn encoded_size(&self) -> Size {
         self.encoded
     }
@@ -115,12 +116,13 @@ impl Chain {
         &self.bytes
     }
 
-    /// Whether elements differ in length: decode them by [`Chain::decode_variable`].
+    /// Whether elements have variable length. Decode them with [`Chain::decode_variable`].
     pub fn is_variable(&self) -> bool {
         self.spec.data_type.size_bytes().is_none()
     }
 
-    /// How many array→array codecs the chain begins with; one array→bytes codec follows, the rest are bytes→bytes.
+    /// The number of array→array codecs, which the chain begins with. One array→bytes codec follows; the rest are
+    /// bytes→bytes.
     pub fn array_codec_count(&self) -> usize {
         self.arrays.len()
     }
@@ -139,7 +141,8 @@ impl Chain {
         Ok(current.unwrap_or_else(|| stored.to_vec()))
     }
 
-    /// Decodes a chunk of variable-length elements, whose metadata does not say how long it is: to at most `limit_bytes`.
+    /// Decodes a chunk of variable-length elements to at most `limit_bytes`. Metadata does not say how long such a
+    /// chunk is.
     ///
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch` with the codec in the trail; `BudgetExceeded` beyond the limit; `Unsupported` for
@@ -165,7 +168,8 @@ impl Chain {
         }
     }
 
-    /// Encodes a chunk of variable-length elements. A shard of which nothing needs to be stored is still written.
+    /// Encodes a chunk of variable-length elements. A shard is written even if none of its inner chunks needs to be
+    /// stored.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of elements is not the chunk's; `EncodeFailed`.

@@ -1,4 +1,4 @@
-//! Four bytes of checksum before or behind the data: what `crc32c`, `crc32`, `adler32` and `fletcher32` share.
+//! Checksum codecs, which put four bytes before or behind the data: `crc32c`, `crc32`, `adler32` and `fletcher32`.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use super::size::Size;
 use super::step::{CHECKSUM_BYTES, Location, Step};
 use crate::{Error, ErrorKind, Result};
 
-/// numcodecs' member `location`, since its version 0.13.
+/// Reads the configuration member `location`, which numcodecs has since version 0.13.
 pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> Result<Location> {
     let choices = [("start", Location::Start), ("end", Location::End)];
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))
 }
 
-/// Data with their checksum beside them.
+/// Joins data and their checksum.
 pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
     let checksum = checksum.to_le_bytes();
     match location {
@@ -30,7 +30,7 @@ pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Checksum {
     pub(crate) name: &'static str,
-    /// The checksum as kernels know it.
+    /// The checksum that kernels compute for this codec.
     pub(crate) kind: checksum::Checksum,
     pub(crate) location: Location,
     pub(crate) compute: fn(&[u8]) -> u32,

@@ -1,4 +1,4 @@
-//! Reading a codec's configuration: typed members, unknown ones refused by name.
+//! Reads the members of a codec's configuration by type. An unknown member is an error that names it.
 
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Map, Value};
@@ -40,7 +40,8 @@ impl<'a> Configuration<'a> {
         Err(self.invalid(format!("'{key}' is {}, expected {expected}", abbreviate(value))))
     }
 
-    /// A whole number in `range`; floats that are whole are taken too, as some writers make them.
+    /// A whole number in `range`, or `default` if the member is missing. Floats are accepted if they are whole, because
+    /// some writers make them.
     pub(crate) fn integer(&self, key: &str, range: std::ops::RangeInclusive<i64>, default: i64) -> Result<i64> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let whole =
@@ -70,7 +71,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// One of the named choices.
+    /// The choice that the member names, if it is there.
     pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match choices.iter().find(|(name, _)| *name == text) {
@@ -82,7 +83,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// A number that is required.
+    /// A number. A missing member is an error.
     pub(crate) fn number(&self, key: &str) -> Result<&'a serde_json::Number> {
         match self.get(key) {
             Some(Value::Number(number)) => Ok(number),
@@ -91,7 +92,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// A list of extents.
+    /// A list of extents. A missing member is an error.
     pub(crate) fn extents(&self, key: &str) -> Result<Vec<u64>> {
         let Some(value) = self.get(key) else { return Err(self.invalid(format!("'{key}' is missing"))) };
         let extents = value.as_array().map(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
@@ -119,7 +120,7 @@ pub(crate) struct NumpyDType {
 }
 
 impl NumpyDType {
-    /// A member of a configuration.
+    /// Reads one member of a configuration as a NumPy data type.
     pub(crate) fn member(codec: &str, members: &Map<String, Value>, key: &str) -> Result<Option<NumpyDType>> {
         Configuration { codec, members }.numpy_dtype(key)
     }

@@ -1,4 +1,4 @@
-//! Errors about encoded bytes, and reading that cannot be made to take more memory than metadata allows.
+//! Errors about encoded bytes, and functions that read a decoder without taking more memory than metadata allows.
 
 use std::fmt;
 use std::io::Read;
@@ -10,7 +10,7 @@ pub(crate) fn corrupt(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::ChunkCorrupt, message)
 }
 
-/// An error about what cannot be encoded.
+/// An error about data that cannot be encoded.
 pub(crate) fn unencodable(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::EncodeFailed, message)
 }
@@ -23,7 +23,7 @@ pub(crate) fn expect_size(got: usize, expected: usize) -> Result<()> {
     }
 }
 
-/// Refuses bytes that are not there.
+/// Refuses an encoded size other than the expected one.
 pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
     match got == expected {
         true => Ok(()),
@@ -43,7 +43,7 @@ pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }
 
-/// Reads a decoder to its end, growing with what really comes, to at most `limit_bytes`.
+/// Reads a decoder to its end, at most `limit_bytes`. Memory grows with the bytes that really come.
 pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut bounded = decoder.take(limit_bytes.saturating_add(1));
@@ -54,7 +54,7 @@ pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<
     }
 }
 
-/// Reads exactly `decoded.len()` bytes from a decoder and then its end.
+/// Reads exactly `decoded.len()` bytes from a decoder, which must then be at its end.
 pub(crate) fn read_exactly(mut decoder: impl Read, decoded: &mut [u8]) -> Result<()> {
     let mut filled = 0;
     while filled < decoded.len() {

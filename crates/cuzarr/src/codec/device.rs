@@ -1,13 +1,13 @@
 //! Codecs on a device: the traits of decoders and encoders of frames.
 //!
-//! A codec hands its decoder out by [`BytesToBytes::device_decoder`](super::BytesToBytes::device_decoder). A decoder
-//! prepares many frames together into a [`Decode`], which a stream runs. Only ranges connect a decoder with where its bytes
-//! lie, so a container's decoder (Blosc) prepares its inner streams by another codec's decoder, into scratch memory of its
-//! own, and launches that before its own kernels.
+//! A codec returns its decoder from [`BytesToBytes::device_decoder`](super::BytesToBytes::device_decoder). A decoder
+//! prepares many frames together as a [`Decode`], which a stream runs. A decoder knows the places of its bytes only as
+//! ranges. So a container's decoder (Blosc) can prepare its inner streams with another codec's decoder, into its own
+//! scratch memory, and launch that before its own kernels.
 //!
-//! Encoding is the same way back: [`BytesToBytes::device_encoder`](super::BytesToBytes::device_encoder) gives an encoder for
-//! chunks of one size, which prepares many of them into an [`Encode`]. Where frames lie stays on the device until the batch
-//! is done, so a container's encoder can put the frames of another one into its own.
+//! Encoding works the same way: [`BytesToBytes::device_encoder`](super::BytesToBytes::device_encoder) returns an
+//! encoder for chunks of one size, which prepares many of them as an [`Encode`]. The places of frames stay on the
+//! device until the batch is done. So a container's encoder can put the frames of another encoder into its own.
 
 use std::any::Any;
 use std::fmt;
@@ -23,45 +23,45 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status of a unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Frames have fewer bytes than this, encoded and decoded: kernels count positions in 32 bits, with room to add.
+/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and need room to add.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.
 pub trait DeviceDecoder: Send + Sync + fmt::Debug {
-    /// The kind of frame, in messages and explanations.
+    /// The name of the kind of frame, for messages and explanations.
     fn name(&self) -> &'static str;
 
-    /// The speeds of decoding here and on the host.
+    /// The speeds of decoding on the device and on the host.
     fn speeds(&self) -> &'static Speeds;
 
-    /// Why kernels do not take frames of `decoded_bytes`; `None` when they do.
+    /// Why kernels do not take frames of `decoded_bytes`; `None` if they do.
     fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
         let _ = decoded_bytes;
         None
     }
 
-    /// How many times the usual batch of frames of this size is decoded together. Kernels that take long for a single frame,
-    /// and fill the device only with many, want more than one.
+    /// The size of a batch of such frames, as a multiple of the usual size. Kernels that take long for a single frame,
+    /// and need many to fill the device, return more than 1.
     fn batch_factor(&self, decoded_bytes: usize) -> u64 {
         let _ = decoded_bytes;
         1
     }
 
-    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up. It is enough to decode them
-    /// well; a decoder may take more where [`Request::scratch_aim_bytes`] allows it.
+    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up. It is enough to decode
+    /// them well; a decoder may take more if [`Request::scratch_aim_bytes`] allows it.
     fn scratch_copies(&self, decoded_bytes: usize) -> u64;
 
     /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
     /// calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
 
-    /// Headers that define codes of damage and their words, beside `cuzarr/status.cuh`.
+    /// CUDA headers that define further codes of damage and their messages, beside `cuzarr/status.cuh`.
     fn damages(&self) -> &'static [Header] {
         &[]
     }
 
-    /// The kernel that brings headers to the host from frames that lie on the device alone. `None` for a decoder whose
-    /// kernels read all headers by themselves.
+    /// The kernel that copies headers to the host from frames that lie only on the device. `None` for a decoder whose
+    /// kernels read all headers themselves.
     fn header_walk(&self) -> Option<HeaderWalk> {
         None
     }
@@ -71,7 +71,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Lays out the decoding of many frames.
+    /// Prepares the decoding of many frames.
     ///
     /// # Errors
     /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are listed in the result instead.
@@ -81,9 +81,9 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
 /// The decoder of a codec: one for all of its frames, or one that was made for an array's chunks.
 #[derive(Clone, Debug)]
 pub enum FrameDecoder {
-    /// For all frames.
+    /// A decoder for all frames of the codec.
     Any(&'static dyn DeviceDecoder),
-    /// For the chunks of an array.
+    /// A decoder that was made for an array's chunks.
     Made(Arc<dyn DeviceDecoder>),
 }
 
@@ -121,38 +121,38 @@ impl Headers {
         Headers(Some(Box::new(value)))
     }
 
-    /// The value that [`Headers::read`] kept.
+    /// Returns the value that [`Headers::read`] kept.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_ref()?.downcast_ref()
     }
 }
 
-/// A kernel that lists the headers inside of frames (`headers.cuh`). Only codecs of this crate have one: it is launched on the
-/// word of its file that it stays in its frame and in the list.
+/// A kernel that lists the headers inside frames (`headers.cuh`). Only codecs of this crate have one: nothing else
+/// checks that it stays inside its frame and the list.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderWalk {
-    /// Its file.
+    /// The file of the kernel.
     pub(crate) source: &'static KernelSource,
-    /// Its name.
+    /// The name of the kernel.
     pub(crate) kernel: &'static str,
     /// Threads that walk through one frame.
     pub(crate) threads: u32,
 }
 
-/// The frames that a decoder shall prepare. A [`Batch`](super::batch::Batch) has checked every range: inside its buffer, and
-/// below [`MOST_FRAME_BYTES`].
+/// The frames that a decoder is asked to prepare. A [`Batch`](super::batch::Batch) has checked that every range is
+/// inside its buffer, and smaller than [`MOST_FRAME_BYTES`].
 pub struct Request<'a> {
     /// Where the frames are decoded.
     pub device: Device,
     /// The frames.
     pub units: &'a [Unit],
-    /// The whole source as bytes of the host, when they are at hand. A decoder with a [`HeaderWalk`] that got no headers
-    /// always gets these, with at least the headers filled in.
+    /// All bytes of the source, if the host has them. A decoder that has a [`HeaderWalk`] and gets no headers always
+    /// gets these bytes, with at least the headers filled in.
     pub host: Option<&'a [u8]>,
     /// Headers of all units, if they were already read.
     pub headers: &'a [Headers],
-    /// Scratch memory that the decoding should keep within, where it can. A decoder that takes less memory only by taking longer
-    /// chooses by this.
+    /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that can save memory only by
+    /// taking longer chooses by this.
     pub scratch_aim_bytes: usize,
 }
 
@@ -163,11 +163,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Joins the decoding of a request's units with the errors that the host found already, by the unit's number. `decode` leaves
-    /// those units out. It is launched only with memory that has room for all units, on the device of the request.
+    /// Joins the decoding of a request's units with the errors that the host already found. `refused` holds each error
+    /// with the number of its unit; `decode` leaves those units out. `decode` is launched only on the device of the
+    /// request, with memory that has room for all units.
     ///
     /// # Errors
-    /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`].
+    /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`] or more.
     pub fn new(request: &Request<'_>, decode: impl Decode + 'static, refused: Vec<(usize, Error)>) -> Result<Prepared> {
         let (mut src_bytes, mut dst_bytes) = (0, 0);
         for (index, Unit { src, dst }) in request.units.iter().enumerate() {
@@ -182,7 +183,7 @@ impl Prepared {
         Ok(Prepared { decode: Checked { device: request.device, src_bytes, dst_bytes, status_bytes, decode }, refused })
     }
 
-    /// The decoding, and the units that the host refused.
+    /// Returns the decoding, and the units that the host refused.
     pub fn into_parts(self) -> (Box<dyn Decode>, Vec<(usize, Error)>) {
         (Box::new(self.decode), self.refused)
     }
@@ -223,7 +224,7 @@ impl Decode for Checked {
 
 /// A decoding that was prepared, and can be launched many times.
 pub trait Decode: Send + Sync {
-    /// Most device memory that a launch takes beside source, target and statuses. Launches take it from
+    /// Maximum device memory, in bytes, that a launch takes beside source, target and statuses. Launches take it from
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
@@ -238,7 +239,7 @@ pub trait Decode: Send + Sync {
 /// One launch of a [`Decode`].
 #[derive(Clone, Copy)]
 pub struct Task<'a> {
-    /// The stream that runs it.
+    /// The stream that runs the decoding.
     pub stream: &'a Stream,
     /// Memory of the encoded bytes.
     pub src: &'a Buffer,
@@ -249,45 +250,46 @@ pub struct Task<'a> {
 }
 
 const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
-/// Frames begin at multiples of this in the memory that an [`Encode`] gives.
+/// Frames begin at multiples of this in the memory that an [`Encode`] returns.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
 /// Bytes of an entry of [`Launched::frames`].
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
 
-/// Kernels that make frames of chunks.
+/// Kernels that encode chunks to frames.
 ///
-/// The codec makes the encoder for chunks of one size, with its own parameters: level, size of blocks, container.
+/// The codec makes an encoder for chunks of one size. The encoder has its own parameters: level, size of blocks,
+/// container.
 pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Bytes of one chunk.
     fn chunk_bytes(&self) -> usize;
 
-    /// Whether chunks of fewer bytes become frames in the same launch.
+    /// Whether a launch may also have smaller chunks.
     fn takes_smaller(&self) -> bool {
         false
     }
 
-    /// Most bytes of one frame.
+    /// Maximum size of one frame, in bytes.
     fn frame_bound_bytes(&self) -> usize;
 
-    /// The speeds of encoding here and on the host.
+    /// The speeds of encoding on the device and on the host.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
-    /// Why the host encodes what a value on `device` becomes; `None` where the device does.
+    /// Why the host encodes chunks of a value on `device`; `None` if the device does.
     fn host_reason(&self, device: Device) -> Option<&'static str> {
         let _ = device;
         None
     }
 
-    /// Most device memory that a launch takes beside the chunks, its results included.
+    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
-    /// Lays out the encoding of many chunks.
+    /// Prepares the encoding of many chunks.
     ///
     /// # Errors
-    /// `InvalidArgument` for more chunks than a launch counts.
+    /// `InvalidArgument` for more chunks than a launch can count.
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>>;
 
-    /// Most bytes of `count` frames, one behind the other.
+    /// Maximum size of `count` frames that lie one behind the other, in bytes.
     fn output_bound_bytes(&self, count: usize) -> usize {
         count.saturating_mul(self.frame_bound_bytes().next_multiple_of(FRAME_ALIGNMENT_BYTES))
     }
@@ -296,11 +298,11 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
 /// Chunks that lie in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
-    /// Where the buffer is.
+    /// The buffer's device.
     pub device: Device,
-    /// How many there are.
+    /// Number of chunks.
     pub count: usize,
-    /// Bytes from one chunk to the next: a multiple of 16, and no less than a chunk has.
+    /// Bytes from one chunk to the next: a multiple of 16, and at least the size of a chunk.
     pub stride_bytes: usize,
 }
 
@@ -313,8 +315,8 @@ pub trait Encode: Send + Sync {
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched>;
 }
 
-/// One launch of an [`Encode`]. Only an [`EncodeBatch`](super::batch::EncodeBatch) makes one, which has checked that the chunks
-/// lie in their memory.
+/// One launch of an [`Encode`]. Only an [`EncodeBatch`](super::batch::EncodeBatch) makes one. It has checked that the
+/// chunks lie in their memory.
 #[derive(Clone, Copy)]
 pub struct EncodeTask<'a> {
     pub(crate) stream: &'a Stream,
@@ -324,28 +326,28 @@ pub struct EncodeTask<'a> {
 }
 
 impl<'a> EncodeTask<'a> {
-    /// The stream that runs it.
+    /// The stream that runs the encoding.
     pub fn stream(&self) -> &'a Stream {
         self.stream
     }
 
-    /// Memory of the chunks, which begins at a multiple of 16.
+    /// Memory of the chunks. It begins at a multiple of 16.
     pub fn src(&self) -> &'a Buffer {
         self.src
     }
 
-    /// A `u32` for each chunk: its bytes. A chunk with 0 becomes a frame of no bytes.
+    /// A `u32` for each chunk: its size in bytes. A chunk of size 0 becomes an empty frame.
     pub fn sizes(&self) -> &'a Buffer {
         self.sizes
     }
 
-    /// Bytes of each chunk, also of those that become no frame.
+    /// The size of each chunk in bytes, including chunks that become no frame.
     pub fn chunk_bytes(&self) -> &'a [usize] {
         self.chunk_bytes
     }
 }
 
-/// The results of a launch. They are there once the stream has passed it.
+/// The results of a launch. They are complete once the stream has passed it.
 pub struct Launched {
     /// The frames, in the order of the chunks.
     pub out: Buffer,

@@ -17,25 +17,25 @@ use crate::{Error, ErrorKind, Result};
 /// The number of elements that go through all steps together, so that they stay in the cache.
 const BLOCK_ELEMS: usize = 1024;
 
-/// A codec that is nothing but steps.
+/// A codec that only applies element steps.
 #[derive(Debug)]
 pub(crate) struct Stepped {
     pub(crate) name: &'static str,
     pub(crate) decoded: DType,
     pub(crate) encoded_dtype: DType,
     pub(crate) encoded: ChunkSpec,
-    /// Encoded → decoded.
+    /// Steps that turn encoded into decoded elements.
     pub(crate) read: Vec<ElementStep>,
-    /// Decoded → encoded.
+    /// Steps that turn decoded into encoded elements.
     pub(crate) write: Vec<ElementStep>,
 }
 
-/// The conversion, unless there is nothing to convert.
+/// The step that converts elements; `None` if the types are equal.
 pub(crate) fn cast_step(from: DType, to: DType) -> Option<ElementStep> {
     (from != to).then_some(ElementStep::Cast { from, to })
 }
 
-/// A constant in `dtype`, as NumPy makes it of a Python number.
+/// The step of an operation with a constant in `dtype`. The constant is converted as NumPy converts a Python number.
 pub(crate) fn arithmetic(operation: Arithmetic, dtype: DType, number: &Number) -> Result<ElementStep> {
     let mut operand = [0; 8];
     let target = &mut operand[..dtype.size_bytes()];
@@ -47,17 +47,18 @@ pub(crate) fn arithmetic(operation: Arithmetic, dtype: DType, number: &Number) -
     Ok(ElementStep::Arithmetic { operation, dtype, operand })
 }
 
-/// Rounding to the nearest integer, half to even.
+/// The step that rounds to the nearest integer, half to even.
 pub(crate) fn round_step(dtype: DType) -> ElementStep {
     ElementStep::Arithmetic { operation: Arithmetic::Round, dtype, operand: [0; 8] }
 }
 
-/// The element type that a numcodecs filter takes, which must be the array's: `key`, or the array's own.
+/// The element type that a numcodecs filter takes. The configuration member `key` may name it; it must be the array's
+/// type.
 pub(crate) fn input_dtype(configuration: &Configuration<'_>, request: &Request<'_>, key: &str) -> Result<DType> {
     let own = request.spec.dtype()?;
     match configuration.numpy_dtype(key)? {
         None => Ok(own),
-        // In v2 the chain has brought the array to this type and order already.
+        // In v2 the chain has already brought the array to this type and byte order.
         Some(view) if view.dtype == own && (request.zarr_format == 2 || !view.big_endian) => Ok(own),
         Some(_) => {
             let expected = request.spec.data_type.numpy_descr();
@@ -66,7 +67,8 @@ pub(crate) fn input_dtype(configuration: &Configuration<'_>, request: &Request<'
     }
 }
 
-/// The array behind a filter that gives `dtype`. The fill value is converted, not encoded, as zarr-python does.
+/// The array after a filter whose output has the type `dtype`. The fill value is converted, not encoded, as zarr-python
+/// does.
 pub(crate) fn output_spec(spec: &ChunkSpec, dtype: DType) -> Result<ChunkSpec> {
     let own = spec.dtype()?;
     if own == dtype {
@@ -87,7 +89,8 @@ pub(crate) fn is_float(dtype: DType) -> bool {
     matches!(dtype.kind(), DTypeKind::Float | DTypeKind::BFloat)
 }
 
-/// Runs `$body` with `$T` the Rust type of an integer or a 4- or 8-byte float; `$other` for anything else.
+/// Runs `$body` with `$T` as the Rust type of `$dtype`, an integer or a 4- or 8-byte float. Runs `$other` for other
+/// types.
 macro_rules! typed {
     ($dtype:expr, $T:ident => $body:expr, $other:expr) => {{
         macro_rules! with {
@@ -166,7 +169,7 @@ fn compute(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &mut [
     }, compute_half(operation, dtype, operand, block))
 }
 
-/// The 2-byte floats compute in binary32 and round once, as NumPy does.
+/// Computes with 2-byte floats: in binary32 and rounded once, as NumPy does.
 fn compute_half(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &mut [u8]) -> Result<()> {
     if !is_float(dtype) || dtype.size_bytes() != 2 {
         return Err(Error::new(ErrorKind::Unsupported, format!("no arithmetic in {dtype}")));
@@ -179,7 +182,7 @@ fn compute_half(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &
     Ok(cast(DType::FLOAT32, dtype, &wide, block)?)
 }
 
-/// Takes packed elements of type `from` through `steps`. Both slices hold the same number of elements.
+/// Applies `steps` to packed elements of type `from`. Both slices hold the same number of elements.
 pub(crate) fn apply(steps: &[ElementStep], from: DType, source: &[u8], to: DType, target: &mut [u8]) -> Result<()> {
     let (mut block, mut next) = (Vec::new(), Vec::new());
     let targets = target.chunks_mut(BLOCK_ELEMS * to.size_bytes());

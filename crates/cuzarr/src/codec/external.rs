@@ -1,4 +1,5 @@
-//! External codecs: those of Python's registries, or of the program. They see host memory and whole chunks.
+//! External codecs, from Python's registries or from the program that uses cuzarr. They get whole chunks in host
+//! memory.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +21,7 @@ pub struct ExternalRequest<'a> {
     pub name: &'a str,
     /// Its configuration; without `id` in v2.
     pub configuration: &'a Map<String, Value>,
-    /// 2 or 3.
+    /// The Zarr format: 2 or 3.
     pub zarr_format: u8,
     /// The array before this codec; for bytes→bytes codecs the array that was serialised.
     pub spec: &'a ChunkSpec,
@@ -28,10 +29,11 @@ pub struct ExternalRequest<'a> {
 
 /// A source of codecs that are not built in. It is asked once per codec and array.
 pub trait ExternalCodecs: Send + Sync {
-    /// Opens a codec, or says that its name is not known there.
+    /// Opens a codec; `None` if its name is not known.
     fn open(&self, request: &ExternalRequest<'_>) -> Result<Option<ExternalCodec>>;
 
-    /// Opens a codec between bytes that may run on devices too. Asked before [`open`](Self::open).
+    /// Opens a bytes→bytes codec that may run on devices too; `None` if there is none. Called before
+    /// [`open`](Self::open).
     ///
     /// # Errors
     /// An error about the configuration.
@@ -43,9 +45,9 @@ pub trait ExternalCodecs: Send + Sync {
 
 /// Decoding and encoding of whole chunks in host memory. Arrays are elements in native byte order, C order.
 pub trait HostCodec: Send + Sync + fmt::Debug {
-    /// Encoded → decoded.
+    /// Decodes a chunk.
     fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>>;
-    /// Decoded → encoded.
+    /// Encodes a chunk.
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 }
 
@@ -63,7 +65,7 @@ pub enum ExternalKind {
 /// An opened external codec.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
-    /// The kinds of data on both sides of it.
+    /// The kinds of data on both sides of the codec.
     pub kind: ExternalKind,
     /// The codec.
     pub codec: Arc<dyn HostCodec>,
@@ -76,7 +78,7 @@ pub fn set_external(codecs: Option<Arc<dyn ExternalCodecs>>) {
     *EXTERNAL.write().unwrap_or_else(std::sync::PoisonError::into_inner) = codecs;
 }
 
-/// Asks the external codecs for a name.
+/// Opens an external codec; `None` if its name is not known.
 pub(super) fn open(request: &Request<'_>) -> Result<Option<Opened>> {
     let codecs = EXTERNAL.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let Some(codecs) = codecs else { return Ok(None) };

@@ -17,48 +17,50 @@ use crate::Result;
 /// The default reason why the host runs a codec.
 pub const ON_HOST: &str = "decoded on the host in this version";
 
-/// A codec between bytes and bytes: compressors, checksums, shuffles.
+/// A bytes→bytes codec: a compressor, a checksum or a shuffle.
 pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// The name in messages: the Zarr v3 name.
     fn name(&self) -> &str;
 
-    /// How many bytes encoding gives.
+    /// The size of the encoded bytes.
     fn encoded_size(&self, decoded: Size) -> Size;
 
-    /// Decodes to exactly `decoded.len()` bytes; anything else is an error.
+    /// Decodes to exactly `decoded.len()` bytes; another size is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes at least the bytes `wanted` of `decoded` to their place, where a frame's parts can be decoded alone. Others then
-    /// hold anything. Returns the number of bytes that were decoded. Frames with a checksum of all bytes are decoded whole.
+    /// Decodes at least the bytes `wanted` of `decoded`, if a frame's parts can be decoded alone. The other bytes then
+    /// hold anything. Returns the number of bytes that were decoded. Frames with a checksum of all bytes are decoded
+    /// whole.
     fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         let _ = wanted;
         self.decode_into(encoded, decoded)?;
         Ok(decoded.len())
     }
 
-    /// Decodes when the size is not known, to at most `limit_bytes`; longer results are `BudgetExceeded`.
+    /// Decodes a frame of unknown size, to at most `limit_bytes`; a longer result is `BudgetExceeded`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
-    /// Where the decoded bytes lie inside the encoded ones, once they were checked: for checksums and the like.
+    /// Checks the encoded bytes and returns the decoded bytes among them, without a copy. `None` for codecs that change
+    /// bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         let _ = encoded;
         None
     }
 
-    /// Encodes.
+    /// Encodes a chunk.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
-    /// The kernels that decode this codec's frames, where there are some.
+    /// The kernels that decode this codec's frames, if there are any.
     fn device_decoder(&self) -> Option<&'static dyn DeviceDecoder> {
         None
     }
 
-    /// Why the host decodes what kernels do not.
+    /// Why the host decodes, when kernels do not.
     fn host_reason(&self) -> &'static str {
         ON_HOST
     }
 
-    /// The kernels that encode chunks of this size, where there are some.
+    /// The kernels that encode chunks of this size, if there are any.
     fn device_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
         let _ = decoded_bytes;
         None
@@ -70,7 +72,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The packing as which a tail reads the encoded bytes, for codecs that only move bytes. `decoded` is the size in bytes.
+    /// The packing by which a tail reads the encoded bytes, for codecs that only move bytes. `decoded` is the size in
+    /// bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {
         let _ = decoded;
         None
@@ -86,12 +89,12 @@ pub enum TailPart {
     Axes(Vec<usize>),
     /// Elements change one by one. Reading steps turn encoded into decoded elements, in order; writing steps the other way.
     Steps {
-        /// Encoded → decoded.
+        /// Steps that turn encoded into decoded elements.
         read: Vec<ElementStep>,
-        /// Decoded → encoded.
+        /// Steps that turn decoded into encoded elements.
         write: Vec<ElementStep>,
     },
-    /// Elements become bits behind a header that the host checks.
+    /// Elements become bits behind a header, which a pass checks.
     Bits(PackedBits),
 }
 
@@ -114,24 +117,24 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The step that a device can do in this codec's place over whole batches, where a tail can do nothing.
+    /// The steps by which a device decodes whole batches, for codecs that a tail cannot do.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The steps that a device can undo to encode whole batches, where that encodes any elements. They may differ from the steps of
-    /// [`ArrayToArray::native`].
+    /// The steps that a device can undo to encode whole batches, if that works for all elements. They may differ from
+    /// the steps of [`ArrayToArray::native`].
     fn native_undone(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The conversion by which a device can encode whole batches, for codecs whose steps cannot be undone. It replaces each
-    /// element by another, or reports it; then the host says what is wrong.
+    /// The conversion by which a device can encode whole batches, for codecs whose steps cannot be undone. It replaces
+    /// each element, or reports one that cannot be encoded; the host then says what is wrong.
     fn native_encoding(&self) -> Option<Conversion> {
         None
     }
 
-    /// The steps that a tail can do in this codec's place.
+    /// The part of this codec's work that a tail can do.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")
     }
@@ -142,7 +145,7 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     /// The name in messages: the Zarr v3 name.
     fn name(&self) -> &str;
 
-    /// How many bytes encoding gives.
+    /// The size of the encoded bytes.
     fn encoded_size(&self) -> Size;
 
     /// Decodes a whole chunk to native byte order.
@@ -151,17 +154,17 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     /// Encodes a whole chunk.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
-    /// The kernels that decode chunks of this codec, where there are some.
+    /// The kernels that decode chunks of this codec, if there are any.
     fn device_decoder(&self) -> Option<FrameDecoder> {
         None
     }
 
-    /// Why the host decodes what kernels do not.
+    /// Why the host decodes, when kernels do not.
     fn host_reason(&self) -> &'static str {
         ON_HOST
     }
 
-    /// The steps by which a device decodes whole batches, for codecs that are neither frames nor just elements.
+    /// The steps by which a device decodes whole batches, for codecs whose output is neither frames nor plain elements.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Codecs, and the chains that metadata makes of them.
+//! Codecs, and the chains of codecs that metadata describes.
 //!
 //! ```
 //! use cuzarr::internal::codec::Chain;
@@ -22,26 +22,26 @@
 //!
 //! # How a chain runs
 //!
-//! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs, each
-//! opened for the shape, data type and fill value that the codec before it gives. Bound to a device it is a [`Program`]:
-//! **passes**, one chunk at a time, and a **tail**. The tail is the longest run of steps, ending at the array, that only
-//! move elements or change them one by one (unshuffle, byte order, casts, scale and offset, transposition). Code that writes
-//! elements to their place applies it in the same movement, on any device. What lies between passes and tail is the
-//! **packed** chunk, of a size that metadata alone decides. A GPU runs the passes itself, each over a whole batch of
-//! chunks, from the first one on behind which it has kernels for all: checksums, decoders of frames (`codec::batch`), running
-//! sums. What comes before runs on the host.
+//! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs. Each
+//! is opened for the shape, data type and fill value that the codec before it outputs. Bound to a device, a chain is a
+//! [`Program`]: **passes**, one chunk at a time, and a **tail**. The tail is the longest run of codecs, counted from
+//! the array, that only move elements or change them one by one (unshuffle, byte order, casts, scale and offset,
+//! transposition). The copy that writes elements to their place applies the tail too, on any device. Between passes and
+//! tail lies the **packed** chunk; metadata alone decides its size. A GPU runs the last passes itself, as many as it
+//! has kernels for, each over a whole batch of chunks: checksums, decoders of frames (`codec::batch`), running sums.
+//! The passes before them run on the host.
 //!
 //! # Sizes
 //!
-//! No memory is taken on a frame's word. Where metadata fixes a decoded size ([`Size::Exact`](size::Size::Exact)) a codec decodes into
-//! memory of that size or fails; where it only bounds one ([`Size::AtMost`](size::Size::AtMost): a compressor over a compressor) the output
-//! grows with what really comes. Variable-length elements have no bound but what the
-//! caller allows: the setting `array.variable_chunk_max_bytes`.
+//! The size that a frame states is never trusted. If metadata fixes a decoded size
+//! ([`Size::Exact`](size::Size::Exact)), a codec decodes into memory of that size or fails. If metadata only bounds the
+//! size ([`Size::AtMost`](size::Size::AtMost): a compressor over a compressor), the output grows with the bytes that
+//! really come. Variable-length elements are bounded only by the setting `array.variable_chunk_max_bytes`.
 //!
 //! # Names
 //!
-//! One folder per codec, named by its Zarr v3 name; its `mod.rs` is its documentation. [`names`] lists what is built in;
-//! others may come from [`ExternalCodecs`].
+//! Each codec has a folder, named by its Zarr v3 name; its `mod.rs` is its documentation. [`names`] lists the built-in
+//! codecs; others may come from [`ExternalCodecs`].
 
 mod adler32;
 mod array;

@@ -1,4 +1,4 @@
-//! Opening a codec: what it gets from metadata, and what it becomes.
+//! Opening a codec: the request made from metadata, and the opened codec.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
     pub(crate) configuration: &'a Map<String, Value>,
     pub(crate) zarr_format: u8,
-    /// The array before this codec; behind the array→bytes codec the array that was before that one.
+    /// The array before this codec. For a bytes→bytes codec, the array before the array→bytes codec.
     pub(crate) spec: &'a ChunkSpec,
-    /// How many bytes reach this codec.
+    /// The size of the bytes that this codec encodes.
     pub(crate) decoded: Size,
-    /// Bytes of an element of the array, where they are equal.
+    /// Bytes of an element of the array; `None` for variable length.
     pub(crate) element_bytes: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Opened {
     Bytes(Arc<dyn BytesToBytes>),
 }
 
-/// Opens a codec that another one holds.
+/// A function that opens a codec inside another codec.
 pub(crate) type OpenCodec<'a> = &'a dyn Fn(&Request<'_>) -> Result<Opened>;
 
 impl Opened {

@@ -1,4 +1,4 @@
-//! Names to codecs: Zarr v3 names, `numcodecs.*` names and v2 ids, one folder each.
+//! Maps names to codecs: Zarr v3 names, `numcodecs.*` names and v2 ids.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{ChunkSpec, external};
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// A codec of a chain, opened.
+/// An opened codec of a chain.
 pub(crate) enum Found {
     Codec(Opened),
-    /// Chains know shards, which hold chains themselves.
+    /// The sharding codec, which holds a chain itself.
     Sharding(Arc<Sharding>),
 }
 
@@ -30,9 +30,9 @@ impl From<Opened> for Found {
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
-    /// A codec that holds a chain.
+    /// A codec that contains a chain.
     Chained(fn(&Request<'_>, BuildChain) -> Result<Opened>),
-    /// A codec that holds others, which it opens one by one.
+    /// A codec that contains others, which it opens one by one.
     Wrapping(fn(&Request<'_>, OpenCodec<'_>) -> Result<Opened>),
     Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }
@@ -91,7 +91,7 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
 const DIRECT: &[(&str, Open)] =
     &[("deflate", Open::Codec(super::deflate::open)), ("lz4_raw", Open::Codec(super::lz4::open_raw))];
 
-/// Codecs that zarr-python or numcodecs register and that are refused here, with why.
+/// Codecs that zarr-python or numcodecs register and cuzarr refuses, each with the reason.
 pub const REFUSED: &[(&str, &str)] = &[
     ("pickle", "it runs code from the data"),
     ("json2", "its elements are Python objects"),
@@ -108,7 +108,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(names, ..)| names[0])
 }
 
-/// Whether metadata of that format may spell a built-in codec so.
+/// Whether `name` is the name of a built-in codec in metadata of `zarr_format`.
 pub fn is_built_in(name: &str, zarr_format: u8) -> bool {
     find(name, zarr_format).is_some()
 }
@@ -121,7 +121,7 @@ fn find(name: &str, zarr_format: u8) -> Option<Open> {
     BUILT_IN.iter().find(known).map(|(.., open)| *open)
 }
 
-/// Every name that metadata of that format may have for a built-in codec.
+/// All names of built-in codecs in metadata of `zarr_format`.
 fn known(zarr_format: u8) -> impl Iterator<Item = &'static str> {
     BUILT_IN
         .iter()
@@ -137,7 +137,7 @@ fn find_direct(name: &str, zarr_format: u8) -> Option<Open> {
     direct.or_else(|| find(name, zarr_format))
 }
 
-/// Opens a codec by name for frames that a caller holds: those of metadata, and others.
+/// Opens a codec by name for frames that a caller holds. The names in `DIRECT` are known too.
 pub(crate) fn open_direct(request: &Request<'_>, build: BuildChain) -> Result<Found> {
     match find_direct(request.name, request.zarr_format) {
         Some(open) => open.call(request, build),
@@ -148,7 +148,7 @@ pub(crate) fn open_direct(request: &Request<'_>, build: BuildChain) -> Result<Fo
 /// The kernels that decode frames of a codec, by a name that [`Chain::from_codecs`](super::Chain::from_codecs) knows.
 ///
 /// # Errors
-/// `UnknownCodec`; `Unsupported` when no kernel decodes what the codec, without any configuration, makes.
+/// `UnknownCodec`; `Unsupported` if no kernel decodes the frames of this codec without configuration.
 pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     let (configuration, spec) = (Map::new(), ChunkSpec::new(vec![1], DataType::UInt8, FillValue::Element(vec![0])));
     let (decoded, element_bytes) = (Size::Exact(1), Some(1));
@@ -165,7 +165,7 @@ pub fn device_decoder(name: &str) -> Result<&'static dyn DeviceDecoder> {
     decoder.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no kernels decode '{name}'")))
 }
 
-/// Opens a codec by name: built in, or from elsewhere.
+/// Opens a codec by name: a built-in or an external one.
 pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Found> {
     match find(request.name, request.zarr_format) {
         Some(open) => open.call(request, build),
@@ -173,7 +173,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Found> {
     }
 }
 
-/// Opens a codec that another one holds.
+/// Opens a codec inside another codec.
 fn open_codec(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     match open(request, build)? {
         Found::Codec(opened) => Ok(opened),

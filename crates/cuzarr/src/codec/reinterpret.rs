@@ -6,12 +6,12 @@ use super::damage::expect_encoded_size;
 use super::host::ArrayToArray;
 use crate::Result;
 
-/// Takes elements as the bytes that they would be stored as, and those as elements of another type.
+/// Views the stored bytes of elements as elements of another type.
 #[derive(Debug)]
 pub(super) struct Reinterpret {
     /// Byte order of the input.
     pub(super) before: Bytes,
-    /// Bytes that are reversed together to make what goes out native; 1 for none.
+    /// Size of the units whose bytes are reversed to bring the output to native order; 1 for none.
     pub(super) after: usize,
     pub(super) encoded: ChunkSpec,
 }

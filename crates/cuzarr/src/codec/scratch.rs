@@ -1,10 +1,10 @@
-//! Host memory that passes use between them, kept per thread so that a chunk does not pay for fresh pages.
+//! Host memory for the bytes between passes. Each thread keeps its own, so that chunks do not pay for fresh pages.
 
 use std::cell::RefCell;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Larger pieces go back to the system.
+/// Larger buffers are freed after use.
 const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {

@@ -1,17 +1,17 @@
-//! How many bytes a chunk has between codecs, as far as metadata says.
+//! The size of a chunk between codecs, as far as metadata says.
 
-/// A number of bytes as far as metadata tells it. It never comes from a frame.
+/// A size in bytes, as far as metadata tells. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Always this many.
+    /// Exactly this number of bytes.
     Exact(u64),
-    /// Never more than this.
+    /// At most this number of bytes.
     AtMost(u64),
     /// Metadata does not bound it (variable-length elements).
     Unknown,
 }
 
-/// How many times as large as their elements the bytes behind several compressors may be.
+/// The largest ratio of encoded bytes to the bytes of their elements, after any number of compressors.
 const MOST_GROWTH: u64 = 4;
 
 impl Size {
@@ -23,7 +23,7 @@ impl Size {
         }
     }
 
-    /// The exact number, if there is one and memory has room for it.
+    /// Returns the exact number of bytes, if it is known and fits a `usize`.
     pub(crate) fn exact(self) -> Option<usize> {
         match self {
             Size::Exact(bytes) => usize::try_from(bytes).ok(),
@@ -40,8 +40,8 @@ impl Size {
         }
     }
 
-    /// The size within a chain whose elements have `serialized` bytes. Behind any number of compressors, each with room to
-    /// grow, real bytes are only a few times as many.
+    /// Limits the size to a few times `serialized`, the bytes of the chain's elements. Each compressor adds room for
+    /// growth to the bound, but real bytes do not grow like that.
     pub(crate) fn within(self, serialized: Size) -> Size {
         match (self, serialized.bound()) {
             (Size::AtMost(bytes), Some(serialized)) => {

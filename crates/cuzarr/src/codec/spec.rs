@@ -8,14 +8,15 @@ use super::size::Size;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// A chunk, or an intermediate array of a chain: elements in native byte order, C order.
+/// The shape, data type and fill value of a chunk, or of an intermediate array of a chain. Elements are in native byte
+/// order, C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkSpec {
     /// Extents.
     pub shape: Vec<u64>,
-    /// The data type. Every codec of a chain has a spec, and a structure of thousands of fields is kept once.
+    /// The data type. It is shared: every codec of a chain has a spec, and a structure may have thousands of fields.
     pub data_type: Arc<DataType>,
-    /// The value of elements that were never written. It may have megabytes, so it is kept once, too.
+    /// The value of elements that were never written. It is shared too, because it may have megabytes.
     pub fill_value: Arc<FillValue>,
 }
 
@@ -29,9 +30,9 @@ impl ChunkSpec {
         ChunkSpec { shape, data_type: data_type.into(), fill_value: fill_value.into() }
     }
 
-    /// Number of elements; `None` when it does not fit.
+    /// Number of elements; `None` if it does not fit into 64 bits.
     pub fn elements(&self) -> Option<u64> {
-        // A zero anywhere makes nothing of the largest other extents.
+        // An extent of 0 makes the product 0, even if the other extents overflow.
         if self.shape.contains(&0) {
             return Some(0);
         }
@@ -51,7 +52,7 @@ impl ChunkSpec {
         }
     }
 
-    /// Bytes of the whole chunk of fixed-size elements.
+    /// Bytes of the whole chunk, for elements of fixed size.
     pub(crate) fn size_bytes(&self) -> Result<usize> {
         match self.size()? {
             Size::Exact(bytes) => Ok(bytes as usize),
@@ -59,7 +60,7 @@ impl ChunkSpec {
         }
     }
 
-    /// The element type as devices see it.
+    /// The element type on devices.
     pub(crate) fn dtype(&self) -> Result<DType> {
         self.data_type.device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))
@@ -75,21 +76,22 @@ impl ChunkSpec {
 /// Variable-length elements of a chunk or selection, in C order: element `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariableElements {
-    /// One more than there are elements, ascending, from 0 to the length of `data`.
+    /// Where each element begins in `data`, and where the last one ends: one number more than elements, ascending from
+    /// 0.
     pub offsets: Vec<u64>,
     /// The elements' bytes, one after the other.
     pub data: Vec<u8>,
 }
 
 impl VariableElements {
-    /// No elements, with room for `count`.
+    /// Makes an empty list with room for `count` elements.
     pub fn with_capacity(count: usize) -> VariableElements {
         let mut offsets = Vec::with_capacity(count.saturating_add(1));
         offsets.push(0);
         VariableElements { offsets, data: Vec::new() }
     }
 
-    /// Like [`with_capacity`](Self::with_capacity); `None` when there is no memory for so many.
+    /// Like [`with_capacity`](Self::with_capacity); `None` if there is not enough memory.
     pub(crate) fn try_with_capacity(count: usize) -> Option<VariableElements> {
         let mut offsets = Vec::new();
         offsets.try_reserve_exact(count.checked_add(1)?).ok()?;
@@ -122,10 +124,10 @@ impl VariableElements {
         self.offsets.push(self.data.len() as u64);
     }
 
-    /// The elements, in C order of `shape`, in C order of the reversed shape: as the transposed array has them. There are
-    /// as many as the shape says.
+    /// Returns the elements of the transposed array. `shape` is the shape of this array, whose number of elements must
+    /// match. Both arrays are in C order.
     pub(crate) fn transposed<'a>(&self, shape: impl DoubleEndedIterator<Item = &'a u64>) -> VariableElements {
-        // Dimension by dimension of the reversed shape, last one first: extent, and distance between neighbours here.
+        // For each dimension of the reversed shape: its extent, and the distance between neighbours in `self`.
         let axes: Vec<(usize, usize)> = shape
             .rev()
             .scan(1, |stride, &extent| {

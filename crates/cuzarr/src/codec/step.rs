@@ -1,4 +1,5 @@
-//! The steps by which a device does one codec's work: codecs give them as values, [`native`](super::native) runs them.
+//! The steps by which a device does one codec's work. Codecs return them as values; [`native`](super::native) runs
+//! them.
 
 use std::ops::Range;
 
@@ -11,50 +12,50 @@ use super::damage::{corrupt, expect_encoded_size};
 use super::device::FrameDecoder;
 use crate::Result;
 
-/// Bytes of every checksum here.
+/// Bytes of a checksum, for all checksum codecs.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// A device's way to do one codec's work.
+/// A step by which a device does one codec's work.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Frames become bytes.
+    /// Decodes frames.
     Decode {
-        /// The kernels that decode them.
+        /// The kernels that decode the frames.
         decoder: FrameDecoder,
         /// The exact number of decoded bytes.
         decoded_bytes: usize,
     },
-    /// A checksum beside the bytes.
+    /// Verifies a checksum before or behind the bytes.
     Check {
         /// The kind of checksum.
         checksum: Checksum,
-        /// Whether it stands before or behind the bytes.
+        /// Whether the checksum stands before or behind the bytes.
         location: Location,
     },
-    /// A byte beside the others that must be this one.
+    /// Compares a byte before or behind the others with an expected one.
     Header {
-        /// The byte.
+        /// The expected byte.
         expected: u8,
-        /// Whether it stands before or behind the others.
+        /// Whether the byte stands before or behind the others.
         location: Location,
     },
-    /// Byte planes become units.
+    /// Undoes a byte shuffle: byte planes become units.
     Unshuffle {
         /// Bytes of a unit.
         unit_bytes: usize,
     },
-    /// Elements change one by one, or their axes change places.
+    /// Changes elements one by one, or transposes their axes.
     Map(Map),
     /// Element `i` becomes the sum of elements 0 to `i`.
     Sum(DType),
-    /// Numbers of a few bits become elements.
+    /// Unpacks numbers of a few bits to elements.
     Unpack {
-        /// Which bits they are.
+        /// Which bits of each element are packed.
         fields: Fields,
         /// The number of elements.
         len: usize,
     },
-    /// Elements become others exactly, or are reported.
+    /// Converts elements exactly, or reports those that cannot be converted.
     Convert {
         /// The conversion of an element.
         conversion: Conversion,
@@ -63,19 +64,19 @@ pub enum Step {
     },
 }
 
-/// A movement of all elements of a chunk.
+/// A copy of all elements of a chunk, which may change or reorder them.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// How elements lie, and the steps that each goes through.
+    /// How the input is packed, and the steps that each element goes through.
     pub tail: Tail,
     /// Extents of the output.
     pub shape: Vec<usize>,
-    /// For each dimension of the output, how many elements of the input lie between neighbours.
+    /// For each dimension of the output, the distance between neighbours in the input, in elements.
     pub packed_strides: Vec<isize>,
 }
 
 impl Map {
-    /// Elements that stay in their order.
+    /// A map that keeps the order of its `len` elements.
     pub(crate) fn flat(tail: Tail, len: usize) -> Map {
         Map { tail, shape: vec![len], packed_strides: vec![1] }
     }
@@ -94,7 +95,7 @@ impl Map {
 }
 
 impl Step {
-    /// Whether both steps do the same, with other sizes or not.
+    /// Whether both steps do the same. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),
@@ -111,7 +112,7 @@ impl Step {
         }
     }
 
-    /// Whether the step leaves the bytes where they are.
+    /// Whether the step only checks the bytes and leaves them where they are.
     pub(crate) fn looks(&self) -> bool {
         matches!(self, Step::Check { .. } | Step::Header { .. })
     }
@@ -127,12 +128,12 @@ pub enum Location {
 }
 
 impl Location {
-    /// Where the data are in `len` bytes of data and checksum, which are at least [`CHECKSUM_BYTES`].
+    /// Returns the range of the data in `len` bytes of data and checksum. `len` is at least [`CHECKSUM_BYTES`].
     pub(crate) fn payload(self, len: usize) -> Range<usize> {
         self.split(CHECKSUM_BYTES, len).0
     }
 
-    /// Where the data are in `len` bytes of data and header, and where the header begins.
+    /// Returns the range of the data in `len` bytes of data and header, and where the header begins.
     pub(crate) fn split(self, header_bytes: usize, len: usize) -> (Range<usize>, usize) {
         match self {
             Location::Start => (header_bytes..len, 0),
@@ -141,7 +142,7 @@ impl Location {
     }
 }
 
-/// Bits of booleans behind a first byte that says how many bits are padding.
+/// The layout of packed booleans: a first byte that counts the padding bits, then the bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedBits {
     /// Bits of the last byte that are padding.
@@ -157,7 +158,7 @@ impl PackedBits {
         PackedBits { padding: (bits_bytes * 8 - count) as u8, bits_bytes }
     }
 
-    /// The bits behind the header, which must agree with metadata.
+    /// Checks the header against metadata, and returns the bits behind it.
     pub(crate) fn check<'a>(&self, encoded: &'a [u8]) -> Result<&'a [u8]> {
         expect_encoded_size(encoded.len(), self.bits_bytes + 1)?;
         match encoded.split_first() {
@@ -169,7 +170,7 @@ impl PackedBits {
         }
     }
 
-    /// The header and the bits.
+    /// Returns the header followed by `bits`.
     pub(crate) fn put_before(&self, bits: &[u8]) -> Vec<u8> {
         [&[self.padding], bits].concat()
     }

@@ -1,4 +1,4 @@
-//! How many threads an encoder may put to work on one chunk.
+//! The number of threads that an encoder may use for one chunk.
 
 use std::cell::Cell;
 
@@ -6,12 +6,12 @@ thread_local! {
     static THREADS: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Threads for the chunk that this thread encodes; one unless [`with_threads`] says more.
+/// Number of threads for the chunk that this thread encodes: 1, unless [`with_threads`] sets more.
 pub(crate) fn threads() -> usize {
     THREADS.get()
 }
 
-/// Lets what `work` encodes have `threads` threads.
+/// Runs `work`, which may use `threads` threads for each chunk that it encodes.
 pub(crate) fn with_threads<T>(threads: usize, work: impl FnOnce() -> T) -> T {
     let before = THREADS.replace(threads.max(1));
     let outcome = work();

@@ -1,9 +1,9 @@
-//! The chain of a v2 array.
+//! Builds the codec chain of a v2 array.
 //!
-//! numcodecs passes NumPy arrays from filter to filter, and each filter views what it gets as the data type of its own
-//! configuration. So the chain carries, beside the array, in which byte order its bytes would be stored, and where a
-//! filter's view differs from what came before, a step that reinterprets bytes stands between. `order: F` is a
-//! transposition before the first filter; a filter or compressor of bytes is preceded by the implicit `bytes` codec.
+//! numcodecs passes NumPy arrays from filter to filter, and each filter views its input as the data type in its own
+//! configuration. So the chain tracks, beside the array, the byte order in which its bytes would be stored. If a
+//! filter's view differs from its input, a step that reinterprets bytes is inserted. `order: F` becomes a transposition
+//! before the first filter. The implicit `bytes` codec stands before the first filter or compressor of bytes.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ use super::{ChunkSpec, bytes, transpose};
 use crate::meta::{CodecsMetadata, DataType, Endian, Extension, Order};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Filters that take an array, and the members that say how they view it and what they give.
+/// Filters that take an array, each with the configuration members that name the types of its input and output.
 const ARRAY_FILTERS: &[(&str, &str, &str)] = &[
     ("delta", "dtype", "astype"),
     ("fixedscaleoffset", "dtype", "astype"),
@@ -25,7 +25,7 @@ const ARRAY_FILTERS: &[(&str, &str, &str)] = &[
     ("astype", "decode_dtype", "encode_dtype"),
 ];
 
-/// The chain of a v2 array.
+/// Builds the codec chain of a v2 array.
 pub(super) fn chain(codecs: &CodecsMetadata, spec: ChunkSpec) -> Result<Chain> {
     let CodecsMetadata::V2 { filters, compressor, order, endian } = codecs else {
         return Err(Error::new(ErrorKind::InvalidArgument, "not the codecs of a v2 array"));
@@ -65,7 +65,8 @@ fn serialize(builder: &mut Builder, endian: Endian) -> Result<()> {
     builder.push(opened)
 }
 
-/// Adds one filter or the compressor; `endian` is the byte order of the bytes that stand before and behind it.
+/// Adds one filter or the compressor. `endian` is the byte order of the bytes before it; the call changes it to the
+/// order behind it.
 fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -> Result<()> {
     let Some(Value::String(id)) = codec.get("id") else {
         return Err(Error::new(ErrorKind::MetadataInvalid, "the codec has no 'id'"));
@@ -95,7 +96,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     let opened = match builder.open(&extension)? {
         opened @ Found::Codec(Opened::Bytes(_)) if !builder.is_serialized() => {
             serialize(builder, *endian)?;
-            // Again, now that the number of bytes is known.
+            // Opens the codec again, now that the number of bytes is known.
             drop(opened);
             builder.open(&extension)?
         }
@@ -105,7 +106,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     builder.push(opened)
 }
 
-/// Changes the chain's array to what a filter views its bytes as.
+/// Changes the chain's array to the type `view`, as which a filter views its bytes.
 fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
     let current = &builder.current;
     let units = current.data_type.stored_swap_units(endian);
@@ -120,7 +121,7 @@ fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Resul
         let message = format!("a chunk of {size} bytes cannot be viewed as elements of {element}");
         return Err(Error::new(ErrorKind::MetadataInvalid, message));
     }
-    // numcodecs flattens; where elements keep their size the shape only matters for the product.
+    // numcodecs flattens the array. If elements keep their size, the shape may stay, because only its product matters.
     let shape =
         if element == current.dtype()?.size_bytes() { current.shape.clone() } else { vec![(size / element) as u64] };
     let data_type = DataType::try_from(view.dtype)?;

@@ -13,7 +13,7 @@ use crate::Result;
 #[derive(Debug)]
 pub(crate) struct VLen {
     pub(crate) name: &'static str,
-    /// Elements must be UTF-8.
+    /// Whether elements must be UTF-8.
     pub(crate) text: bool,
 }
 
@@ -22,7 +22,8 @@ fn word(encoded: &[u8], at: usize) -> Option<usize> {
 }
 
 impl VLen {
-    /// Refuses elements that are not text, and names the first. One look at all bytes is quicker than one at each element.
+    /// Refuses elements that are not UTF-8. The error is the index of the first such element. Checking all bytes at
+    /// once is faster than checking each element.
     fn check(&self, elements: &VariableElements) -> std::result::Result<(), usize> {
         if !self.text {
             return Ok(());
@@ -47,7 +48,7 @@ impl VariableToBytes for VLen {
         if claimed as u64 != count {
             return Err(corrupt(format!("byte 0: the header says {claimed} elements, expected {count}")));
         }
-        // Every element has a size of its own, so what is there bounds how many there can be.
+        // Every element takes 4 bytes for its size, so the number of bytes bounds the number of elements.
         if claimed > encoded.len() / 4 {
             return Err(corrupt(format!("{} bytes are too few for {claimed} elements", encoded.len())));
         }

@@ -1,4 +1,4 @@
-//! The simd-adler32 crate.
+//! Adler-32, by the crate simd-adler32.
 
 /// Adler-32 of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {

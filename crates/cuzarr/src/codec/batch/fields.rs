@@ -1,17 +1,17 @@
-//! Tables as kernels read them, written number by number to memory that is there already.
+//! Writes the tables that kernels read, number by number, to existing memory.
 
-/// The place in a table where the next number goes.
+/// A writer of numbers to a table. It holds the part of the table that is not written yet.
 pub(crate) struct Fields<'a> {
     rest: &'a mut [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// Begins at the first byte of `table`, which has room for all that will be put.
+    /// Begins at the first byte of `table`, which must have room for all numbers.
     pub(crate) fn new(table: &'a mut [u8]) -> Fields<'a> {
         Fields { rest: table }
     }
 
-    /// Puts bytes as they are.
+    /// Puts bytes unchanged.
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
             *place = bytes;

@@ -1,8 +1,8 @@
 // The table of frames that batches of decoders share: `FrameEntry` in crates/cuzarr/src/codec/batch/frames.rs.
 //
-// One entry a frame, made by the host from bytes it has at hand or by a scan kernel from bytes on the device: same layout.
-// A frame's streams are what one warp decodes; they are numbered through over all frames. In front of the entries stands
-// the number of streams in all, so that grids are sized from what the host knows and a scan needs no read-back.
+// The table has one entry for each frame. The host makes it from bytes that it has, or a scan kernel from bytes on the
+// device. One warp decodes a stream; streams are numbered over all frames. In front of the entries stands the number of
+// all streams, so that the host can size grids and a scan needs no read-back.
 #pragma once
 #include "cuzarr/kernel.cuh"
 #include "cuzarr/search.cuh"

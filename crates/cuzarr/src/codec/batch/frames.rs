@@ -1,10 +1,10 @@
-//! The table of frames that kernels start from: `codec/batch/frames.cuh`. Written by the host from bytes it has at hand, or by a
-//! scan kernel: same layout.
+//! The table of frames that kernels start from. Its layout is in `codec/batch/frames.cuh`. The host writes the table if
+//! it has the frames' bytes; otherwise a scan kernel writes it.
 
 use cuzarr_device::internal::{defined, stated_size};
 
 const HEADER: &str = include_str!("frames.cuh");
-/// Bytes of an entry, and of what stands in front of them.
+/// Bytes of an entry, and of the table's head in front of the entries.
 pub(crate) const ENTRY_BYTES: usize = stated_size(HEADER, "Frame");
 
 /// The kind of a frame's contents, as kernels see it.
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Stored = defined(HEADER, "CUZARR_FRAME_STORED") as u16,
 }
 
-/// One line of the table. `Frame` in frames.cuh.
+/// One entry of the table: `Frame` in frames.cuh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameEntry {
     pub(crate) src_offset: u64,
@@ -36,7 +36,7 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// One stream, at the beginning of both memories.
+    /// The entry of a frame of one stream, at the beginning of source and target.
     pub(crate) fn new(src_bytes: usize, dst_bytes: usize) -> FrameEntry {
         FrameEntry {
             src_offset: 0,

@@ -1,8 +1,8 @@
 //! Batches of frames that a device decodes by itself: encoded bytes in device memory become decoded bytes there.
 //!
-//! A [`Batch`] is prepared for frames of one [`DeviceDecoder`], run in the order of a stream, and checked. It costs the host
-//! a look at each frame's headers, in the caller's bytes when they are at hand; otherwise kernels read the headers, or bring
-//! those that stand inside of frames to the host (`headers.cu`) while a batch is prepared. Runs read nothing back.
+//! A [`Batch`] is prepared for frames of one [`DeviceDecoder`], run in the order of a stream, and checked. The host
+//! reads each frame's headers from the caller's bytes, if the caller has them. Otherwise kernels read the headers, or
+//! copy those inside frames to the host (`headers.cuh`) while a batch is prepared. Runs read nothing back.
 //!
 //! ```
 //! use cuzarr::internal::codec::batch::{Batch, Unit};
@@ -48,7 +48,7 @@ pub const HEADERS: &[Header] = &[
     header!("codec/batch/headers/headers.cuh"),
 ];
 
-/// Most frames of a batch: their table goes through pinned memory.
+/// Maximum number of frames in a batch, because their table goes through pinned memory.
 const MAX_UNITS: usize = 512 << 10;
 
 struct Running {
@@ -56,7 +56,7 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, and what the host has of them.
+/// Encoded frames in device memory, and the part of them that the host has.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) host: HostCopy<'a>,
@@ -76,7 +76,7 @@ pub(crate) struct HostCopy<'a> {
 pub(crate) struct ScratchLimit {
     /// Decoders keep within this where they can, though they may take longer: [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
-    /// Units that take more are decoded in parts, one after the other.
+    /// A batch that takes more is decoded in parts, one after the other.
     pub(crate) most_bytes: usize,
 }
 
@@ -102,7 +102,7 @@ pub struct Batch {
     parts: Vec<Part>,
     /// The errors that the host found already, by unit.
     refused: Vec<(usize, Error)>,
-    /// Statuses of the last run, and the mark behind it.
+    /// Statuses of the last run, and the event behind it. `None` before a run, and after its check.
     running: Option<Running>,
 }
 
@@ -127,9 +127,9 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, when given, holds the
-    /// same bytes as `src`. Nothing is put on the device yet; without `host`, headers that stand inside of frames are read
-    /// from `src` here, so that it must be there.
+    /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, if given, holds
+    /// the same bytes as `src`. Nothing is put on the device yet. But without `host`, headers inside frames are read
+    /// from `src`, which must then hold its bytes.
     ///
     /// # Errors
     /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
@@ -199,7 +199,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Prepares units as one part, or as several when that would take too much scratch memory.
+    /// Prepares units as one part, or as several if one part would take too much scratch memory.
     fn add(&mut self, all: &[Unit], range: Range<usize>, host: HostCopy<'_>, limit: ScratchLimit) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -242,7 +242,8 @@ impl Batch {
         most + self.len * STATUS_BYTES
     }
 
-    /// Puts the decoding on `stream`. Where a frame is damaged its target holds anything; other frames are not touched by it.
+    /// Puts the decoding on `stream`. A damaged frame leaves arbitrary bytes in its target; other frames are not
+    /// affected.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -265,8 +266,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Waits for the last run, and says for each frame whether it was decoded. `ChunkCorrupt` names the byte of the frame
-    /// where the damage was found; `Unsupported` names a container or compressor that only the host decodes.
+    /// Waits for the last run, and returns for each frame whether it was decoded. `ChunkCorrupt` names the byte of the
+    /// frame where the damage was found; `Unsupported` names a container or compressor that only the host decodes.
     ///
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.

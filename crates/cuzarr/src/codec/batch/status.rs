@@ -6,11 +6,11 @@ use cuzarr_device::internal::{STATUS_HEADER, defined};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// A container or compressor that kernels do not decode.
+/// The frame has a container or compressor that kernels do not decode.
 const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
 const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");
 
-/// The codes that a header defines, each with its words.
+/// The codes that a header defines, each with its message.
 fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     header.text.lines().filter_map(|line| {
         let (code, words) = line.strip_prefix("#define CUZARR_")?.split_once("// ")?;
@@ -18,8 +18,8 @@ fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     })
 }
 
-/// The meaning of a status: the damage in the lowest byte, above it how far its place is from 2³² - 1. `damages` are headers that
-/// define codes beside those of every format.
+/// Turns a kernel's status into a result. The lowest byte is the code of the damage; the bits above hold 2³² - 1 minus
+/// its position in the frame. `damages` are headers with further codes, beside those that all formats share.
 pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
     if status == 0 {
         return Ok(());

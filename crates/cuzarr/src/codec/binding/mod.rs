@@ -15,7 +15,7 @@ use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serialize
 use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
 use crate::{Error, ErrorKind, Result};
 
-/// The passes of both directions, as they are found.
+/// The passes of decoding and encoding, collected codec by codec.
 #[derive(Default)]
 struct Passes {
     decoding: Vec<Pass>,
@@ -27,17 +27,17 @@ struct Passes {
 /// A pass as encoding sees it.
 struct EncodingPass {
     pass: Pass,
-    /// The number of its codec.
+    /// The number of the pass's codec in the chain, if it has one.
     codec: Option<usize>,
-    /// The device's way to do it, if there is one.
+    /// How a device does the pass, if it can.
     native: Option<NativeEncoding>,
 }
 
-/// The device's way to do an encoding pass.
+/// How a device does an encoding pass.
 enum NativeEncoding {
-    /// Steps of decoding, to be undone.
+    /// By undoing these steps of decoding.
     Undone(Vec<Step>),
-    /// Elements become others, or are reported.
+    /// By converting elements. Elements that cannot be converted are reported.
     Convert(Conversion),
 }
 
@@ -59,7 +59,8 @@ impl Passes {
 }
 
 impl Encoded {
-    /// The pass whose frames kernels make, when they do all that comes before it. `passes` are in order of decoding.
+    /// Finds the pass whose frames kernels can make, if kernels can also do all passes that are encoded before it.
+    /// `passes` are in order of decoding.
     fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
         for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
@@ -86,7 +87,7 @@ impl Encoded {
 }
 
 impl Chain {
-    /// The chain's program on a device, made once per array and device.
+    /// Binds the chain to a device. This is done once per array and device.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
@@ -101,7 +102,8 @@ impl Program {
         Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
     }
 
-    /// The chain as passes only: the packed chunk is the decoded chunk, elements in native order, C order.
+    /// Binds the chain without a tail: the packed chunk is the decoded chunk, with elements in native byte order and C
+    /// order.
     pub(crate) fn whole(chain: &Chain) -> Result<Program> {
         Program::build(chain, no_split(chain))
     }
@@ -152,7 +154,7 @@ impl Program {
             passes.push(Pass::BitsHeader(header), None, Ok(vec![header_step(&header)]));
         }
         let dtype = chain.spec().dtype()?;
-        // Most steps of writing are those of reading undone, which a tail knows by itself.
+        // If the steps of writing just undo those of reading, the tail derives them itself.
         let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
         let write_steps = if undone { None } else { Some(split.write) };
         let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };

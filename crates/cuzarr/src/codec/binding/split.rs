@@ -1,4 +1,4 @@
-//! Which codecs of a chain a tail takes over: those that only move or map elements, from the array on.
+//! Decides which codecs of a chain the tail takes over: those that only move or map elements, counted from the array.
 
 use cuzarr_device::{ElementStep, Packing};
 
@@ -13,9 +13,9 @@ pub(crate) struct TailSplit {
     pub(crate) serializer: bool,
     pub(crate) bytes: usize,
     pub(super) packing: Packing,
-    /// In order of reading.
+    /// Steps in order of reading.
     pub(super) read: Vec<ElementStep>,
-    /// In order of writing.
+    /// Steps in order of writing.
     pub(super) write: Vec<ElementStep>,
     pub(super) axes: Vec<usize>,
     pub(super) bits: Option<PackedBits>,
@@ -35,7 +35,7 @@ pub(super) fn no_split(chain: &Chain) -> TailSplit {
     }
 }
 
-/// Cuts the chain: the longest run of codecs from the array on that a tail can do.
+/// Finds the longest run of codecs, counted from the array, that a tail can do.
 pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
     let mut split = no_split(chain);
     for codec in chain.arrays() {

@@ -13,7 +13,7 @@ pub(crate) const VARIABLE: &str = "elements of variable length stay in host memo
 /// How a codec runs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// On the device, in the movement that places the elements.
+    /// On the device: in kernels of its own, or in the copy that places the elements.
     Native,
     /// On the CPU, for this reason; the result is copied.
     ViaHost(&'static str),
@@ -29,7 +29,7 @@ pub struct Stage {
 }
 
 impl Chain {
-    /// Every codec in order of encoding, and how it decodes to `device`. On the CPU everything is native.
+    /// Lists every codec, in order of encoding, and how it decodes to `device`. On the CPU everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
         self.describe_beside(device, &leave_nothing)
     }
@@ -44,8 +44,8 @@ impl Chain {
         })
     }
 
-    /// Every codec in order of encoding, and how it encodes what is on `device`. On the CPU everything is native. A call that
-    /// leaves to the host what kernels could encode says why in `left`.
+    /// Lists every codec, in order of encoding, and how it encodes chunks on `device`. On the CPU everything is native.
+    /// `left` says why a call leaves codecs to the host that kernels could do; `None` if it does not.
     pub fn describe_encoding(&self, device: Device, left: Option<&'static str>) -> Vec<Stage> {
         let leaf = self.leaf();
         let program = Program::new(leaf, device);
@@ -55,7 +55,8 @@ impl Chain {
         })
     }
 
-    /// Every codec in order of encoding. `reason` says why a codec of the innermost chunks runs on the host, by its number.
+    /// Lists every codec, in order of encoding. `reason` returns why a codec of the innermost chunks, given by its
+    /// number, runs on the host.
     pub(crate) fn stages(&self, device: Device, reason: &dyn Fn(usize) -> Option<&'static str>) -> Vec<Stage> {
         if let Some(sharding) = self.sharding() {
             let shards = Stage { name: self.serializer.name().into(), support: Support::Native };
@@ -68,7 +69,7 @@ impl Chain {
         names.enumerate().map(|(codec, name)| Stage { name: name.into(), support: support(codec) }).collect()
     }
 
-    /// Why the host encodes with the codec of this number.
+    /// Returns why the host encodes with codec number `index`, or `None` if the device does.
     fn encoding_reason(&self, program: &Program, index: usize, left: Option<&'static str>) -> Option<&'static str> {
         let split = tail_split(self);
         let in_tail = match index.checked_sub(self.arrays.len()) {

@@ -1,6 +1,6 @@
 //! # `bitround`
 //!
-//! Numbers rounded to a few significant bits, half to even; read as they are.
+//! Numbers rounded to a few significant bits, half to even. Reading does not change them.
 //!
 //! - A float keeps `keepbits` bits of its mantissa; so do both parts of a complex number.
 //! - An integer keeps `keepbits` bits, counted from the highest bit that is set; so does a date or a span of time. In a negative
@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }))
 }
 
-/// Bits of the mantissa of a float, or of either part of a complex number, without the leading one.
+/// Bits of the mantissa of a float, or of either part of a complex number, without the hidden bit.
 fn mantissa_bits(dtype: DType) -> Option<i64> {
     match (dtype.kind(), dtype.swap_unit_bytes()) {
         _ if dtype == DType::small(SmallNumber::ComplexFloat16) => Some(10),

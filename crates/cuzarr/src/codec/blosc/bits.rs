@@ -20,7 +20,7 @@ pub(super) fn bitunshuffle(shuffled: &[u8], plain: &mut [u8], unit_bytes: usize)
     }
 }
 
-/// Bit planes of `plain`. Both slices have the same length.
+/// Turns `plain` into bit planes. Both slices have the same length.
 pub(super) fn bitshuffle(plain: &[u8], shuffled: &mut [u8], unit_bytes: usize) -> Result<()> {
     match applies(plain.len(), unit_bytes) {
         true => Ok(shuffle::bitshuffle(plain, shuffled, unit_bytes)?),

@@ -1,5 +1,6 @@
-// Blosc-1 containers: a warp for each stream that is stored, or small and of LZ4, and the unshuffling of their blocks. The
-// headers were read by the host (scan.rs); larger streams, and those of other formats, are decoded by their own kernels.
+// Decodes Blosc-1 containers: one warp takes each stream that is stored, or small and of LZ4; then blocks are
+// unshuffled. The host has read the headers (scan.rs). Larger streams, and those of other formats, are decoded by their
+// own kernels.
 //
 //     blosc_streams    stream -> frame, block, split: the block's start from the frame's table, the split by walking over
 //                      the sizes before it; stored bytes are copied, others decoded, into scratch when they are shuffled
@@ -9,9 +10,9 @@
 #include "codec/blosc/blosc.cuh"
 #include "codec/lz4/lz4.cuh"
 
-/// Bytes of a piece of a frame that is stored as it is.
+/// Bytes of a piece of a frame that stores its data uncompressed.
 #define CUZARR_BLOSC_PIECE (32u << 10)
-/// Bytes of output that a block unshuffles at a time.
+/// Bytes of output that a block of threads unshuffles at a time.
 #define CUZARR_TILE (16u << 10)
 
 /// Decodes stream `number` of a frame of streams. Returns the damage, with its place in the frame in `at`.
@@ -23,7 +24,7 @@ CUZARR_DEVICE u32 decode_stream(const u8* encoded, const Frame& frame, u32 numbe
     u64 block_at = (u64)block * frame.block_bytes;
     u32 size = last ? frame.dst_bytes - (u32)block_at : frame.block_bytes / frame.splits;
     u64 entry = CUZARR_BLOSC_HEADER + 4ull * block, table_end = CUZARR_BLOSC_HEADER + 4ull * blocks;
-    // The host saw that the table of starts is inside.
+    // The host has checked that the table of starts is inside the frame.
     at = (u32)entry;
     u64 begin = load_u32(encoded + entry);
     if (begin < table_end) return CUZARR_OUTSIDE;
@@ -71,7 +72,7 @@ CUZARR_KERNEL(
     }
 }
 
-/// Whose a stream is that other kernels decode, and where it begins in that frame.
+/// The frame of a stream that other kernels decode, and where the stream begins in it.
 struct BloscOwner {
     u32 frame, place;
 };
@@ -84,8 +85,8 @@ CUZARR_KERNEL(blosc_join, const u64* streams, const BloscOwner* owners, u32 coun
     report(statuses, owners[index].frame, (u32)streams[index] & 255, owners[index].place + at);
 }
 
-/// Bytes of a block from `begin` to before `end`, by themselves: what no fast path takes. The first `elems` units are
-/// shuffled by bytes, what follows is not.
+/// Unshuffles bytes [begin, end) of a block one by one: those that no fast path takes. The first `elems` units are
+/// shuffled by bytes; the bytes behind them are not shuffled.
 CUZARR_DEVICE void unshuffle_bytes(const u8* from, u8* to, u32 elems, u32 unit, u32 begin, u32 end) {
     u64 shuffled = (u64)elems * unit;
     for (u32 i = begin + thread_index(); i < end; i += thread_count()) {
@@ -93,8 +94,8 @@ CUZARR_DEVICE void unshuffle_bytes(const u8* from, u8* to, u32 elems, u32 unit, 
     }
 }
 
-/// Four elements at a time, from the first that begins at `begin` or behind; returns where the bytes begin that are left to
-/// do, which is `begin` when planes or target are not aligned.
+/// Unshuffles four elements at a time, from the first that begins at or behind `begin`. Returns where the remaining
+/// bytes begin, or 0 if planes or target are not aligned.
 CUZARR_DEVICE u32 unshuffle_words(const u8* from, u8* to, u32 elems, u32 unit, u32 begin, u32 end) {
     u32 group = 4 * unit, store = group < 16 ? group : 16;
     if ((unit != 2 && unit != 4 && unit != 8) || elems % 4 || (u64)from % 4 || (u64)to % store) return 0;
@@ -124,7 +125,8 @@ CUZARR_DEVICE u32 unshuffle_words(const u8* from, u8* to, u32 elems, u32 unit, u
     return last * group;
 }
 
-/// Groups of 8 elements that begin in [begin, end). Blosc shuffles bits only when groups are whole.
+/// Unshuffles the bits of groups of 8 elements that begin in [begin, end). Blosc shuffles bits only if all groups are
+/// whole.
 CUZARR_DEVICE void bitunshuffle(const u8* from, u8* to, u32 groups, u32 unit, u32 begin, u32 end) {
     u32 group = 8 * unit, first = (begin + group - 1) / group, stop = (end + group - 1) / group;
     stop = stop < groups ? stop : groups;
@@ -139,7 +141,7 @@ CUZARR_DEVICE void bitunshuffle(const u8* from, u8* to, u32 groups, u32 unit, u3
     }
 }
 
-/// Bytes [begin, end) of one block of `size` bytes, or the elements and groups that begin there.
+/// Unshuffles bytes [begin, end) of one block of `size` bytes, or the elements and groups that begin there.
 CUZARR_DEVICE void unshuffle_part(const u8* from, u8* to, u32 size, const Frame& frame, u32 begin, u32 end) {
     u32 unit = frame.type_bytes, elems = size / unit, done = 0;
     if (frame.shuffling == 1) {

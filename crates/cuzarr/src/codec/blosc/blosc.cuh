@@ -9,6 +9,6 @@
 #define CUZARR_BLOSC_BITS 4u
 #define CUZARR_BLOSC_UNSPLIT 16u
 #define CUZARR_BLOSC_ZSTD 4u
-/// Most splits of a block, and fewest bytes of a split.
+/// Maximum splits of a block, and minimum bytes of a split.
 #define CUZARR_BLOSC_MOST_SPLITS 16u
 #define CUZARR_BLOSC_LEAST_SPLIT 128u

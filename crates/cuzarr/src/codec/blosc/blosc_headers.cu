@@ -1,8 +1,8 @@
-// The headers inside of Blosc containers, and of the zstd frames in them, listed for the host.
+// Lists the headers inside Blosc containers, and of the zstd frames in them, for the host.
 #include "codec/blosc/blosc.cuh"
 #include "codec/zstd/zstd_headers.cuh"
 
-/// The streams of block `block`, and the headers inside of them.
+/// Lists the streams of block `block`, and the headers inside them.
 CUZARR_DEVICE void headers_of_streams(const HeaderWalk& walk, u32 block, u32 blocks, u32 flags, u32 type_bytes) {
     u32 decoded = walk.number(4, 4), most = walk.number(8, 4), begin = block * most;
     u32 size = decoded - begin < most ? decoded - begin : most;
@@ -20,7 +20,7 @@ CUZARR_DEVICE void headers_of_streams(const HeaderWalk& walk, u32 block, u32 blo
     }
 }
 
-/// A warp a frame: its lanes take blocks.
+/// Lists the headers of all frames. A warp takes a frame, and its lanes take blocks.
 CUZARR_KERNEL(headers_blosc, const u8* src, const HeaderUnit* units, u32 count, HeaderList list) {
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 unit = block_index() * warps + thread_index() / CUZARR_WARP; unit < count; unit += block_count() * warps) {
@@ -34,7 +34,7 @@ CUZARR_KERNEL(headers_blosc, const u8* src, const HeaderUnit* units, u32 count, 
         u32 blocks = (decoded - 1) / most + 1;
         if (blocks > room) continue;
         for (u32 block = lane; block < blocks; block += CUZARR_WARP) {
-            // One in four takes the places where all four begin.
+            // One lane in four lists the places where four blocks begin.
             if (block % 4 == 0 && !walk.take(CUZARR_BLOSC_HEADER + block * 4)) break;
             headers_of_streams(walk, block, blocks, flags, type_bytes);
         }

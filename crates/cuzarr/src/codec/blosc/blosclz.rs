@@ -56,7 +56,7 @@ fn too_long(at: usize) -> crate::Error {
     corrupt(format!("byte {at}: the BloscLZ stream decodes to more than its block"))
 }
 
-/// Length, distance, and where the next instruction is.
+/// Reads a match. Returns its length, its distance, and where the next instruction begins.
 fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize, usize)> {
     let mut next = || {
         let byte = stream.get(at).copied().ok_or_else(|| cut_off(at))?;
@@ -80,11 +80,11 @@ fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize
     Ok((length, distance + 1, at))
 }
 
-/// Repeats what lies `distance` bytes back; source and target may overlap.
+/// Repeats the bytes that lie `distance` bytes back. Source and target may overlap.
 fn copy_match(decoded: &mut [u8], out: usize, distance: usize, length: usize) {
     let start = out - distance;
     let mut copied = 0;
-    // Each round doubles what is there to copy from.
+    // Each round doubles the number of bytes that can be copied.
     while copied < length {
         let count = (distance + copied).min(length - copied);
         decoded.copy_within(start..start + count, out + copied);
@@ -139,7 +139,7 @@ fn push_literals(stream: &mut Vec<u8>, literals: &[u8]) {
     }
 }
 
-/// `distance` is one less than the bytes back.
+/// Writes a match. `distance` is one less than the number of bytes back.
 fn push_match(stream: &mut Vec<u8>, length: usize, distance: usize) {
     let near = distance.min(NEAR_DISTANCE);
     let short = (length - 2).min(7);

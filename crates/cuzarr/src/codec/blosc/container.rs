@@ -1,4 +1,4 @@
-//! The container's header and its table of blocks. Pure: everything is checked here before a decoder runs.
+//! Reads the container's header and its table of blocks. Everything is checked here before a decoder runs.
 //!
 //! ```text
 //! header   version, version of the compressor's format, flags, typesize, nbytes u32, blocksize u32, cbytes u32
@@ -18,11 +18,11 @@ const TEXT: &str = include_str!("blosc.cuh");
 pub(crate) const HEADER_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_HEADER") as usize;
 /// The version of the container that is written; 1 is read, too.
 pub(super) const VERSION: u8 = 2;
-/// Most splits of a block.
+/// Maximum number of splits of a block.
 pub(super) const MAX_SPLITS: usize = defined(TEXT, "CUZARR_BLOSC_MOST_SPLITS") as usize;
-/// Fewest bytes of a split.
+/// Minimum bytes of a split.
 pub(super) const MIN_SPLIT_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_LEAST_SPLIT") as usize;
-/// Most decoded bytes: sizes are C's `int`, with room for a header.
+/// Maximum decoded bytes: sizes are C's `int`, with room for a header.
 pub(super) const MAX_DECODED_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
 pub(super) const FLAG_SHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BYTES") as u8;
@@ -144,7 +144,7 @@ impl Header {
         self.decoded_bytes.div_ceil(self.block_bytes.max(1))
     }
 
-    /// Streams that a block of `size` decoded bytes is split into.
+    /// Number of streams that a block of `size` decoded bytes is split into.
     pub(crate) fn split_count(&self, size: usize) -> usize {
         let splits = self.may_split
             && size == self.block_bytes
@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The bytes behind the header of a frame that stores its data as it is.
+    /// The bytes behind the header of a frame that stores its data uncompressed.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {

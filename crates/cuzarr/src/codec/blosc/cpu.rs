@@ -1,4 +1,4 @@
-//! Blocks one after the other: each is decompressed into a scratch block and unshuffled from there into its place.
+//! Blosc on the host. Each block is decompressed to scratch memory, and unshuffled from there to its place.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,8 +38,8 @@ pub(super) struct Blosc {
     pub(super) block_bytes: usize,
 }
 
-/// Decodes the blocks of a frame that hold the bytes `wanted`, and returns their size. The frame's header was checked to say
-/// `decoded.len()`.
+/// Decodes the blocks of a frame that hold the bytes `wanted`, and returns the number of decoded bytes. The caller has
+/// checked that the header says `decoded.len()`.
 fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
     if header.memcpyed {
         decoded[wanted.clone()].copy_from_slice(&header.copied(frame)?[wanted.clone()]);
@@ -103,14 +103,14 @@ fn decode_stream(compressor: Compressor, compressed: &[u8], part: &mut [u8]) -> 
 }
 
 impl Blosc {
-    /// Whether blocks of `block_bytes` are split: as c-blosc's FORWARD_COMPAT_SPLIT.
+    /// Whether blocks of `block_bytes` are split, by the rule of c-blosc's FORWARD_COMPAT_SPLIT.
     fn splits(&self, block_bytes: usize) -> bool {
         let unit = usize::from(self.type_bytes);
         self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
     }
 
-    /// The size of blocks: as asked, or else by level, so that a block stays in the second-level cache and there are enough
-    /// blocks to decode in parallel.
+    /// The size of blocks: the configured one, or one for the level. It is chosen so that a block stays in the
+    /// second-level cache and there are enough blocks to decode in parallel.
     fn choose_block_bytes(&self, decoded: usize) -> usize {
         let unit = usize::from(self.type_bytes);
         let wanted = match (self.block_bytes, self.level) {
@@ -134,7 +134,7 @@ impl Blosc {
         shuffle_flag | split_flag | self.compressor.format() << 5
     }
 
-    /// Encodes one block's streams behind `frame`; false when the frame would not become smaller than a copy.
+    /// Appends one block's encoded streams to `frame`. Returns false if the frame would not be smaller than a copy.
     fn encode_block(&self, block: &[u8], splits: usize, limit: usize, frame: &mut Vec<u8>) -> Result<bool> {
         let split_bytes = (block.len() / splits).max(1);
         for part in block.chunks_exact(split_bytes) {
@@ -151,7 +151,7 @@ impl Blosc {
         Ok(true)
     }
 
-    /// One stream; `None` when it does not become smaller.
+    /// Encodes one stream; `None` if it does not become smaller.
     fn encode_stream(&self, part: &[u8]) -> Result<Option<Vec<u8>>> {
         let lz4 = |mode| {
             let mut stream = vec![0; part.len()];
@@ -173,7 +173,7 @@ impl Blosc {
         })
     }
 
-    /// Kernels that make streams of this size; `None` where the host does.
+    /// The kernels that encode streams of this size; `None` if the host does.
     fn stream_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
         Some(match self.compressor {
             Compressor::Lz4 => Arc::new(lz4_encode::Lz4Encoder::new(decoded_bytes, 0)?),
@@ -183,7 +183,7 @@ impl Blosc {
         })
     }
 
-    /// The levels of c-blosc: those to 8 are zstd's 1, 3, 5, …; 9 is its highest.
+    /// The zstd level that c-blosc takes: 1, 3, 5, … for levels up to 8, and zstd's highest for 9.
     fn zstd_level(&self) -> i32 {
         if self.level < 9 { i32::from(self.level) * 2 - 1 } else { 22 }
     }
@@ -203,7 +203,7 @@ impl Blosc {
         frame
     }
 
-    /// The blocks, or `None` when copying is shorter.
+    /// Encodes the blocks of a frame; `None` if a copy is shorter.
     fn encode_blocks(&self, flags: u8, decoded: &[u8], block_bytes: usize) -> Result<Option<Vec<u8>>> {
         let limit = HEADER_BYTES + decoded.len();
         let count = decoded.len().div_ceil(block_bytes);

@@ -26,12 +26,12 @@ static WALK: KernelSource = KernelSource {
     headers: &[HEADERS, zstd::HEADERS, batch::HEADERS],
 };
 
-/// Few warps a block, so that a block's place is free as soon as its slowest stream is done.
+/// Warps of a block of threads: few, so that its place is free as soon as its slowest stream is done.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Blocks of threads that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
-/// Kernels for Blosc-1 containers of LZ4, zstd and zlib, and for those whose data are stored as they are.
+/// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.
 #[derive(Debug)]
 pub(super) struct BloscDecoder;
 
@@ -44,7 +44,7 @@ impl DeviceDecoder for BloscDecoder {
         &cost::SPEEDS
     }
 
-    /// A stream inside may be damaged as its codec says.
+    /// The damages of the codecs of the streams inside.
     fn damages(&self) -> &'static [Header] {
         &[zstd::DAMAGE, deflate::DAMAGE]
     }
@@ -74,7 +74,7 @@ impl DeviceDecoder for BloscDecoder {
 struct BloscStreams {
     target: StreamTarget,
     decode: Box<dyn Decode>,
-    /// For each stream its frame, and where it begins in that: two words.
+    /// For each stream, the number of its frame, and where the stream begins in the frame: two words.
     owners: Vec<u8>,
     count: usize,
 }
@@ -84,7 +84,7 @@ struct BloscFrames {
     table: Vec<u8>,
     count: u32,
     streams: u64,
-    /// Tiles of all targets.
+    /// Number of tiles in all targets.
     tiles: u32,
     /// How many bytes of scratch hold shuffled blocks.
     work_bytes: usize,
@@ -95,8 +95,8 @@ struct BloscFrames {
     inner: Vec<BloscStreams>,
 }
 
-/// Prepares streams of one compressor. A frame is refused with the first of its streams that the compressor's decoder
-/// refuses.
+/// Prepares streams of one compressor. A frame with streams that the compressor's decoder refuses is refused with the
+/// first of their errors.
 fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();
@@ -140,7 +140,7 @@ impl BloscStreams {
         self.decode.scratch_bytes() + self.owners.len() + self.count * STATUS_BYTES
     }
 
-    /// Decodes the streams, then tells their frames what is wrong with them.
+    /// Decodes the streams, then reports damaged streams in the statuses of their frames.
     fn launch(&self, task: &Task<'_>, work: &Buffer, threads: u32) -> Result<()> {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;

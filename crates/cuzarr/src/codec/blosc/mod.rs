@@ -22,10 +22,10 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! The container is read and written here, not by c-blosc, and the compressors' own libraries see single blocks: every
-//! offset and size of a hostile frame is checked against metadata before it is used, there is no process-wide state, and
-//! the same tables of blocks and streams are what a GPU decoder starts from. BloscLZ is this project's own code, too.
-//! Snappy is decoded; encoding it is refused, as no c-blosc of zarr-python, zarrs or tensorstore has it.
+//! This project reads and writes the container itself, without c-blosc. The compressors' libraries only see single
+//! blocks. So every offset and size of a hostile frame is checked against metadata before it is used, and there is no
+//! process-wide state. A GPU decoder starts from the same tables of blocks and streams. BloscLZ is this project's own
+//! code, too. Snappy is decoded but not encoded, because no c-blosc of zarr-python, zarrs or tensorstore has it.
 
 mod bits;
 mod blosclz;

@@ -1,4 +1,5 @@
-//! Reads the headers of frames: what kernels copy and unshuffle, and whose kernels decode which streams.
+//! Reads the headers of frames. They decide what kernels copy and unshuffle, and which codec's kernels decode which
+//! streams.
 
 use cuzarr_device::Device;
 use cuzarr_device::internal::defined;
@@ -13,30 +14,31 @@ use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("blosc.cu");
-/// Bytes of a piece of a frame that is stored as it is.
+/// Bytes of a piece of a frame that stores its data uncompressed.
 const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
 /// Bytes of output that a block of threads finishes at a time.
 const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
 /// Shuffled bytes of a frame begin in scratch at multiples of this.
 const WORK_ALIGNMENT_BYTES: usize = 64;
-/// LZ4 streams up to this size are decoded by a warp each, in order; in `simt`, fewer, so that both ways are tested.
+/// LZ4 streams up to this size are decoded in order, by one warp each. `simt` has a smaller limit, so that both ways
+/// are tested.
 const IN_ORDER_BYTES: usize = 4 << 10;
 const IN_ORDER_SIMT_BYTES: usize = 256;
 
-/// Where streams are decoded to: scratch, where they are shuffled, or their place.
+/// Where streams are decoded to: scratch memory if they are shuffled, else their place in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamTarget {
     Work,
     Place,
 }
 
-/// Streams that another codec decodes, and which frames they belong to.
+/// Streams that another codec decodes, and the frames that they belong to.
 pub(super) struct InnerStream {
     compressor: Compressor,
     pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
-    /// For each unit its frame, and where it begins in that.
+    /// For each unit, the number of its frame, and where the stream begins in the frame.
     pub(super) owners: Vec<(u32, u32)>,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct BloscScan {
     pub(super) entries: Vec<FrameEntry>,
     pub(super) refused: Vec<(usize, Error)>,
     pub(super) streams: u64,
-    /// Tiles of all targets.
+    /// Number of tiles in all targets.
     pub(super) tiles: u32,
     /// How many bytes of scratch hold shuffled blocks.
     pub(super) work_bytes: usize,
@@ -55,7 +57,7 @@ pub(super) struct BloscScan {
     pub(super) inner: Vec<InnerStream>,
 }
 
-/// The decoder of a compressor's streams, where that is another codec's.
+/// The decoder of a compressor's streams, if it is another codec's.
 fn inner_decoder(compressor: Compressor) -> Option<&'static dyn DeviceDecoder> {
     match compressor {
         Compressor::Zstd => Some(&zstd::cuda::ZstdDecoder),
@@ -68,7 +70,7 @@ fn is_native(compressor: Compressor) -> bool {
     matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_decoder(compressor).is_some()
 }
 
-/// Completes a frame's entry from its header; leaves it without streams when the frame cannot be decoded.
+/// Completes a frame's entry from its header. Leaves it without streams if the frame cannot be decoded.
 fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     (entry.kind, entry.streams, entry.block_bytes) = (Kind::Damaged, 0, 1);
     let header = Header::parse_first(frame, frame.len())?;
@@ -169,7 +171,7 @@ impl BloscScan {
         Ok(())
     }
 
-    /// Hands streams that one warp would decode too slowly to other kernels; the entry keeps the stored ones.
+    /// Gives streams that one warp would decode too slowly to other kernels. The entry keeps the stored streams.
     fn hand_out(
         &mut self,
         device: Device,
@@ -222,7 +224,7 @@ impl BloscScan {
     }
 }
 
-/// The tables that the headers of units give, in words, with refusals.
+/// Describes the tables from the headers of `units`, and the errors, as text for tests.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
     let scan =

@@ -1,4 +1,4 @@
-//! The places of a frame's streams, from its tables. Decoders of the streams' own formats start from them.
+//! Finds the streams of a frame, from its tables. Decoders of the streams' own formats start from them.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::container::{HEADER_BYTES, Header, stream};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// One stream: its bytes in the frame, and where they go among the frame's shuffled bytes.
+/// One stream: its range in the frame, and the range of its decoded bytes among the frame's shuffled bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     pub(super) src: Range<usize>,
@@ -14,17 +14,17 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether its bytes are stored as they are.
+    /// Whether its bytes are stored uncompressed.
     pub(super) fn is_stored(&self) -> bool {
         self.src.len() == self.dst.len()
     }
 }
 
-/// All streams of a frame with a checked header that is not a copy.
+/// Lists all streams of a frame. Its header was checked, and it is not a copy.
 ///
 /// # Errors
-/// `ChunkCorrupt` where a block or stream leaves the frame; `Unsupported` when streams share bytes, as no writer has it: what
-/// decoding takes is then not bounded by the frame's size.
+/// `ChunkCorrupt` if a block or stream leaves the frame. `Unsupported` if streams share bytes: no writer does that, and
+/// the frame's size would not bound the work of decoding.
 pub(super) fn streams(header: &Header, frame: &[u8]) -> Result<Vec<Stream>> {
     let (mut streams, mut encoded_bytes) = (Vec::new(), 0usize);
     for block in 0..header.block_count() {

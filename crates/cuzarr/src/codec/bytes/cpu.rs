@@ -1,4 +1,4 @@
-//! Byte order, unit by unit.
+//! Changes the byte order of elements, unit by unit.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::meta::SwapUnit;
 pub(crate) struct Bytes {
     pub(super) size_bytes: usize,
     pub(super) element_bytes: usize,
-    /// The bytes that are reversed together in every element.
+    /// The units of each element whose bytes are reversed.
     pub(super) units: Vec<SwapUnit>,
-    /// When all of an element is units of one size: that size, 1 for nothing to reverse.
+    /// The size of the units, if an element consists of units of one size; 1 if there is nothing to reverse.
     pub(crate) uniform: Option<usize>,
 }
 
-/// Reverses every `unit_bytes` bytes.
+/// Reverses the bytes of every unit of `unit_bytes`.
 pub(crate) fn swap(bytes: &mut [u8], unit_bytes: usize) {
     match unit_bytes {
         0 | 1 => {}
@@ -44,7 +44,7 @@ pub(crate) fn swap(bytes: &mut [u8], unit_bytes: usize) {
 }
 
 impl Bytes {
-    /// Reverses what is to be reversed in every element.
+    /// Reverses the bytes of every unit of each element.
     pub(crate) fn swap(&self, bytes: &mut [u8]) {
         match self.uniform {
             Some(unit_bytes) => swap(bytes, unit_bytes),

@@ -25,8 +25,8 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, Endian, SwapUnit};
 
-/// Opens the codec from its configuration. As in zarr-python `endian` is needed where it matters, except for structures,
-/// which older writers left without.
+/// Opens the codec from its configuration. As in zarr-python, `endian` is required if it matters, except for
+/// structures: older writers left it out.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["endian"])?;
     let spec = request.spec;
@@ -42,7 +42,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     open_swapping(spec, if endian == Some(Endian::Big) { units } else { Vec::new() })
 }
 
-/// The implicit codec of v2: elements as the data type says.
+/// Opens the implicit codec of v2, for elements stored as their data type and `endian` say.
 pub(crate) fn open_v2(spec: &ChunkSpec, endian: Endian) -> Result<Opened> {
     open_swapping(spec, spec.data_type.stored_swap_units(endian))
 }

@@ -1,4 +1,4 @@
-//! The bzip2 crate over libbz2-rs, which is Rust throughout.
+//! bzip2, by the crate bzip2 over libbz2-rs, which is written in Rust.
 
 use std::borrow::Cow;
 use std::io::Read;

@@ -23,7 +23,7 @@ pub(super) struct Conversion {
     pub(super) to: DType,
     pub(super) rounding: Rounding,
     pub(super) out_of_range: OutOfRange,
-    /// Elements that become other elements before anything else.
+    /// Elements that are replaced by other elements before the conversion.
     pub(super) map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct CastValue {
 }
 
 impl Conversion {
-    /// Whether every value of `from` is one of `to`, so that nothing needs to be rounded or checked.
+    /// Whether every value of `from` is also a value of `to`, so that nothing needs to be rounded or checked.
     fn is_widening(&self) -> bool {
         let digits = |dtype: DType| match dtype {
             DType::FLOAT64 => 53,
@@ -53,7 +53,7 @@ impl Conversion {
         }
     }
 
-    /// The conversion as kernels do it; `None` when they do not.
+    /// The conversion for kernels; `None` if they do not support it.
     fn on_device(&self) -> Option<convert::Conversion> {
         let rule = Rule::Cast { rounding: self.rounding, out_of_range: self.out_of_range };
         let bits = |element: &[u8]| {
@@ -112,7 +112,8 @@ impl Conversion {
         Ok(())
     }
 
-    /// A whole float as an integer: exact below 2¹²⁷; above, where only its low 64 bits can matter, they are zero.
+    /// Converts a whole float to an integer, exactly below 2¹²⁷. Above, only the sign or the low 64 bits can matter,
+    /// and these are 0.
     fn integer_of(&self, whole: f64) -> i128 {
         match (whole.abs() < 2f64.powi(127), self.out_of_range) {
             (true, _) => whole as i128,

@@ -5,7 +5,7 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 //! - Names: v3 `cast_value`
 //! - Compatible: zarr-python 3.4 with cast-value-rs
-//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped; of a chunk with an element that has no value the host says which.
+//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped. If a chunk has an element without a value, the host finds it.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

@@ -1,4 +1,4 @@
-//! Exact numbers between types, and their rounding.
+//! The exact numbers of elements of all types, and their rounding.
 
 use cuzarr_device::internal::convert::Rounding;
 use cuzarr_device::internal::cpu::cast::cast;
@@ -6,14 +6,14 @@ use cuzarr_device::{DType, DTypeKind};
 
 use crate::codec::elements::{is_float, typed};
 
-/// A value of any integer or float type here, exactly.
+/// The exact value of an element of any integer or float type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(i128),
     Float(f64),
 }
 
-/// Bytes converted between two of the types that a cast knows: 8 are enough for each.
+/// Converts an element's bytes between two types that a cast supports, each of at most 8 bytes.
 fn convert(from: DType, to: DType, source: &[u8]) -> [u8; 8] {
     let mut target = [0; 8];
     // Only integers and floats come here, which all convert.
@@ -40,7 +40,7 @@ impl Number {
         }
     }
 
-    /// Whether two numbers of the same type are the same scalar: NaN is NaN, and both zeros are zero.
+    /// Whether two numbers of one type are the same scalar. NaN equals NaN, and 0 equals -0.
     pub(super) fn is(self, other: Number) -> bool {
         match (self, other) {
             (Number::Float(a), Number::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
@@ -55,7 +55,7 @@ fn convert_same(element: &[u8]) -> [u8; 8] {
     bytes
 }
 
-/// The integer that `value` rounds to, or itself when it is beyond all integers here.
+/// Rounds `value` to a whole number, which may be beyond the range of all integer types.
 pub(super) fn round_to_integer(value: f64, rounding: Rounding) -> f64 {
     match rounding {
         Rounding::NearestEven => value.round_ties_even(),
@@ -85,8 +85,8 @@ fn float_format(dtype: DType) -> (u32, i32) {
     }
 }
 
-/// `number` as a float of `dtype`, rounded; an infinity when a finite number is out of range. The result is an `f64`, which
-/// holds every value of the narrower types.
+/// Rounds `number` to a float of `dtype`. A finite number that is out of range becomes an infinity. The result is an
+/// `f64`, which holds every value of the narrower types.
 pub(super) fn round_to_float(number: Number, dtype: DType, rounding: Rounding) -> f64 {
     match number {
         Number::Float(value) if !value.is_finite() || value == 0.0 => value,
@@ -151,7 +151,7 @@ fn scale_by(value: f64, power: i32) -> f64 {
     value * 2f64.powi(half) * 2f64.powi(power - half)
 }
 
-/// The bytes of a float of `dtype` that holds `value` exactly.
+/// Writes the bytes of a float of `dtype` that holds `value` exactly.
 pub(super) fn write_float(value: f64, dtype: DType, element: &mut [u8]) {
     let bytes = if dtype == DType::FLOAT64 {
         value.to_ne_bytes()
@@ -161,7 +161,7 @@ pub(super) fn write_float(value: f64, dtype: DType, element: &mut [u8]) {
     element.copy_from_slice(&bytes[..element.len()]);
 }
 
-/// The low bytes of an integer.
+/// Writes the low bytes of an integer.
 pub(super) fn write_integer(value: i128, dtype: DType, element: &mut [u8]) {
     typed!(dtype, T => element.copy_from_slice(&(value as T).to_ne_bytes()), {});
 }

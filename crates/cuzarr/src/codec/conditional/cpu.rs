@@ -1,4 +1,4 @@
-//! The header, and the codecs that it names.
+//! Encodes and decodes a chunk: its header, and the codecs that the header names.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ struct Applied<'a> {
 }
 
 impl Conditional {
-    /// The codecs that a chunk went through, in order of encoding, and the bytes behind its header.
+    /// Reads the header. Returns the codecs that a chunk went through, in order of encoding, and the bytes behind the
+    /// header.
     fn read<'a>(&self, encoded: &'a [u8], decoded: Size) -> Result<(Vec<Applied<'_>>, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes) else {
             return Err(corrupt(format!("got {} bytes, expected {} of header", encoded.len(), self.header_bytes)));
@@ -40,7 +41,7 @@ impl Conditional {
     }
 }
 
-/// Undoes `applied` one by one, the last one first, and gives `finish` the first codec and its bytes.
+/// Undoes the codecs `applied`, the last one first. The first codec and its encoded bytes are left to `finish`.
 fn undo<T>(
     applied: &[Applied<'_>],
     payload: &[u8],
@@ -74,7 +75,7 @@ impl BytesToBytes for Conditional {
         if self.codecs.is_empty() {
             return decoded.plus(header);
         }
-        // Any of the codecs may be left out, but none makes room for what the others need.
+        // Any codec may be left out, so each step takes the larger of both bounds.
         let larger = |before: Size, codec: &Arc<dyn BytesToBytes>| {
             let after = codec.encoded_size(before).within(decoded);
             Some(Size::AtMost(before.bound()?.max(after.bound()?)))

@@ -1,6 +1,6 @@
 //! # `conditional`
 //!
-//! Bytes→bytes codecs of which each chunk says, in bits before its bytes, which ones it went through.
+//! Bytes→bytes codecs that a chunk may skip. Bits at the chunk's beginning say which ones it went through.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
 //! - Names: v3 `conditional`
@@ -30,10 +30,10 @@ use super::open::{OpenCodec, Opened, Request};
 use super::sharding_indexed::extensions;
 use crate::{Result, ResultExt};
 
-/// Most bits of a header: more codecs than a chain ever has.
+/// Maximum bits of a header: more codecs than a chain ever has.
 const MOST_HEADER_BITS: i64 = 1 << 13;
 
-/// Opens the codec from its configuration, and those that it holds by `open_codec`.
+/// Opens the codec from its configuration. `open_codec` opens the codecs inside it.
 pub(crate) fn open(request: &Request<'_>, open_codec: OpenCodec<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["codecs", "header_bits"])?;
     let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };

@@ -5,7 +5,7 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
 //! - Names: v3 `numcodecs.crc32`, `crc32`; v2 `crc32`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
+//! - Native: everywhere. On GPUs it is checked in device memory, if the bytes that it guards are decoded there.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

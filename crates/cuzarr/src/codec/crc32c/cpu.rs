@@ -1,4 +1,4 @@
-//! The crc32c crate: the CPU's own instruction where it has one.
+//! CRC-32C, by the crate crc32c, which uses the CPU's instruction for it, if there is one.
 
 /// CRC-32C of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {

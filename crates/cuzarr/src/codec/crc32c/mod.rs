@@ -5,7 +5,7 @@
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html>
 //! - Names: v3 `crc32c`, `numcodecs.crc32c`; v2 `crc32c`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
-//! - Native: everywhere. On GPUs it is checked over device memory, where what it guards is decoded there.
+//! - Native: everywhere. On GPUs it is checked in device memory, if the bytes that it guards are decoded there.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

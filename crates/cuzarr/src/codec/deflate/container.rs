@@ -18,7 +18,7 @@ pub(super) const HEADERS: &[Header] = &[
     header!("codec/deflate/split/deflate_split.cuh"),
 ];
 
-/// Bytes of `DeflateState`: what became of a frame.
+/// Bytes of `DeflateState`, the state of a frame's decoding.
 pub(super) const STATE_BYTES: usize = stated_size(include_str!("split/deflate_split.cuh"), "DeflateState");
 
 /// The container of a stream.

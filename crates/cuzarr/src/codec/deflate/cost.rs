@@ -9,20 +9,22 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [40.0, 32.0, 31.0, 31.0, 30.0],
 };
 
-/// A larger frame is large beside a batch of 64 MiB.
+/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
-/// A warp takes milliseconds for a frame, so that only many frames fill the device. Large frames have many warps each.
+/// Returns how many times larger than usual a batch of such frames is. A warp takes milliseconds for a frame, so that
+/// only many frames fill the device. Large frames have many warps each.
 pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 2 } else { 3 }
 }
 
-/// Measured by `scratch_bytes` of `examples/decode_bench.rs`, rounded up. Matches have room for twice the decoded bytes. Marks of large
-/// frames take 4 bytes for each byte, or less in parts.
+/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs` and
+/// rounded up. Matches have room for twice the decoded bytes. Marks of large frames take 4 bytes for each byte, or less
+/// in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 3 }
 }
 
-/// A host thread as at level 5.
+/// The host's speed is for level 5.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.06, device_gb_s: 18.0, device_s: 1e-3 };

@@ -1,5 +1,5 @@
-//! Launches of `deflate.cu`: a warp a frame, then checksums by tiles of what was decoded. Few frames, or large ones, go the
-//! way of `split` first.
+//! Launches of `deflate.cu`: one warp decodes each frame, then checksums are computed tile by tile. `split` decodes few
+//! or large frames first.
 
 use cuzarr_device::internal::checksum::{Checksum, CrcField, SUMS_BYTES};
 use cuzarr_device::internal::{WARP, defined, pool, stated_size, upload_table};
@@ -30,24 +30,25 @@ const TRAILER_BYTES: usize = stated_size(container::TEXT, "DeflateTrailer");
 const MEMBERS_BYTES: usize = stated_size(DEFLATE.text, "DeflateMembers");
 /// Blocks that check checksums, for each multiprocessor.
 const CHECK_BLOCKS: u32 = 8;
-/// Decoded bytes in a microsecond, seen on an H200 with float32 fields of gzip 5: by one warp, and by many warps a frame.
+/// Bytes that one warp decodes in a microsecond, measured on an H200 with float32 fields of gzip level 5.
+/// `SPLIT_BYTES_PER_US` is for many warps a frame.
 const WARP_BYTES_PER_US: usize = 45;
 const SPLIT_BYTES_PER_US: usize = 24_000;
-/// The least time that splitting takes.
+/// Minimum time that splitting takes, in microseconds.
 const SPLIT_US: usize = 900;
 
-/// Kernels for deflate streams.
+/// Kernels that decode deflate streams in one container.
 #[derive(Debug)]
 pub(crate) struct DeflateDecoder {
     name: &'static str,
     container: Container,
 }
 
-/// gzip members, one after the other.
+/// The decoder of gzip members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// One zlib stream. What follows it is ignored.
+/// The decoder of one zlib stream. Bytes behind it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// One deflate stream with nothing around it. What follows it is ignored.
+/// The decoder of one deflate stream with nothing around it. Bytes behind it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {
@@ -84,7 +85,7 @@ impl DeviceDecoder for DeflateDecoder {
     }
 }
 
-/// Frames of several members, side by side.
+/// The members of frames, which are decoded side by side.
 struct DeflateMembers {
     /// For each frame, the number of its first member and how many there are.
     spans: Vec<u8>,
@@ -96,14 +97,14 @@ struct DeflateFrames {
     container: Container,
     table: Vec<u8>,
     count: u32,
-    /// Tiles of all targets.
+    /// Number of tiles in all targets.
     tiles: u32,
     /// The split of the frames, when many warps decode a frame.
     split: Option<DeflateSplit>,
     members: Option<DeflateMembers>,
 }
 
-/// Whether the largest frame would keep a warp busy for longer than many warps for each frame take for all of them.
+/// Whether to split: whether one warp takes longer for the largest frame than many warps a frame take for all frames.
 fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
@@ -114,7 +115,8 @@ fn splits(device: Device, units: &[Unit]) -> bool {
     }
 }
 
-/// Nothing is read before kernels run: they parse the headers. Where the host has the bytes, it looks for members.
+/// Prepares frames. Kernels parse the headers, so the host reads nothing, except to look for gzip members if it has the
+/// bytes.
 fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     let mut frames = DeflateFrames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {
@@ -127,7 +129,8 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
 }
 
 impl DeflateMembers {
-    /// The members of all frames, where a frame without known members is one; `None` when no frame has known members.
+    /// Finds the members of all frames. A frame without known members counts as one. `None` if no frame has known
+    /// members.
     fn new(device: Device, units: &[Unit], host: &[u8], scratch_aim_bytes: usize) -> Result<Option<DeflateMembers>> {
         let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
         let known: Vec<_> = units.iter().map(of).collect();
@@ -148,7 +151,7 @@ impl DeflateMembers {
         self.spans.len() + self.count * STATUS_BYTES + self.frames.scratch_bytes()
     }
 
-    /// Decodes members as frames, then says in `states` which frames are done by that.
+    /// Decodes members as frames, then marks in `states` the frames that are done.
     fn launch(&self, task: &Task<'_>, states: &Buffer, trailers: &Buffer) -> Result<()> {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;
@@ -186,7 +189,7 @@ impl DeflateFrames {
         Ok(DeflateFrames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
     }
 
-    /// Compares the checksums that `trailers` tell of.
+    /// Compares the checksums in `trailers` with those of the decoded bytes.
     fn check(&self, task: &Task<'_>, table: &Buffer, trailers: &Buffer, field: CrcField) -> Result<()> {
         let Task { stream, dst, statuses, .. } = *task;
         let (device, container) = (stream.device(), self.container as u32);

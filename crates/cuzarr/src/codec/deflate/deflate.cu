@@ -1,11 +1,11 @@
-// Frames of raw deflate, zlib or gzip: a warp decodes a frame, member after member, and leaves the last checksum to
-// deflate_check, which takes all warps for it.
+// Decodes frames of raw deflate, zlib or gzip: one warp decodes a frame, member after member, and leaves the last
+// checksum to deflate_check, which uses all warps for it.
 //
 // Floor on an H200: a symbol costs a lane three times (found, counted, written) about 60 cycles of waiting, 32 lanes a warp,
 // about 20 warps a multiprocessor by shared memory.
 #include "codec/deflate/split/deflate_split.cuh"
 
-/// The CRC of bytes that this warp wrote. Uses the shared memory of decoding for its tables.
+/// Returns the CRC of bytes that this warp wrote. Uses the shared memory of decoding for its tables.
 CUZARR_DEVICE u32 deflate_crc(DeflateShared& shared, const CrcField& field, const u8* bytes, u32 count, u32 lane) {
     u32* tables = shared.literals;
     warp_barrier(CUZARR_ALL_LANES);
@@ -62,7 +62,7 @@ CUZARR_KERNEL(
     u32 lane = thread_index();
     const Frame* frames = frames_of(table);
     for (u32 index = block_index(); index < count; index += block_count()) {
-        // Done already, by many warps.
+        // The frame was already decoded by many warps.
         if (states && states[index].split) continue;
         const Frame& frame = frames[index];
         DeflateTrailer trailer = {0, 0, 0, 0};
@@ -71,20 +71,20 @@ CUZARR_KERNEL(
         if (place.damage) trailer.wanted = 0;
         if (lane == 0) {
             trailers[index] = trailer;
-            // Lanes decode past a cut: what is missing is missing from the end on.
+            // Lanes decode past a cut; the damage is then at the frame's end.
             if (place.damage) report(statuses, index, place.damage, min_of(place.at, frame.src_bytes));
         }
         warp_barrier(CUZARR_ALL_LANES);
     }
 }
 
-/// Members of a frame, as frames of another launch: 8 bytes.
+/// The members of a frame, as frames of another launch: 8 bytes.
 struct DeflateMembers {
     u32 first, count;
 };
 static_assert(sizeof(DeflateMembers) == 8, "as cuda.rs writes them");
 
-/// Frames of which all members came out are done. A warp for each frame.
+/// Marks frames whose members were all decoded as done. One warp takes each frame.
 CUZARR_KERNEL(
     deflate_join, const DeflateMembers* members, u32 count, const u64* statuses, DeflateState* states, DeflateTrailer* trailers
 ) {
@@ -100,7 +100,7 @@ CUZARR_KERNEL(
     }
 }
 
-/// The share of each tile in the checksum of its frame.
+/// Computes the share of each tile in the checksum of its frame.
 CUZARR_KERNEL(
     deflate_check, const u8* dst, const FrameTable* table, u32 count, u32 tiles, u32 container, CrcField field,
     const DeflateTrailer* trailers, ChecksumSums* sums

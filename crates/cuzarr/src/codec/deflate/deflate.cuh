@@ -1,4 +1,4 @@
-// Deflate streams (RFC 1951), decoded by one warp a stream, all lanes at once.
+// Decodes deflate streams (RFC 1951): one warp for each stream, with all lanes at once.
 //
 // Codes have no marks where they begin, but a decoder that starts anywhere falls into step with the true one after some
 // ten to some hundred bits. So a warp decodes its stream in rounds of 32 segments:
@@ -23,20 +23,20 @@
 #include "codec/batch/frames.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Words of the stream that a lane decodes in a round, an odd number, so that lanes read from banks of their own; and bits
-/// after which it looks whether it is in step.
+/// Number of words of the stream that a lane decodes in a round: odd, so that lanes read from different banks. After
+/// CUZARR_DEFLATE_MARK_BITS bits, a lane checks whether it is in step.
 #define CUZARR_DEFLATE_SEGMENT_WORDS 11u
 #define CUZARR_DEFLATE_SEGMENT_BITS (CUZARR_DEFLATE_SEGMENT_WORDS * 32)
 #define CUZARR_DEFLATE_MARK_BITS 192u
 /// Words of a round; a symbol of 48 bits may begin with the last bit of the last segment.
 #define CUZARR_DEFLATE_ROUND_WORDS (CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP + 4)
-/// Matches that a round has at most. A segment has no more than its bits / 2 and one.
+/// Maximum number of matches in a round. A segment has at most half as many as its bits, and one more.
 #define CUZARR_DEFLATE_MATCHES 640u
 
-/// A lane's state, beside damage: at the end of the block.
+/// A lane's state that is no damage: it is at the end of the block.
 #define CUZARR_DEFLATE_ENDED 0x100u
 
-/// No place, nothing.
+/// No place, or nothing.
 #define CUZARR_DEFLATE_NONE 0xffffffffu
 
 /// The tables of a block's codes, in shared memory.
@@ -53,10 +53,10 @@ struct DeflateShared : DeflateCodes {
     CUZARR_DEVICE DeflateBuilding& building() { return *(DeflateBuilding*)matches; }
 };
 
-/// Brings the words from bit `origin` on, a multiple of 32, into shared memory.
+/// Loads the words from bit `origin` on, a multiple of 32, to shared memory.
 template <class Shared>
 CUZARR_DEVICE void deflate_stage(Shared& shared, const DeflateInput& input, u32 origin, u32 lane) {
-    // All on their way at once.
+    // All words are loaded at the same time.
 #pragma unroll
     for (u32 i = 0; i < CUZARR_DEFLATE_ROUND_WORDS; i += CUZARR_WARP) {
         if (i + lane < CUZARR_DEFLATE_ROUND_WORDS) shared.words[i + lane] = deflate_word(input, origin / 32 + i + lane);
@@ -64,14 +64,14 @@ CUZARR_DEVICE void deflate_stage(Shared& shared, const DeflateInput& input, u32 
     warp_barrier(CUZARR_ALL_LANES);
 }
 
-/// The 32 bits that begin `at` bits behind the first that was brought.
+/// Returns the 32 bits that begin `at` bits behind the first loaded bit.
 template <class Shared>
 CUZARR_DEVICE u32 deflate_staged(const Shared& shared, u32 at) {
     const u32* words = shared.words + at / 32;
     return funnel_shift_right(words[0], words[1], at % 32);
 }
 
-/// Counts what a segment decodes to.
+/// Counts the bytes and matches that a segment decodes to.
 struct DeflateCounter {
     u32 bytes, matches;
     CUZARR_DEVICE bool take(bool literal, bool match, u32, u32 length, u32) {
@@ -80,8 +80,9 @@ struct DeflateCounter {
     }
 };
 
-/// Puts literals to their places, and copies short matches from before the round; the others go into the queue, with their
-/// place from the round's first byte on. What a match repeats is on its way while the next symbols are decoded.
+/// Writes literals to their places, and copies short matches from before the round. Other matches go into the queue,
+/// with their place counted from the round's first byte. The bytes of a match are loaded while the next symbols are
+/// decoded.
 template <class Target>
 struct DeflateWriter {
     const Target& target;
@@ -147,7 +148,7 @@ CUZARR_DEVICE void deflate_run(
     position = origin + at;
 }
 
-/// How far a warp has come: the same in all lanes.
+/// The progress of a warp, the same in all lanes.
 struct DeflateProgress {
     u32 position;  // in the encoded bits
     u32 at;        // in the decoded bytes
@@ -160,8 +161,8 @@ struct DeflateSegment {
     u32 bytes, matches;
 };
 
-/// Decodes the lane's segment of the round from `segment.start` on, in the lanes where that is `wanted`; all lanes call.
-/// `mark` is what an earlier attempt found at the mark. No symbol begins at `stop` or behind.
+/// Decodes the lane's segment of the round from `segment.start` on, in lanes that are `wanted`; all lanes call. `mark`
+/// is the state of an earlier attempt at the mark. No symbol begins at or behind `stop`.
 template <class Shared>
 CUZARR_DEVICE void deflate_count(
     const Shared& shared, const DeflateInput& input, u32 origin, u32 begin, bool wanted, DeflateSegment& segment,
@@ -190,9 +191,9 @@ CUZARR_DEVICE void deflate_count(
     }
 }
 
-/// The round's bytes: `segment` says where each lane begins, what is before it and how much there is, 0 matches and no
-/// bytes for lanes behind the last one. Bytes from `at` on go to `target`; none before `floor` is referred to: otherwise gives
-/// the lanes where one is, their places in `segment.start`.
+/// Writes the bytes of a round. `segment` says where each lane begins, and its numbers of bytes and matches, which are
+/// 0 for lanes behind the last one. Bytes from `at` on go to `target`. No match may refer to bytes before `floor`:
+/// otherwise returns the lanes with such a match, and its place in `segment.start`.
 template <class Target>
 CUZARR_DEVICE u32 deflate_write(
     DeflateShared& shared, const Target& target, u32 origin, u32 end, bool going, u32 at, u32 floor, DeflateSegment& segment,
@@ -213,8 +214,8 @@ CUZARR_DEVICE u32 deflate_write(
     return 0;
 }
 
-/// Decodes the symbols of a block whose tables are made, to its end. None before `floor` is referred to, none at or behind
-/// `limit` written.
+/// Decodes the symbols of a block whose tables are made, to its end. No match may refer to bytes before `floor`, and no
+/// byte is written at or behind `limit`.
 template <class Target>
 CUZARR_DEVICE void deflate_symbols(
     DeflateShared& shared, const DeflateInput& input, const Target& target, u32 floor, u32 limit, DeflateProgress& progress,
@@ -231,7 +232,7 @@ CUZARR_DEVICE void deflate_symbols(
             u32 state = warp_shuffle_up(CUZARR_ALL_LANES, segment.state, 1u);
             wanted = lane > 0 && state == 0 && exit != segment.start;
             u32 wrong = warp_ballot(CUZARR_ALL_LANES, wanted), ended = warp_ballot(CUZARR_ALL_LANES, segment.state != 0);
-            // Before the first that is wrong, all is true.
+            // Lanes before the first wrong one are right.
             u32 first_ended = count_trailing_zeros(ended);
             last = min_of(first_ended, CUZARR_WARP - 1);
             if (wrong == 0 || first_ended < count_trailing_zeros(wrong)) break;
@@ -264,14 +265,14 @@ CUZARR_DEVICE void deflate_symbols(
     if (progress.damage == CUZARR_DEFLATE_ENDED) progress.damage = 0;
 }
 
-/// The tables of the fixed codes.
+/// Makes the tables of the fixed codes.
 CUZARR_DEVICE void deflate_fixed(DeflateCodes& shared, u32 lane) {
     for (u32 i = lane; i < 1u << CUZARR_DEFLATE_LITERAL_BITS; i += CUZARR_WARP) shared.literals[i] = deflate_fixed_literal(i);
     for (u32 i = lane; i < 1u << CUZARR_DEFLATE_DISTANCE_BITS; i += CUZARR_WARP) shared.distances[i] = deflate_fixed_distance(i);
     warp_barrier(CUZARR_ALL_LANES);
 }
 
-/// Makes both tables of a block from the lengths of its codes. False when those are no codes.
+/// Makes both tables of a block from the lengths of its codes. Returns false if the lengths are no codes.
 template <class Shared>
 CUZARR_DEVICE bool deflate_tables(Shared& shared, u32 lane) {
     DeflateBuilding& building = shared.building();
@@ -290,14 +291,14 @@ CUZARR_DEVICE bool deflate_tables(Shared& shared, u32 lane) {
     return codes;
 }
 
-/// Bits of a header in which 32 symbols have room: words of at most 7 bits, with 7 further ones.
+/// Bits of a header that hold 32 symbols: words of at most 7 bits, with 7 further ones.
 #define CUZARR_DEFLATE_TOLD_BITS (14 * CUZARR_WARP)
 
-/// Reads `count` lengths, told in the code whose table is in the place of the distances', from the position on. False when
-/// they cannot be, with the place of the first symbol that cannot.
+/// Reads `count` lengths from the position on. They are written in the code whose table is in the place of the
+/// distances' table. Returns false if they cannot be read, with the place of the first bad symbol.
 ///
-/// How long a symbol at each bit would be is looked up side by side; so to go from one to the next takes one look, and what
-/// they stand for is found side by side again.
+/// The length of a symbol at each bit is looked up side by side. Then a step from one symbol to the next is one lookup,
+/// and the symbols' values are found side by side again.
 template <class Shared>
 CUZARR_DEVICE bool deflate_lengths(
     Shared& shared, const DeflateInput& input, u32 origin, u32 count, DeflateProgress& progress, u32 lane
@@ -311,7 +312,7 @@ CUZARR_DEVICE bool deflate_lengths(
         for (u32 i = 0; i < CUZARR_DEFLATE_TOLD_BITS; i += CUZARR_WARP) {
             u32 entry = shared.distances[deflate_staged(shared, place + i + lane) & 127], symbol = entry >> 8;
             u32 extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
-            // Behind what is no symbol stands nothing.
+            // A bit that begins no symbol leads nowhere.
             steps[i + lane] = (u8)(symbol > 18 ? 0 : (entry & 15) + extra);
         }
         warp_barrier(CUZARR_ALL_LANES);
@@ -385,7 +386,7 @@ CUZARR_DEVICE void deflate_dynamic(
     progress.damage = progress.position > input.end ? CUZARR_CUT_OFF : 0;
 }
 
-/// A stored block, behind its three first bits.
+/// Reads a stored block, behind its first three bits, and copies it if `emit`.
 template <class Target>
 CUZARR_DEVICE void deflate_stored(
     const DeflateInput& input, const Target& target, bool emit, u32 limit, DeflateProgress& progress, u32 lane

@@ -24,7 +24,7 @@ CUZARR_DEVICE u32 deflate_word(const DeflateInput& input, u32 index) {
     return index < input.whole ? input.words[index] : index == input.whole ? input.tail : 0;
 }
 
-/// A place in the encoded bits. Zeros follow their end.
+/// A position in the encoded bits. Behind their end, zeros are read.
 struct DeflateBits {
     u32 position;
     u32 low, high, next;  // the word of the position, and those behind it
@@ -37,10 +37,10 @@ CUZARR_DEVICE DeflateBits deflate_seek(const DeflateInput& input, u32 position) 
     return bits;
 }
 
-/// The next 32 bits.
+/// Returns the next 32 bits.
 CUZARR_DEVICE u32 deflate_peek(const DeflateBits& bits) { return funnel_shift_right(bits.low, bits.high, bits.position % 32); }
 
-/// Passes over at most 32 bits.
+/// Skips at most 32 bits.
 CUZARR_DEVICE void deflate_skip(const DeflateInput& input, DeflateBits& bits, u32 count) {
     u32 before = bits.position / 32;
     bits.position += count;

@@ -3,18 +3,18 @@
 #include "cuzarr/checksum.cuh"
 #include "codec/deflate/deflate.cuh"
 
-/// `Container` in codec/deflate/cuda.rs.
+/// `Container` in codec/deflate/container.rs.
 #define CUZARR_DEFLATE_RAW 0u
 #define CUZARR_DEFLATE_ZLIB 1u
 #define CUZARR_DEFLATE_GZIP 2u
 
-/// Frames from so many bytes on are left to the host: positions are bits in 32 bits.
+/// Frames of this many bytes and more are left to the host: positions are bits, in 32-bit numbers.
 #define CUZARR_DEFLATE_MOST_BYTES (1u << 28)
 
-/// Bytes of a frame's target that are taken at a time once they are decoded.
+/// Bytes of a frame's target that a warp checks at a time, once they are decoded.
 #define CUZARR_DEFLATE_TILE (16u << 10)
 
-/// The comparison that remains when a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
+/// The comparison that remains after a frame is decoded: the checksum of its bytes from `begin` on. 16 bytes.
 struct DeflateTrailer {
     u32 begin;
     u32 expected;
@@ -23,13 +23,13 @@ struct DeflateTrailer {
 };
 static_assert(sizeof(DeflateTrailer) == 16, "as cuda.rs counts them");
 
-/// A frame while it is decoded: a byte of it, and what is wrong there.
+/// The state of a frame's decoding: a byte of the frame, and the damage there.
 struct DeflatePlace {
     u32 at;
     u32 damage;
 };
 
-/// Behind the next zero of a gzip header's text; behind the end when there is none.
+/// Returns the place behind the next zero of a gzip header's text; behind the end if there is none.
 CUZARR_DEVICE u32 deflate_pass_text(const u8* frame, u32 size, u32 at, u32 lane) {
     for (; at < size; at += CUZARR_WARP) {
         u32 zeros = warp_ballot(CUZARR_ALL_LANES, lane < size - at && frame[at + lane] == 0);
@@ -38,7 +38,7 @@ CUZARR_DEVICE u32 deflate_pass_text(const u8* frame, u32 size, u32 at, u32 lane)
     return size + 1;
 }
 
-/// Passes over the header that begins at `place.at`.
+/// Checks the header that begins at `place.at`, and moves behind it.
 CUZARR_DEVICE void deflate_header(const u8* frame, u32 size, u32 container, DeflatePlace& place, u32 lane) {
     if (container == CUZARR_DEFLATE_RAW) return;
     u32 at = place.at;
@@ -89,7 +89,7 @@ CUZARR_DEVICE DeflateTrailer deflate_trailer(
     return trailer;
 }
 
-/// Behind the zeros that follow a gzip member.
+/// Returns the place behind the zeros that follow a gzip member.
 CUZARR_DEVICE u32 deflate_pass_zeros(const u8* frame, u32 size, u32 at, u32 lane) {
     for (; at < size; at += CUZARR_WARP) {
         u32 others = warp_ballot(CUZARR_ALL_LANES, lane >= size - at || frame[at + lane] != 0);

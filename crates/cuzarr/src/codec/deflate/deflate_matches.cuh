@@ -1,11 +1,11 @@
-// Where a deflate stream's bytes go, and the copying of matches there by one warp.
+// The target of a deflate stream's bytes, and the copying of matches in it by one warp.
 #pragma once
 #include "codec/deflate/deflate_tables.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Elements that are copied at a time: most matches are no longer.
+/// Number of elements that are copied at a time: most matches are no longer.
 #define CUZARR_DEFLATE_ELEMENTS 8u
-/// How far back a match reaches at most.
+/// Maximum distance of a match.
 #define CUZARR_DEFLATE_WINDOW 32768u
 
 /// Up to eight elements that were loaded together.
@@ -28,7 +28,7 @@ CUZARR_DEVICE DeflateEight<kWords> deflate_load(const u8* from) {
     return eight;
 }
 
-/// Bytes in their final place: `size` of them.
+/// A target of `size` bytes in their final place.
 struct DeflateBytes {
     typedef u8 Element;
     typedef DeflateEight<2> Eight;
@@ -36,7 +36,7 @@ struct DeflateBytes {
     u32 size;
     CUZARR_DEVICE Element load(u32 at) const { return bytes[at]; }
     CUZARR_DEVICE void store(u32 at, Element element) const { bytes[at] = element; }
-    /// Whether eight elements can be loaded together: what is touched is there.
+    /// Whether eight elements can be loaded together: all bytes that are touched must exist.
     CUZARR_DEVICE bool joined(u32 from) const { return from + 12 <= size; }
     CUZARR_DEVICE Eight load_eight(u32 from) const { return deflate_load<2>(bytes + from); }
     CUZARR_DEVICE void store_eight(u32 at, const Eight& eight, u32 count) const {
@@ -45,7 +45,7 @@ struct DeflateBytes {
             if (i < count) bytes[at + i] = (u8)(eight.words[i / 4] >> i % 4 * 8);
         }
     }
-    /// The first of them again and again, with this period.
+    /// Repeats the first `period` elements.
     CUZARR_DEVICE static Eight repeat(const Eight& eight, u32 period) {
         u64 all = (u64)eight.words[1] << 32 | eight.words[0];
         all &= ~0ull >> (64 - 8 * period);
@@ -54,7 +54,7 @@ struct DeflateBytes {
     }
 };
 
-/// One match of the queue: none when its length is 0.
+/// One match of the queue. Its length is 0 if there is none.
 struct DeflateMatch {
     u32 at, length, distance;
 };
@@ -71,7 +71,8 @@ CUZARR_DEVICE DeflateMatch deflate_unpack(u64 packed, u32 round) {
 /// Copies one match by one lane, eight elements at a time.
 template <class Target>
 CUZARR_DEVICE void deflate_copy(const Target& target, const DeflateMatch& match) {
-    // Elements that repeat with a period repeat with every multiple of it, too: from the second eight on one of at least eight.
+    // Elements that repeat with a period also repeat with every multiple of it. From the second eight on, a multiple of
+    // at least eight is used.
     u32 far = match.distance;
     while (far < CUZARR_DEFLATE_ELEMENTS) far += match.distance;
     for (u32 done = 0; done < match.length; done += CUZARR_DEFLATE_ELEMENTS) {
@@ -99,7 +100,7 @@ CUZARR_DEVICE void deflate_copy_long(const Target& target, const DeflateMatch& m
     }
 }
 
-/// Moves what is in the queue to its front. Returns how many there are.
+/// Moves the queue's matches to its front, and returns their number.
 CUZARR_DEVICE u32 deflate_compact(u64* queue, u32 count, u32 lane) {
     u32 kept = 0;
     for (u32 first = 0; first < count; first += CUZARR_WARP) {
@@ -114,16 +115,16 @@ CUZARR_DEVICE u32 deflate_compact(u64* queue, u32 count, u32 lane) {
     return kept;
 }
 
-/// Copies the queue's matches, of which `round` is the origin. What is not in it is in its place.
+/// Copies the queue's matches, whose places count from `round`. All other bytes are in their places already.
 ///
-/// Those of a batch whose bytes lie before the first one that is still to be copied are copied at once, each by a lane, and
-/// that first one itself.
+/// Of a batch, the first match that is still to be copied is copied at once, together with all matches whose bytes lie
+/// before it, each by a lane.
 template <class Target>
 CUZARR_DEVICE void deflate_copy_all(u64* queue, u32 count, const Target& target, u32 round, u32 lane) {
     count = deflate_compact(queue, count, lane);
     for (u32 first = 0; first < count; first += CUZARR_WARP) {
         DeflateMatch match = deflate_unpack(first + lane < count ? queue[first + lane] : 0, round);
-        // Where the bytes end that it needs: of a match that overlaps itself, those before it.
+        // Where the bytes that the match needs end. If it overlaps itself, it needs only those before it.
         u32 needed = match.at - match.distance + min_of(match.length, match.distance);
         u32 pending = warp_ballot(CUZARR_ALL_LANES, match.length > 0);
         while (pending) {

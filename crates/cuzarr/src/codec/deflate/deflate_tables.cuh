@@ -1,7 +1,7 @@
 // Huffman codes of deflate (RFC 1951, 3.2), turned into tables by one warp.
 //
-// A table is looked up by the next bits of the stream, lowest first. An entry says all that is to know of a symbol, or, for
-// longer words, names a second table:
+// A table is indexed by the next bits of the stream, lowest first. An entry describes a symbol, or, for longer words,
+// names a second table:
 //
 //     bits 0-3    bits of the word; of a second table: by how many bits it is looked up
 //     bits 4-7    further bits, which are added to the value
@@ -10,14 +10,14 @@
 //     bit 29      a literal
 //     bit 30      a second table
 //
-// No lane works a symbol at a time: symbols are sorted by length, and each lane finds what its entries stand for from the
-// limits of the lengths, as a canonical code's words of one length follow each other, and shorter ones come first.
+// No lane handles symbols one by one. Symbols are sorted by length, and each lane finds the symbols of its entries from
+// the limits of the lengths: in a canonical code, words of one length follow each other, and shorter ones come first.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
 #define CUZARR_DEFLATE_LITERAL_BITS 10u
 #define CUZARR_DEFLATE_DISTANCE_BITS 8u
-/// Most entries that complete codes of 286 and 32 symbols need for these bits (`enough.c` of zlib counts them).
+/// Maximum entries that complete codes of 286 and 32 symbols need for these bits (`enough.c` of zlib counts them).
 #define CUZARR_DEFLATE_LITERAL_ENTRIES 1334u
 #define CUZARR_DEFLATE_DISTANCE_ENTRIES 402u
 #define CUZARR_DEFLATE_LITERALS 288u
@@ -36,8 +36,8 @@ struct DeflateBuilding {
     u16 counts[2][16];                                               // of each length, in each half of the symbols
 };
 
-/// The words of a code. Those of length l, moved to 15 bits, are below limits[l - 1] >> 16 and not below those of shorter
-/// ones; its lower half says how many words have at most l bits.
+/// The words of a code. Words of length l, moved to 15 bits, are below limits[l - 1] >> 16, and not below those of
+/// shorter words. The lower half of a limit is the number of words of at most l bits.
 struct DeflateCode {
     u32 limits[CUZARR_DEFLATE_MOST_BITS];
 };
@@ -47,15 +47,16 @@ CUZARR_DEVICE u32 max_of(u32 a, u32 b) { return a > b ? a : b; }
 
 CUZARR_DEVICE u32 reverse_15(u32 bits) { return reverse_bits(bits) >> 17; }
 
-/// How many of the four bytes of `word`, each below 16, are `value`, and which: a bit 7 for each.
+/// Marks those of the four bytes of `word`, each below 16, that equal `value`: with bit 7 of each.
 CUZARR_DEVICE u32 equal_bytes(u32 word, u32 value) {
     return ~((word ^ value * 0x01010101u) + 0x7f7f7f7fu) & 0x80808080u;
 }
 
-/// The symbol whose word `word`, of 15 bits, begins with, and its length; length 16 for none.
+/// Returns the symbol whose word stands at the beginning of the 15 bits `word`, and its length; length 16 if there is
+/// none.
 CUZARR_DEVICE u32 deflate_symbol(const DeflateBuilding& building, const DeflateCode& code, u32 word, u32& length) {
     u32 shorter = 0, start = 0, sought = word << 16 | 0xffffu;
-    // All compared, so that no comparison waits for another.
+    // All limits are compared, so that no comparison waits for another.
 #pragma unroll
     for (u32 l = 0; l < CUZARR_DEFLATE_MOST_BITS; ++l) {
         if (sought >= code.limits[l]) ++shorter, start = code.limits[l];
@@ -68,7 +69,7 @@ CUZARR_DEVICE u32 deflate_symbol(const DeflateBuilding& building, const DeflateC
 /// The meaning of a code's symbols.
 enum class DeflateAlphabet { Literals, Distances, Lengths };
 
-/// The entry of a symbol with a word of so many bits.
+/// Returns the entry of a symbol whose word has `bits` bits.
 CUZARR_DEVICE u32 deflate_entry(DeflateAlphabet alphabet, u32 symbol, u32 bits) {
     u32 special = CUZARR_DEFLATE_SPECIAL | symbol << 8 | bits;
     if (alphabet == DeflateAlphabet::Lengths) return symbol > 18 ? special : symbol << 8 | bits;
@@ -83,7 +84,7 @@ CUZARR_DEVICE u32 deflate_entry(DeflateAlphabet alphabet, u32 symbol, u32 bits) 
     return (3 + (code < 8 ? code : code == 28 ? 255 : (4 + code % 4) << extra)) << 8 | extra << 4 | bits;
 }
 
-/// The entries of the fixed codes whose words these bits begin with (RFC 1951, 3.2.6).
+/// Returns the entry of the fixed code's word that these bits begin with (RFC 1951, 3.2.6).
 CUZARR_DEVICE u32 deflate_fixed_literal(u32 bits) {
     u32 word = reverse_bits(bits) >> 23, symbol = 144 + word - 0x190, length = 9;
     if (word >> 2 < 0x18) symbol = 256 + (word >> 2), length = 7;
@@ -95,7 +96,7 @@ CUZARR_DEVICE u32 deflate_fixed_distance(u32 bits) {
     return deflate_entry(DeflateAlphabet::Distances, reverse_bits(bits) >> 27, 5);
 }
 
-/// The entry for the next bits of the stream.
+/// Returns the entry for the next bits of the stream.
 CUZARR_DEVICE u32 deflate_look_up(const u32* table, u32 root, u32 bits) {
     u32 entry = table[bits & ((1u << root) - 1)];
     if (entry & CUZARR_DEFLATE_SECOND) {
@@ -104,9 +105,9 @@ CUZARR_DEVICE u32 deflate_look_up(const u32* table, u32 root, u32 bits) {
     return entry;
 }
 
-/// Makes the table of the code that `lengths` (a multiple of 8 of them, at a multiple of 4 bytes) describe. `root` bits index
-/// the first level. False when the lengths are no code: more words than there are, or fewer, but for a single word of one
-/// bit and for none at all, which zlib takes as well.
+/// Makes the table of the code that `lengths` describe: a multiple of 8 lengths, at a multiple of 4 bytes. `root` bits
+/// index the first level. Returns false if the lengths are no code: too many words, or too few, except for a single
+/// word of one bit and none at all, which zlib accepts, too.
 CUZARR_DEVICE bool deflate_table(
     DeflateBuilding& building, const u8* lengths, u32 symbols, DeflateAlphabet alphabet, u32 root, u32* table, u32 entries,
     u32 lane
@@ -153,8 +154,8 @@ CUZARR_DEVICE bool deflate_table(
         warp_barrier(CUZARR_ALL_LANES);
         return true;
     }
-    // Words longer than `root` bits come last. Those with the same first bits share a table; later ones are no smaller, so
-    // that how many tables of each size there are follows from the limits, and the place of each from that.
+    // Words longer than `root` bits come last. Those with the same first bits share a second table, and later tables
+    // are no smaller. So the limits give the number of tables of each size, and the place of each table.
     u32 low = CUZARR_DEFLATE_MOST_BITS - root, first_prefix = 0;
 #pragma unroll
     for (u32 l = 1; l <= CUZARR_DEFLATE_MOST_BITS; ++l) {

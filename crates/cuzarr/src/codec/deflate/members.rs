@@ -1,16 +1,17 @@
-//! The members of a gzip frame. Members of bgzip say where they end, in a subfield `BC` of the header's extra field (SAM/BAM
-//! specification, section 4.1). Other members are guessed: bytes look like a header, and the sizes in front of all of them
-//! add up to the frame's. This file is pure. Its answer is only a hint: members are decoded side by side, and a frame where
-//! the hint turns out wrong is decoded in order.
+//! Finds the members of a gzip frame. Members of bgzip say where they end, in a subfield `BC` of the header's extra
+//! field (SAM/BAM specification, section 4.1). Other members are guessed: bytes look like a header, and the decoded
+//! sizes of all members add up to the frame's. The answer is only a hint: members are decoded side by side, and a frame
+//! with a wrong hint is decoded in order.
 
 use std::ops::Range;
 
 use crate::codec::batch::Unit;
 
-/// Header without further fields, and trailer.
+/// Bytes of a member's header up to its extra field. The trailer has `TRAILER_BYTES`.
 const HEADER_BYTES: usize = 12;
 const TRAILER_BYTES: usize = 8;
-/// The most members of a frame: `MOST_MEMBERS`, and one more for each `BYTES_PER_MEMBER` bytes. bgzip's are some 20 KiB.
+/// A frame has at most this many members, and one more for each `BYTES_PER_MEMBER` bytes. bgzip's members have about 20
+/// KiB.
 const MOST_MEMBERS: usize = 64;
 const BYTES_PER_MEMBER: usize = 512;
 
@@ -19,7 +20,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)))
 }
 
-/// Bytes of the member that begins here.
+/// The size of the member at the beginning of `member`, if its header says it.
 fn size_of(member: &[u8]) -> Option<usize> {
     let [0x1f, 0x8b, 8, flags, ..] = member else { return None };
     if flags & 4 == 0 {
@@ -49,9 +50,10 @@ fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     next.unwrap_or(encoded.len()) - start
 }
 
-/// The members of a frame whose bytes are `encoded`: several, which decode to exactly as much as the unit. `None` otherwise.
+/// Finds the members of a frame whose bytes are `encoded`. `None` unless there are several that decode to exactly the
+/// unit's size.
 pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
-    // One member says that it holds everything: there is no need to look through it.
+    // If the last size is the unit's size, there is only one member, and no need to search.
     let last = number::<4>(encoded, encoded.len().checked_sub(4)?)?;
     let told = |at: usize| size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES);
     let found = |at: usize| Some(size_by_next_header(encoded, at));

@@ -1,6 +1,6 @@
 //! # `deflate`
 //!
-//! One stream of RFC 1951 with nothing around it. No metadata names it: it is there for frames that a caller holds
+//! One stream of RFC 1951 with nothing around it. No metadata names this codec; it is for frames that a caller holds
 //! ([`crate::run::Decoder`]). Bytes behind the end of the stream are ignored.
 //!
 //! ```
@@ -10,20 +10,20 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! The kernels are those of the codecs `gzip` and `numcodecs.zlib` and of zlib inside Blosc, too: the same streams in other
-//! containers. On the host all call well-kept libraries, see `gzip/cpu.rs`.
+//! The codecs `gzip` and `numcodecs.zlib`, and zlib inside Blosc, use the same kernels: the same streams in other
+//! containers. On the host, all of them call well-kept libraries, see `gzip/cpu.rs`.
 //!
-//! - `deflate.cu`: a warp a frame, member after member, with all lanes at work on it.
-//! - `split`: before that, large frames by many warps each. What does not come out there is left to `deflate.cu`: streams
-//!   of fixed codes or stored blocks throughout come out, but without gain; frames of several members do not.
-//! - `encode`: the way back, for levels 1 to 9 on GPUs from compute capability 8.0 on. Level 0 and levels above 9 are the host's, and
-//!   so are chunks above 256 MiB.
-//! - `members`: gzip members that say how long they are, as bgzip's do, are frames of their own, side by side, where the host
-//!   has their bytes.
+//! - `deflate.cu`: one warp decodes a frame, member after member, with all its lanes.
+//! - `split`: many warps decode each large frame before that. Frames of several members, and others that fail here, are left
+//! to `deflate.cu`. Streams of only fixed codes or stored blocks are decoded here, but no faster.
+//! - `encode`: encodes levels 1 to 9 on GPUs from compute capability 8.0 on. Level 0, levels above 9 and chunks above 256 MiB
+//! are left to the host.
+//! - `members`: finds the members of gzip frames, such as bgzip's, if the host has their bytes. They are decoded side by side,
+//! like frames.
 //!
-//! Checksums and sizes in trailers are compared; gzip's checksum of a header is not looked at, as libdeflate does. Kernels
-//! keep to the RFC where libdeflate takes more: a dynamic block with more than 286 and 30 codes, or without one for its end,
-//! is damaged, and so are bits that a code of one word does not have.
+//! Checksums and sizes in trailers are compared. Like libdeflate, kernels do not check gzip's checksum of a header.
+//! They follow the RFC where libdeflate accepts more. These are damage: a dynamic block with more than 286 and 30
+//! codes, or without a code for its end, and bits that a code of only one word does not have.
 
 mod container;
 mod cost;

@@ -48,8 +48,8 @@ fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     }, half_by_half(dtype, bytes, |before, element| (element - before, false)))
 }
 
-/// Sums or differences of 2-byte floats, which compute in binary32 and round each time. `step` takes what it carries and an
-/// element, and gives the new element and whether to carry that one instead of the old.
+/// Computes sums or differences of 2-byte floats in binary32, and rounds after each step. `step` gets the carried
+/// number and an element. It returns the new element, and whether to carry that one on instead of the old.
 fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
     let widen = |half: &[u8; 2]| {
         let mut wide = [0; 4];
@@ -68,7 +68,7 @@ fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32,
 }
 
 impl Delta {
-    /// The step that a device converts all elements with; `None` where there is nothing to convert.
+    /// The step by which a device converts all elements; the inner `None` if there is nothing to convert.
     fn conversion(&self, from: DType, to: DType) -> Option<Option<Step>> {
         let len = usize::try_from(self.encoded.elements()?).ok()?;
         Some(cast_step(from, to).map(|step| {
@@ -106,7 +106,7 @@ impl ArrayToArray for Delta {
         Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    /// Differences are taken in the decoded type, wherever sums are taken.
+    /// Differences are taken in the decoded type, whatever the type of the sums is.
     fn native_undone(&self) -> Option<Vec<Step>> {
         let before = self.conversion(self.encoded_dtype, self.decoded)?;
         Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())

@@ -5,8 +5,8 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 //! - Names: v3 `numcodecs.delta`, `delta`; v2 `delta`
 //! - Compatible: zarr-python, numcodecs
-//! - Native: everywhere, as a pass of its own: integers by a scan, floats one after the other, since the order decides how
-//!   they round. Differences are taken there before LZ4 is encoded there.
+//! - Native: everywhere, as a pass of its own: integers by a scan, floats one after the other, because the order decides how
+//! they round. A device that encodes chunks takes the differences, too.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
@@ -55,7 +55,7 @@ fn sum_dtype(decoded: DType, encoded: DType) -> DType {
         _ => encoded,
     };
     let wider = |a: DType, b: DType| if a.size_bytes() < b.size_bytes() { b } else { a };
-    // The float that holds an integer type's values, as NumPy has it.
+    // The float type to which NumPy promotes `float` and an integer type.
     let with_integer = |float: DType, integer: DType| match integer.size_bytes() {
         1 => float,
         2 => wider(DType::FLOAT32, float),

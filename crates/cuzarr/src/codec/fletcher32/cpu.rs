@@ -1,6 +1,6 @@
-//! Fletcher-32 as HDF5 has it (`H5_checksum_fletcher32`): two sums modulo 65535 over big-endian words.
+//! Fletcher-32 as HDF5 computes it (`H5_checksum_fletcher32`): two sums modulo 65535 over big-endian words.
 
-/// Words after which the sums must be folded: the second sum stays below 2³².
+/// Number of words after which the sums must be folded, so that the second sum stays below 2³².
 const WORDS_PER_FOLD: usize = 360;
 
 fn fold(sum: u32) -> u32 {

@@ -1,4 +1,4 @@
-//! libdeflate for one member of known size, zlib-rs for everything else.
+//! gzip on the host: libdeflate for one member of known size, zlib-rs for everything else.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
@@ -16,7 +16,7 @@ use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// Checksum and size behind a member's stream.
+/// Bytes of the checksum and the size behind a member's stream.
 const TRAILER_BYTES: usize = 8;
 
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) struct Gzip {
     pub(super) level: i32,
 }
 
-/// Reads member after member, then only zeros.
+/// A reader of one member after the other. Zeros behind a member are skipped.
 struct GzipMembers<'a> {
-    /// `None` behind the last member.
+    /// The member that is being read; `None` behind the last one.
     member: Option<GzDecoder<&'a [u8]>>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> GzipMembers<'a> {
         GzipMembers { member: Some(GzDecoder::new(encoded)) }
     }
 
-    /// Says at which byte reading ended with this error.
+    /// Adds to an error the byte at which reading ended.
     fn place(&self, error: Error, encoded_bytes: usize) -> Error {
         let Some(member) = &self.member else { return error };
         let at = encoded_bytes - member.get_ref().len();
@@ -62,7 +62,7 @@ impl Read for GzipMembers<'_> {
     }
 }
 
-/// Whether the last four bytes say `size`, as they do when one member without anything behind it holds everything.
+/// Whether the last four bytes say `size`. They do if the frame is one member with nothing behind it.
 fn ends_with_size(encoded: &[u8], size: usize) -> bool {
     encoded.last_chunk::<4>().is_some_and(|last| u32::from_le_bytes(*last) == size as u32)
 }
@@ -90,7 +90,7 @@ impl BytesToBytes for Gzip {
         {
             return Ok(());
         }
-        // Several members, or damage: the slower decoder reads the first and names the second.
+        // There are several members, or damage. The slower decoder reads the members, and names the damage.
         let mut members = GzipMembers::new(encoded);
         read_exactly(&mut members, decoded).map_err(|error| members.place(error, encoded.len()))
     }

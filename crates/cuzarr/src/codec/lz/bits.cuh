@@ -1,8 +1,8 @@
-// Bits that many threads put together in shared memory.
+// Bits that many threads write together in shared memory.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
-/// Puts the lowest `count` bits of `value`, which has no others, behind `at` bits of words that were 0.
+/// Puts `count` bits of `value` at bit `at` of `words`. The words must be 0 there; so must the other bits of `value`.
 CUZARR_DEVICE void put_bits(u32* words, u32 at, u64 value, u32 count) {
     if (count == 0) return;
     u32 word = at / 32, shift = at % 32;

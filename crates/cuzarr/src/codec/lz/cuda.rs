@@ -23,28 +23,28 @@ static LZ_SHORT: KernelSource =
 static LZ_SETTLE: KernelSource =
     KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu"), headers: &[HEADERS] };
 
-/// Bytes of a ticket, a number of settled tiles, and a flag: they lie one behind the other. There is a ticket for each list of
-/// tiles, and a number for each unit.
+/// Bytes of a counter. The counters are a ticket for each list of tiles, then a number of settled tiles for each unit,
+/// then a flag for each tile.
 const WORD_BYTES: usize = 4;
 
-/// The copies of a batch: turns the sequences of its units into bytes, and can be launched many times.
+/// Turns the sequences of a batch's units into bytes. Can be launched many times.
 pub(crate) struct LzEngine {
     plan: LzPlan,
     units: usize,
     threads: u32,
-    /// Whether tiles are made by a lane for each sequence, where sequences come in bundles.
+    /// Whether each sequence is copied by one lane; only for sequences in bundles.
     by_lanes: bool,
     short: bool,
 }
 
-/// What the decoder's kernels have written: sequences, and a `u32` for each unit that counts them.
+/// The output of a decoder's kernels: sequences, and a `u32` for each unit that counts them.
 #[derive(Clone, Copy)]
 pub(crate) enum Sequences<'a> {
-    /// One by one, with a sentinel behind those of each unit.
+    /// Single sequences, with a sentinel behind those of each unit.
     Plain { sequences: &'a Buffer, counts: &'a Buffer },
-    /// Matches alone, which `counts` counts, where literals lie in their places.
+    /// Only matches, which `counts` counts. The literals are already in their places.
     Matches { matches: &'a Buffer, counts: &'a Buffer },
-    /// In bundles, which `counts` counts.
+    /// Sequences in bundles. `counts` counts the bundles.
     Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct Brought {
 }
 
 impl LzEngine {
-    /// `short`: whether the sequences are of a few bytes on average. Marks keep within `mark_limit_bytes` where they can.
+    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks keep within
+    /// `mark_limit_bytes` if they can.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
@@ -82,7 +83,7 @@ impl LzEngine {
         self.plan.table_bytes() + self.counter_bytes() + self.mark_bytes()
     }
 
-    /// Puts the tables of a launch, and its counters, into device memory, in the order of a stream that need not be the launch's.
+    /// Copies the table and the counters of a launch to device memory, on a stream that need not be the launch's.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -93,8 +94,8 @@ impl LzEngine {
         Ok(Brought { table, counters })
     }
 
-    /// Puts the copies on the stream, behind the kernels that write `sequences`, and behind what was brought for them.
-    /// `scratch_literals` is where sequences with CUZARR_LZ_SCRATCH find theirs.
+    /// Puts the copies on the stream. The kernels that write `sequences`, and the copy of `brought`, must come before.
+    /// `scratch_literals` holds the literals of sequences with CUZARR_LZ_SCRATCH.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -128,12 +129,12 @@ struct Launches<'a> {
     sequences: Sequences<'a>,
     scratch_literals: &'a Buffer,
     marks: &'a Buffer,
-    /// Bytes of lists that were launched, and their number.
+    /// Bytes of the lists that were launched. `number` counts these lists.
     list: usize,
     number: usize,
 }
 
-/// Addresses that launches of a list take.
+/// Addresses that the launch of a list gets.
 struct Places {
     chains: usize,
     tiles: usize,
@@ -143,7 +144,7 @@ struct Places {
 }
 
 impl Launches<'_> {
-    /// The places of the next list, of `tiles` tiles.
+    /// Returns the addresses for the next list, which has `tiles` tiles.
     fn next(&mut self, tiles: usize) -> Places {
         let plan = &self.engine.plan;
         let (chains, counters) = (self.brought.table.address(), self.brought.counters.address());
@@ -174,7 +175,7 @@ impl Launches<'_> {
         Ok(unsafe { kernel.launch(stream, tiles as u32, self.engine.threads, arguments, &buffers) }?)
     }
 
-    /// Rows of tiles become bytes.
+    /// Turns rows of tiles into bytes.
     fn tiles(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         if tiles == 0 {
@@ -205,7 +206,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Segments become marks.
+    /// Turns segments into marks.
     fn marks(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, src, dst, statuses } = *self.task;
@@ -230,7 +231,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Marks become bytes.
+    /// Turns marks into bytes.
     fn settle(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, dst, statuses, .. } = *self.task;

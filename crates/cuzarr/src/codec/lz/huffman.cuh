@@ -6,7 +6,7 @@
 #pragma once
 #include "cuzarr/warp.cuh"
 
-/// Depths that a tree can have, and more: counts grow at least as Fibonacci numbers, and stay below 2^20.
+/// More than the depths that a tree can have: counts grow at least as Fibonacci numbers, and stay below 2^20.
 #define CUZARR_HUFFMAN_DEPTHS 40u
 
 /// Shared memory of one code.
@@ -21,10 +21,10 @@ struct HuffmanSpace {
     u32 by_length[CUZARR_HUFFMAN_DEPTHS];
 };
 
-/// All lanes sort the symbols that come, the rarest first; gives how many they are.
+/// Sorts the symbols that occur, the rarest first, by all lanes. Returns their number.
 template <u32 SYMBOLS>
 CUZARR_DEVICE u32 huffman_sort(HuffmanSpace<SYMBOLS>& space, u32 lane) {
-    // Those that come, in their order, where nodes and their parents will be.
+    // The symbols that occur, in their order, in memory where nodes and their parents will be.
     u32 used = 0, *counts = space.weights + SYMBOLS;
     for (u32 first = 0; first < SYMBOLS; first += CUZARR_WARP) {
         u32 symbol = first + lane, count = symbol < SYMBOLS ? space.counts[symbol] : 0;
@@ -43,10 +43,11 @@ CUZARR_DEVICE u32 huffman_sort(HuffmanSpace<SYMBOLS>& space, u32 lane) {
     return used;
 }
 
-/// One lane finds how long words are, `most` bits at most, from `used` sorted symbols, two at least; gives the longest.
+/// Finds the lengths of code words, at most `most` bits, from `used` sorted symbols, at least two. One lane calls.
+/// Returns the longest length.
 template <u32 SYMBOLS>
 CUZARR_DEVICE u32 huffman_lengths(HuffmanSpace<SYMBOLS>& space, u32 used, u32 most) {
-    // Nodes follow the leaves, and come in order of weight as well.
+    // Nodes follow the leaves, and are in order of weight, too.
     u32 leaf = 0, node = used, made = used, root = 2 * used - 2;
     for (; made <= root; ++made) {
         u32 sum = 0;

@@ -1,4 +1,5 @@
-// Sequences of literals and matches become bytes: by blocks of threads, a tile of output each, and not one after the other.
+// Turns sequences of literals and matches into bytes: each block of threads makes a tile of output, with many bytes
+// side by side.
 //
 //     lz_tiles   a tile's bytes, each: a literal, or which byte it repeats, written down by a lane for each short sequence and a warp
 //                for parts of long ones. Inside the tile, `link[i] = link[link[i]]` until every byte is a literal or repeats one
@@ -20,18 +21,19 @@
 #include "codec/lz/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
-/// Most bytes of a sequence whose links one lane makes; warps take longer ones in pieces of so many bytes, of which a tile has so many.
+/// Maximum bytes of a sequence whose links one lane makes. Warps take longer ones in pieces of CUZARR_LZ_PIECE bytes; a
+/// tile has CUZARR_LZ_PARTS of these.
 #define CUZARR_LZ_LANE 32u
 #define CUZARR_LZ_PIECE 256u
 #define CUZARR_LZ_PARTS (CUZARR_LZ_TILE / CUZARR_LZ_PIECE)
-/// Tiles right before one whose marks it takes last: those are what a row of tiles waits for.
+/// Number of tiles directly before a tile whose marks it takes last. A row of tiles waits for these.
 #define CUZARR_LZ_LATE 4u
 
 struct LzPlace {
     u32 begin, size;  // in the unit's output
 };
 
-/// The part of a sequence that a tile holds: places of the unit.
+/// The part of a sequence that lies in a tile, as positions in the unit's output.
 struct LzRun {
     u32 at, end;
 };
@@ -41,7 +43,7 @@ CUZARR_DEVICE LzRun lz_run(const LzSequence& sequence, u32 end, const LzPlace& p
     return {sequence.out > place.begin ? sequence.out : place.begin, end < tile_end ? end : tile_end};
 }
 
-/// The place that byte `at` of a match repeats: what overlaps itself repeats its first `offset` bytes.
+/// The position that byte `at` of a match repeats. A match that overlaps itself repeats its first `offset` bytes.
 CUZARR_DEVICE u32 lz_source(const LzSequence& sequence, u32 at) {
     u32 ahead = at - sequence.match;
     if (ahead >= sequence.offset) ahead %= sequence.offset;
@@ -52,7 +54,7 @@ CUZARR_DEVICE u32 lz_link(u32 from, const LzPlace& place) {
     return from >= place.begin ? from - place.begin : from + CUZARR_LZ_TILE;
 }
 
-/// Up to four literals, on their way at the same time.
+/// Loads up to four literals at the same time.
 CUZARR_DEVICE void lz_load_literals(const u8* literals, u32 count, u32 bytes[4]) {
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) bytes[k] = k < count ? literals[k] : 0;
@@ -64,8 +66,8 @@ CUZARR_DEVICE void lz_link_literals(SharedPlace links, u32 to, u32 count, const 
     if (count > 3) store_shared_u32<12>(links, to, CUZARR_LZ_LITERAL | bytes[3]);
 }
 
-/// Links of a short run, by one lane; `links` is where the tile's lie in shared memory. The first literals come while links of the
-/// match are made.
+/// Makes the links of a short run, by one lane. `links` is the place of the tile's links in shared memory. The first
+/// literals are loaded while the links of the match are made.
 CUZARR_DEVICE void lz_fill_short(SharedPlace links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run) {
     u32 match = sequence.match > run.at ? sequence.match : run.at;
     match = match < run.end ? match : run.end;
@@ -74,7 +76,7 @@ CUZARR_DEVICE void lz_fill_short(SharedPlace links, const LzPlace& place, const 
     lz_load_literals(literals, count, bytes);
     u32 from = match < run.end ? lz_source(sequence, match) : 0;
     for (u32 at = match; at < run.end;) {
-        // The run as far as links grow by one a byte.
+        // The part of the run where links grow by one for each byte.
         u32 stop = from < place.begin && place.begin < sequence.match ? place.begin : sequence.match;
         u32 part = stop - from < run.end - at ? stop - from : run.end - at, link = lz_link(from, place), to = 4 * (at - place.begin);
         at += part, from = from + part == sequence.match ? from + part - sequence.offset : from + part;
@@ -94,7 +96,7 @@ CUZARR_DEVICE void lz_fill_short(SharedPlace links, const LzPlace& place, const 
     }
 }
 
-/// Links of up to CUZARR_LZ_PIECE bytes of a run, by a warp.
+/// Makes the links of up to CUZARR_LZ_PIECE bytes of a run, by a warp.
 CUZARR_DEVICE void lz_fill_piece(u32* links, const LzPlace& place, const LzSequence& sequence, const u8* literals, const LzRun& run, u32 lane) {
     u32 match = sequence.match > run.at ? sequence.match : run.at;
     match = match < run.end ? match : run.end;
@@ -122,7 +124,8 @@ CUZARR_DEVICE void lz_fill_piece(u32* links, const LzPlace& place, const LzSeque
     }
 }
 
-/// Widens the range of bytes of the chain, before the tile, that the run's match repeats.
+/// Widens the range from `low` to `high` by the bytes that the run's match repeats, as far as they lie in the chain and
+/// before the tile.
 CUZARR_DEVICE void lz_widen(const LzChain& chain, const LzPlace& place, const LzSequence& sequence, const LzRun& run, u32& low, u32& high) {
     u32 match = sequence.match > run.at ? sequence.match : run.at;
     if (match >= run.end) return;
@@ -135,9 +138,10 @@ CUZARR_DEVICE void lz_widen(const LzChain& chain, const LzPlace& place, const Lz
     high = end > high ? end : high;
 }
 
-/// Links of the tile's bytes, a lane a sequence, and long ones in pieces by warps; `sequences` begin with those that reach into it. `range`
-/// becomes the complement of the first and the end of the bytes of the chain, before the tile,
-/// that it repeats. All threads of the block; returns behind a barrier.
+/// Makes the links of a tile's bytes: one lane for each sequence, and warps for the pieces of long ones. `sequences`
+/// begin with those that reach into the tile. `range` becomes the range of bytes that the tile repeats, in the chain
+/// and before the tile: the complement of its first byte, and its end. All threads of the block call; the function ends
+/// with a barrier.
 template <class Sequences>
 CUZARR_DEVICE void lz_fill(
     const LzChain& chain, const LzPlace& place, const u8* src, const u8* scratch, const Sequences& sequences, u32* links, u32* range
@@ -193,7 +197,8 @@ CUZARR_DEVICE void lz_fill(
     block_barrier();
 }
 
-/// Until none of the thread's bytes repeats one of the tile. Others may be at it still: whatever they have is further back.
+/// Follows links until none of the thread's bytes repeats a byte of the tile. Other threads may still follow theirs:
+/// each of their links only moves further back.
 CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
     u32 live = 0;
     for (u32 group = 0; group < CUZARR_LZ_GROUPS; ++group) {
@@ -224,9 +229,10 @@ CUZARR_DEVICE void lz_jump(u32* links, u32 size) {
     }
 }
 
-/// Waits until the chain's tiles from `first` up to `end` are done. One warp looks at their `flags`, and fences: with the barrier that orders
-/// what they stored before any thread's loads, so those need not pass by the first-level cache; but a fence empties it for all blocks.
-/// `finals` has a bit for each tile of the chain, and says which of them have no marks; its last word, whether any.
+/// Waits until the chain's tiles from `first` up to `end` are done. One warp reads their `flags`, and fences. With the
+/// barrier, that orders their stores before this block's loads, which may then use the first-level cache; but a fence
+/// empties it for all blocks. `finals` gets a bit for each tile of the chain that has no marks; its last word says
+/// whether there are any.
 CUZARR_DEVICE void lz_wait(const u32* flags, u32 first, u32 end, u32* finals) {
     if (thread_index() < CUZARR_WARP) {
         for (u32 tile = first + thread_index(); tile < end; tile += CUZARR_WARP) {
@@ -239,7 +245,7 @@ CUZARR_DEVICE void lz_wait(const u32* flags, u32 first, u32 end, u32* finals) {
     block_barrier();
 }
 
-/// The tile's bytes to their place: what repeats bytes before the tile is loaded.
+/// Stores the tile's bytes to their place. Bytes that repeat others before the tile are loaded.
 CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* links) {
     for (u32 first = 0; first < CUZARR_LZ_GROUPS; first += CUZARR_LZ_TOGETHER) {
         u32 bytes[CUZARR_LZ_TOGETHER][4];
@@ -262,8 +268,9 @@ CUZARR_DEVICE void lz_store_bytes(u8* unit, const LzPlace& place, const u32* lin
     }
 }
 
-/// Replaces the tile's links of bytes of the chain from `low` up to `high` by what their marks say, which begin with the chain's; bytes in
-/// final tiles stay a place, as what lies before the segment. `put(at, four)` gets all links, by fours.
+/// Replaces the tile's links to bytes of the chain from `low` up to `high` by the marks of these bytes. `marks` begin
+/// with the chain's. Links to final tiles stay places, like those to bytes before the segment. `put(at, four)` gets all
+/// links, four at a time.
 template <class Put>
 CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low, u32 high, const u32* links, const u32* finals, Put put) {
     u32 tile_log = highest_bit(thread_count() * CUZARR_LZ_OWN);
@@ -284,7 +291,8 @@ CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low
             u32* four = (u32*)&fours[group];
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) {
-                // Behind the tile's end stands anything: it is loaded from within the chain, and not stored or into the unit's room.
+                // Links behind the tile's end are arbitrary. Loads stay inside the chain, and the results are not
+                // stored, or only into the unit's room.
                 u32 from = four[k] - base;
                 if (from >= low && from < high && has_mark(from)) four[k] = marks[from];
             }
@@ -294,8 +302,8 @@ CUZARR_DEVICE void lz_take_marks(const u32* marks, const LzChain& chain, u32 low
     }
 }
 
-/// The tile's marks, once the tiles that they come from are done: `flags` are those of the chain's tiles, and those from `first` up to `end`
-/// are needed. What is taken from earlier ones is taken while the last CUZARR_LZ_LATE are still at work.
+/// Makes the tile's marks, once the tiles that they come from are done: those from `first` up to `end` of the chain,
+/// whose flags are `flags`. Marks of earlier tiles are taken while the last CUZARR_LZ_LATE tiles are still at work.
 CUZARR_DEVICE void lz_make_marks(
     u32* marks, const LzChain& chain, const LzPlace& place, u32 tile, const u32* flags, u32 first, u32 end, u32* links, u32* finals
 ) {
@@ -313,7 +321,8 @@ CUZARR_DEVICE void lz_make_marks(
     });
 }
 
-/// `sequences_of(chain, count)` says how those of a chain's unit are read.
+/// Makes a tile's bytes, or its marks if `Marks`. `sequences_of(chain, count)` returns the reader of the sequences of a
+/// chain's unit.
 template <bool Marks, class SequencesOf>
 CUZARR_DEVICE void lz_tile(
     const u8* src, const u8* scratch, u8* dst, u32* marks, const LzChain* chains, const LzTile* tiles, const u32* counts, const u64* statuses,
@@ -377,7 +386,7 @@ CUZARR_DEVICE auto lz_bundled(const u64* briefs, const LzBundle* bundles) {
     };
 }
 
-/// 40 registers a thread, as those below: six blocks a multiprocessor, which is what shared memory allows.
+/// Takes 40 registers a thread, like the kernels below: that allows six blocks a multiprocessor, as shared memory does.
 CUZARR_KERNEL_SIZED(
     CUZARR_LZ_THREADS, 6, lz_tiles, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const LzSequence* sequences,
     const u32* counts, const u64* statuses, u32* ticket, u32* done

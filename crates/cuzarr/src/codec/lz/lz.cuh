@@ -1,14 +1,14 @@
 // Copies that a warp does together: literals from a compressed stream, and matches, which repeat what was just written.
-// All lanes call with the same arguments. Bounds are the caller's to check.
+// All lanes call with the same arguments. The caller checks bounds.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
-/// A match from at least this far back: what a round of the warp reads was written before the round.
+/// Minimum offset of a far match: the bytes that a round of the warp reads were written before the round.
 #define CUZARR_FAR_BYTES 576u
 /// Bytes that a warp moves in one round.
 #define CUZARR_ROUND_BYTES (CUZARR_WARP * 16u)
 
-/// 16 bytes from any address, by the aligned words that hold them: touches up to 3 bytes before and behind.
+/// Loads 16 bytes from any address, by the aligned words that hold them. Touches up to 3 bytes before and behind.
 CUZARR_DEVICE uint4 load_16(const u8* from) {
     u32 skew = (u32)((u64)from & 3);
     const u32* words = (const u32*)(from - skew);
@@ -24,7 +24,7 @@ CUZARR_DEVICE uint4 load_16(const u8* from) {
     return value;
 }
 
-/// 4 bytes from any address, as above. `New`: others may have stored them while this block ran.
+/// Loads 4 bytes from any address, in the same way. `New`: others may have stored them while this block ran.
 template <bool New>
 CUZARR_DEVICE u32 load_4(const u8* from) {
     u32 skew = (u32)((u64)from & 3);
@@ -38,7 +38,7 @@ CUZARR_DEVICE u32 load_4(const u8* from) {
 /// Copies `count` bytes; `from` either lies in other memory or at least CUZARR_FAR_BYTES before `to`, and at least 3 bytes
 /// behind the beginning of its allocation's first aligned word. Nothing behind `from + count` is read.
 ///
-/// A few bytes until `to` is aligned, then 16 a lane, then the rest by bytes.
+/// Copies a few bytes until `to` is aligned, then 16 a lane, then the rest by bytes.
 CUZARR_DEVICE void copy_far(const u8* from, u8* to, u32 count, u32 lane) {
     u32 head = (u32)(0 - (u64)to) & 15;
     head = head < count ? head : count;
@@ -57,7 +57,8 @@ CUZARR_DEVICE void copy_far(const u8* from, u8* to, u32 count, u32 lane) {
     if (rest < count) to[rest] = from[rest];
 }
 
-/// The rest of a match of `count` bytes whose first 32 were written: `to` is where it began, `offset` how far back it repeats.
+/// Writes the rest of a match of `count` bytes whose first 32 are written. `to` is where the match begins, `offset` how
+/// far back it repeats.
 ///
 /// Bytes that repeat every `offset` bytes repeat at every multiple of it, too: bytes are written one by one until there is a
 /// multiple that is far enough back, and from there on 16 at a time.

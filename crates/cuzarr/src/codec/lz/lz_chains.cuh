@@ -1,4 +1,4 @@
-// Chains of tiles, by which sequences of literals and matches become bytes: what the kernels of `codec/lz` share.
+// Chains of tiles, by which sequences of literals and matches become bytes. The kernels of `codec/lz` share this file.
 #pragma once
 #include "codec/lz/lz.cuh"
 #include "codec/lz/lz_sequences.cuh"
@@ -7,25 +7,25 @@
 
 /// Bytes of a tile that a thread owns.
 #define CUZARR_LZ_OWN 32u
-/// Most threads of a block, and most bytes of a tile.
+/// Maximum threads of a block, and maximum bytes of a tile.
 #define CUZARR_LZ_THREADS 256u
 #define CUZARR_LZ_TILE (CUZARR_LZ_THREADS * CUZARR_LZ_OWN)
 
-/// Groups of 4 of the bytes that a thread owns.
+/// Number of groups of 4 bytes that a thread owns.
 #define CUZARR_LZ_GROUPS 8u
-/// A link from here on is a literal, its lowest byte. Below CUZARR_LZ_TILE: a byte of this tile. Between: CUZARR_LZ_TILE more
-/// than the place of an earlier byte of the unit.
+/// A link from here on is a literal, its lowest byte. A link below CUZARR_LZ_TILE is a byte of this tile. A link
+/// between is the position of an earlier byte of the unit, plus CUZARR_LZ_TILE.
 #define CUZARR_LZ_LITERAL 0xffffff00u
-/// Groups of a thread whose loads are on their way at the same time.
+/// Number of a thread's groups that are loaded at the same time.
 #define CUZARR_LZ_TOGETHER 4u
 
-/// The values of a tile's flag: its bytes or marks are there; its bytes are there, and it has no marks. Of those a segment has at most so
-/// many, among its first tiles.
+/// The values of a tile's flag. DONE: its bytes or marks are there. FINAL: its bytes are there, and it has no marks.
+/// Only the first CUZARR_LZ_FINALS tiles of a segment may be final.
 #define CUZARR_LZ_DONE 1u
 #define CUZARR_LZ_FINAL 2u
 #define CUZARR_LZ_FINALS 1024u
 
-/// Consecutive tiles of a unit: all of them, or a segment's. `Chain` in mod.rs.
+/// Consecutive tiles of a unit: all of them, or a segment's. `LzChain` in mod.rs.
 struct LzChain {
     u64 dst;               // where the unit's output begins
     u64 literals;          // its memory of literals, in the source
@@ -46,8 +46,8 @@ struct LzTile {
 };
 static_assert(sizeof(LzChain) == 64 && sizeof(LzTile) == 8, "as mod.rs writes them");
 
-/// The last of `count` that begins at `at` or before, where the first one begins before all; by a whole warp, 32 probes at a time.
-/// `out_of(number)` says where one begins.
+/// Returns the last of `count` items that begins at `at` or before; the first one always does. A whole warp searches,
+/// with 32 probes at a time. `out_of(number)` returns where an item begins.
 template <class OutOf>
 CUZARR_DEVICE u32 lz_find(u32 count, u32 at, u32 lane, OutOf out_of) {
     u32 low = 0, high = count;
@@ -60,7 +60,7 @@ CUZARR_DEVICE u32 lz_find(u32 count, u32 at, u32 lane, OutOf out_of) {
     return low;
 }
 
-/// The sequences of a unit as a tile reads them, when they are `LzSequence`s. Lanes of a warp read neighbours.
+/// A reader of a unit's sequences for a tile, if they are `LzSequence`s. Lanes of a warp read neighbours.
 struct LzPlain {
     const LzSequence* sequences;
     u32 count;
@@ -70,8 +70,8 @@ struct LzPlain {
         u32 end;
     };
 
-    /// Where reading begins for the tile that begins at `at`: pass it to `skip`. `first` becomes the sequence that `at` belongs to. All lanes
-    /// of a warp call.
+    /// Returns where reading begins for the tile that begins at `at`; pass it to `skip`. `first` becomes the sequence
+    /// that `at` belongs to. All lanes of a warp call.
     CUZARR_DEVICE u32 find(u32 at, u32 lane, LzSequence& first) const {
         u32 number = lz_find(count, at, lane, [&](u32 index) { return sequences[index].out; });
         first = sequences[number];
@@ -79,24 +79,25 @@ struct LzPlain {
     }
     CUZARR_DEVICE void skip(u32 number) { sequences += number, count -= number; }
 
-    /// Sequence `next`, whose number is that of the lane beside a multiple of CUZARR_WARP.
+    /// Loads sequence `next`, a multiple of CUZARR_WARP plus the lane's number.
     CUZARR_DEVICE Loaded load(u32 next) const {
         return {sequences[next < count ? next : count], sequences[next < count ? next + 1 : count].out};
     }
-    /// Takes what was loaded: whether it lies before `tile_end`. `more`, the same for all lanes of the warp: whether any of theirs does.
+    /// Opens a loaded sequence. Returns whether it lies before `tile_end`; `more` is whether any lane's of the warp
+    /// does.
     CUZARR_DEVICE bool open(const Loaded& loaded, u32 next, u32, u32 tile_end, LzSequence& own, u32& end, bool& more) const {
         own = loaded.own, end = loaded.end;
         bool is_in = next < count && own.out < tile_end;
         more = warp_ballot(CUZARR_ALL_LANES, is_in) != 0;
         return is_in;
     }
-    /// Sequence `number`, for all lanes of a warp.
+    /// Reads sequence `number`, for all lanes of a warp.
     CUZARR_DEVICE void one(u32 number, u32, LzSequence& own, u32& end) const {
         own = sequences[number], end = sequences[number + 1].out;
     }
 };
 
-/// Like `LzPlain`, when there are matches alone. `skipped` of the `count` are passed already.
+/// Like `LzPlain`, if there are only matches. `skipped` of the `count` are already passed.
 struct LzMatches {
     const u64* matches;
     u32 count, skipped;
@@ -129,7 +130,7 @@ struct LzMatches {
     }
 };
 
-/// Like `LzPlain`, when they come in bundles. `count` is that of bundles.
+/// Like `LzPlain`, if sequences come in bundles. `count` counts bundles.
 struct LzBundled {
     const u64* briefs;
     const LzBundle* bundles;
@@ -153,7 +154,7 @@ struct LzBundled {
         u32 number = next / CUZARR_LZ_BUNDLE;
         return number < count ? Loaded{briefs[next], bundles[number]} : Loaded{0, {0xffffffffu, 0}};
     }
-    /// Those that end before `begin` are left out.
+    /// Leaves out sequences that end before `begin`.
     CUZARR_DEVICE bool open(const Loaded& loaded, u32, u32 begin, u32 tile_end, LzSequence& own, u32& end, bool& more) const {
         u32 lane = thread_index() % CUZARR_WARP;
         u32 literals = (u32)loaded.brief & CUZARR_LZ_BRIEF_LITERALS, match = (u32)(loaded.brief >> 17) & 0x3ffff;
@@ -184,7 +185,7 @@ struct LzBundled {
         open(load(number / CUZARR_LZ_BUNDLE * CUZARR_LZ_BUNDLE + lane), 0, 0, 0, own, end, more);
         give(own, end, number % CUZARR_LZ_BUNDLE);
     }
-    /// The sequence of lane `from`, for each lane.
+    /// Gives the sequence of lane `from` to each lane.
     CUZARR_DEVICE static void give(LzSequence& own, u32& end, u32 from) {
         own.out = warp_shuffle(CUZARR_ALL_LANES, own.out, from), own.literals = warp_shuffle(CUZARR_ALL_LANES, own.literals, from);
         own.match = warp_shuffle(CUZARR_ALL_LANES, own.match, from), own.offset = warp_shuffle(CUZARR_ALL_LANES, own.offset, from);
@@ -197,14 +198,14 @@ CUZARR_DEVICE const u8* lz_literals(const LzChain& chain, const u8* src, const u
     return (literals & CUZARR_LZ_SCRATCH ? scratch + chain.scratch_literals : src + chain.literals) + (literals & ~CUZARR_LZ_SCRATCH);
 }
 
-/// A whole tile of literals of one sequence, a warp's share each.
+/// Copies a tile that is all literals of one sequence. Each warp copies a share.
 CUZARR_DEVICE void lz_copy(const u8* from, u8* to, u32 size) {
     u32 warps = thread_count() / CUZARR_WARP, share = ((size + warps - 1) / warps + 15) / 16 * 16;
     u32 first = thread_index() / CUZARR_WARP * share;
     if (first < size) copy_far(from + first, to + first, size - first < share ? size - first : share, thread_index() % CUZARR_WARP);
 }
 
-/// Four bytes, or what there is of them, to their place.
+/// Stores four bytes to their place, or `count` of them if that is less.
 CUZARR_DEVICE void lz_store(u8* to, const u32* bytes, u32 count) {
     if (count >= 4 && (u64)to % 4 == 0) {
         *(u32*)to = (bytes[0] & 255) | (bytes[1] & 255) << 8 | (bytes[2] & 255) << 16 | bytes[3] << 24;

@@ -1,4 +1,4 @@
-// Sequences of a tile become bytes, a lane a sequence, for data whose sequences are short.
+// Turns the sequences of a tile into bytes, one lane for each sequence, for data whose sequences are short.
 //
 //     literals -> are the bytes there that the match repeats? -> copy it, mark its bytes as there, or put it aside
 //     what was put aside, again and again, until nothing is left
@@ -10,11 +10,11 @@
 #include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Most bytes of a run that one lane copies.
+/// Maximum bytes of a run that one lane copies.
 #define CUZARR_LZ_SHORT 32u
-/// Tiles in front of one whose flags a warp holds, a bit each: those before are waited for.
+/// Number of tiles before a tile whose flags a warp holds, one bit each. The tile waits for all tiles before these.
 #define CUZARR_LZ_RECENT 32u
-/// Matches that a warp puts aside before it looks at them again.
+/// Number of matches that a warp puts aside before it tries them again.
 #define CUZARR_LZ_ASIDE 128u
 
 /// A tile while it is made.
@@ -27,19 +27,19 @@ struct LzCopies {
     u32* there;           // a bit for each
 };
 
-/// A match, or what of it lies in the tile: from `at` on `bytes` that repeat `offset` back. Places are the unit's.
+/// A match, or its part in the tile: `bytes` from `at` on, which repeat those `offset` back. Positions are the unit's.
 struct LzMatch {
     u32 at, bytes, offset;
 };
 
-/// Which of the tiles before are done: bit i says it of the one 1 + i before. All lanes call.
+/// Returns which of the tiles before are done: bit i is for the tile 1 + i before. All lanes call.
 CUZARR_DEVICE u32 lz_recent(const LzCopies& copies, u32 lane) {
     bool done = copies.tile <= lane || volatile_load(copies.flags + copies.tile - 1 - lane) != 0;
     return warp_ballot(CUZARR_ALL_LANES, done);
 }
 
-/// Waits for all tiles that are further back than `lz_recent` looks. One of them waited likewise, so it is enough to look at as
-/// many, the last of the recent ones among them.
+/// Waits for all tiles that are further back than `lz_recent` looks. Each of them waited in the same way. So it is
+/// enough to look at CUZARR_WARP of them, with the last of the recent ones.
 CUZARR_DEVICE void lz_wait_far(const LzCopies& copies, u32 lane) {
     u32 back = CUZARR_LZ_RECENT + lane;
     for (;;) {
@@ -61,7 +61,7 @@ CUZARR_DEVICE bool lz_there(const u32* there, u32 first, u32 end) {
     return true;
 }
 
-/// Whether what a match repeats is there, as far as others bring it.
+/// Whether the bytes that a match repeats are there, except those that it writes itself.
 CUZARR_DEVICE bool lz_ready(const LzCopies& copies, const LzMatch& match, u32 recent) {
     u32 first = match.at - match.offset, end = first + match.bytes;
     end = end < match.at ? end : match.at;
@@ -78,14 +78,14 @@ CUZARR_DEVICE bool lz_ready(const LzCopies& copies, const LzMatch& match, u32 re
     return end <= copies.begin || lz_there(copies.there, first - copies.begin, end - copies.begin);
 }
 
-/// Says that bytes from `first` on are there: up to 32 of them.
+/// Marks `count` bytes from `first` on as there, at most 32.
 CUZARR_DEVICE void lz_mark(u32* there, u32 first, u32 count) {
     u32 bit = first % 32, mask = count == 32 ? 0xffffffffu : (1u << count) - 1;
     atomic_or(there + first / 32, mask << bit);
     if (bit + count > 32) atomic_or(there + first / 32 + 1, mask >> (32 - bit));
 }
 
-/// Says that bytes from `at` on are there, by all lanes, behind the stores of all.
+/// Marks `count` bytes from `at` on as there, by all lanes, after the stores of all.
 CUZARR_DEVICE void lz_mark_long(const LzCopies& copies, u32 at, u32 count, u32 lane) {
     block_fence();
     warp_barrier(CUZARR_ALL_LANES);
@@ -94,7 +94,7 @@ CUZARR_DEVICE void lz_mark_long(const LzCopies& copies, u32 at, u32 count, u32 l
     }
 }
 
-/// Up to four bytes of `word` into the tile.
+/// Writes up to four bytes of `word` to the tile.
 CUZARR_DEVICE void lz_put(u8* to, u32 word, u32 count) {
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
@@ -102,7 +102,7 @@ CUZARR_DEVICE void lz_put(u8* to, u32 word, u32 count) {
     }
 }
 
-/// The literals of each lane's sequence, `count` of them, to byte `at` of the unit. All lanes call.
+/// Copies the literals of each lane's sequence, `count` of them, to byte `at` of the unit. All lanes call.
 CUZARR_DEVICE void lz_put_literals(const LzCopies& copies, const u8* from, u32 at, u32 count, u32 lane) {
     bool is_long = count > CUZARR_LZ_SHORT;
     if (count && !is_long) {
@@ -130,12 +130,12 @@ CUZARR_DEVICE void lz_put_literals(const LzCopies& copies, const u8* from, u32 a
     }
 }
 
-/// A short match, by one lane.
+/// Copies a short match, by one lane.
 CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
     u8* to = copies.bytes + (match.at - copies.begin);
     u32 first = match.at - match.offset;
     if (first + match.bytes <= copies.begin && first + match.bytes + 8 <= copies.begin + copies.size) {
-        // Whole words from before the tile.
+        // Copies whole words from before the tile.
         const u8* from = copies.unit + first;
         u32 skew = (u32)((u64)from & 3), selector = 0x3210u + 0x1111u * skew;
         const u32* words = (const u32*)(from - skew);
@@ -146,7 +146,7 @@ CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
         }
         return;
     }
-    // First the part before the tile, eight bytes on their way at a time, then the part in it.
+    // First the part before the tile, with eight bytes loaded at a time, then the part in it.
     u32 before = first < copies.begin ? copies.begin - first : 0;
     before = before < match.bytes ? before : match.bytes;
     for (u32 done = 0; done < before; done += 8) {
@@ -162,7 +162,7 @@ CUZARR_DEVICE void lz_copy_short(const LzCopies& copies, const LzMatch& match) {
     for (u32 done = before; done < match.bytes; ++done) to[done] = from[done];
 }
 
-/// A match by all lanes.
+/// Copies a match, by all lanes.
 CUZARR_DEVICE void lz_copy_long(const LzCopies& copies, const LzMatch& match, u32 lane) {
     u8* to = copies.bytes + (match.at - copies.begin);
     u32 first = match.at - match.offset, step = CUZARR_WARP % match.offset, ahead = lane % match.offset;
@@ -177,7 +177,8 @@ CUZARR_DEVICE void lz_copy_long(const LzCopies& copies, const LzMatch& match, u3
     lz_mark_long(copies, match.at, match.bytes, lane);
 }
 
-/// Copies each lane's match, if it has one and what it repeats is there. Returns the lanes whose match has to wait. All lanes call.
+/// Copies each lane's match, if it has one and the repeated bytes are there. Returns the lanes whose match has to wait.
+/// All lanes call.
 CUZARR_DEVICE u32 lz_try(const LzCopies& copies, const LzMatch& match, u32 recent, u32 lane) {
     bool has_one = match.bytes != 0, ready = has_one && lz_ready(copies, match, recent), is_long = match.bytes > CUZARR_LZ_SHORT;
     block_fence();
@@ -195,7 +196,7 @@ CUZARR_DEVICE u32 lz_try(const LzCopies& copies, const LzMatch& match, u32 recen
     return warp_ballot(CUZARR_ALL_LANES, has_one && !ready);
 }
 
-/// A match that is put aside: the offset, the place in the tile and the length, which are below 2^16.
+/// Packs a match to put it aside: the offset, and the place in the tile and the length, which are below 2^16.
 CUZARR_DEVICE u64 lz_packed(const LzCopies& copies, const LzMatch& match) {
     return (u64)match.offset << 32 | (match.at - copies.begin) << 16 | match.bytes;
 }
@@ -203,18 +204,19 @@ CUZARR_DEVICE LzMatch lz_unpacked(const LzCopies& copies, u64 packed) {
     return {copies.begin + ((u32)packed >> 16), (u32)packed & 0xffff, (u32)(packed >> 32)};
 }
 
-/// Puts the matches of some lanes behind the `count` that are there.
+/// Puts the matches of `lanes` behind the `count` that are put aside already.
 CUZARR_DEVICE void lz_put_aside(u64* aside, u32& count, u64 packed, u32 lanes, u32 lane) {
     if (lanes >> lane & 1) aside[count + votes_below(lanes, lane)] = packed;
     count += count_ones(lanes);
 }
 
-/// Makes all bytes of a tile, which are zero bits so far in `there`. `sequences` begin with those that reach into it; `aside` has room for
-/// CUZARR_LZ_ASIDE matches of the warp, and `literals_of(sequence)` says where a sequence's literals lie.
+/// Makes all bytes of a tile; their bits in `there` are 0 before. `sequences` begin with those that reach into the
+/// tile. `aside` has room for CUZARR_LZ_ASIDE matches of the warp, and `literals_of(sequence)` returns where a
+/// sequence's literals lie.
 template <class Sequences, class Literals>
 CUZARR_DEVICE void lz_copy_tile(const LzCopies& copies, const Sequences& sequences, u64* aside, Literals literals_of) {
     u32 lane = thread_index() % CUZARR_WARP, next = thread_index(), tile_end = copies.begin + copies.size, waiting = 0;
-    // One warp asks for all: thousands that ask for the same flags wait for each other.
+    // One warp reads the flags for all: thousands of threads that read the same flags wait for each other.
     if (thread_index() < CUZARR_WARP) lz_wait_far(copies, lane);
     block_barrier();
     u32 recent = lz_recent(copies, lane);

@@ -1,8 +1,8 @@
-// Places that `lz_marks` left open become bytes, when all segments before are bytes: see lz.cu.
+// Turns the marks of `lz_marks` into bytes, once all segments before are bytes: see lz.cu.
 #include "codec/lz/lz_chains.cuh"
 #include "cuzarr/status.cuh"
 
-/// Replaces those of four marks that are places by the bytes there: a load each.
+/// Replaces marks that are places by the bytes there, one load for each.
 CUZARR_DEVICE void lz_gather_bytes(const u8* unit, u32 count, u32 (*groups)[4], const u32* ats) {
 #pragma unroll
     for (u32 group = 0; group < CUZARR_LZ_TOGETHER; ++group) {
@@ -14,8 +14,8 @@ CUZARR_DEVICE void lz_gather_bytes(const u8* unit, u32 count, u32 (*groups)[4], 
     }
 }
 
-/// Like `lz_gather_bytes`, where most bytes are open, in short runs: their sources mostly lie in one or two aligned words, and each
-/// is loaded once. Touches up to 3 bytes around a place.
+/// Like `lz_gather_bytes`, for tiles where most bytes are open, in short runs. Their sources mostly lie in one or two
+/// aligned words, and each word is loaded once. Touches up to 3 bytes around a place.
 CUZARR_DEVICE void lz_gather_words(const u8* unit, u32 count, u32 (*groups)[4], const u32* ats) {
     u32 skew = (u32)((u64)unit & 3), words[CUZARR_LZ_TOGETHER][4];
     const u32* base = (const u32*)(unit - skew);
@@ -44,7 +44,8 @@ CUZARR_DEVICE void lz_gather_words(const u8* unit, u32 count, u32 (*groups)[4], 
     }
 }
 
-/// A tile's marks become bytes. `settled` counts the tiles of each unit whose bytes are there; a segment's wait for all before it.
+/// Turns a tile's marks into bytes. `settled` counts the tiles of each unit whose bytes are there. Tiles of a segment
+/// wait for all tiles before the segment.
 template <bool Words>
 CUZARR_DEVICE void lz_settle_tile(
     const u32* marks, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* statuses, u32* ticket, const u32* done, u32* settled
@@ -73,7 +74,8 @@ CUZARR_DEVICE void lz_settle_tile(
     }
     if (thread == 0) {
         while (volatile_load(settled + chain.unit) < chain.tiles_before) spin_yield();
-        // With the barrier it orders what others stored before this block's loads, which may go by the first-level cache.
+        // With the barrier, this orders other blocks' stores before this block's loads, which may use the first-level
+        // cache.
         device_fence();
     }
     block_barrier();
@@ -103,7 +105,7 @@ CUZARR_KERNEL(
     lz_settle_tile<false>(marks, dst, chains, tiles, statuses, ticket, done, settled);
 }
 
-/// For short sequences.
+/// Like `lz_settle`, for short sequences.
 CUZARR_KERNEL(
     lz_settle_short, const u32* marks, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* statuses, u32* ticket, const u32* done, u32* settled
 ) {

@@ -1,5 +1,5 @@
-// The tiles of many units whose sequences are short, by a lane for each sequence instead of each byte as in lz.cu. A tile that
-// waits for the one before takes longer than there.
+// Makes the tiles of many units whose sequences are short, with one lane for each sequence instead of each byte as in
+// lz.cu. A tile that waits for the one before takes longer than in lz.cu.
 #include "codec/lz/lz_chains.cuh"
 #include "codec/lz/lz_copies.cuh"
 
@@ -14,7 +14,7 @@ CUZARR_DEVICE void lz_store_tile(u8* to, const u8* bytes, u32 size) {
     }
 }
 
-/// 32 registers a thread, so that a multiprocessor has as many warps as it can hold.
+/// Takes 32 registers a thread, so that a multiprocessor has as many warps as it can hold.
 CUZARR_KERNEL_SIZED(
     CUZARR_LZ_THREADS, 8, lz_short, const u8* src, const u8* scratch, u8* dst, const LzChain* chains, const LzTile* tiles, const u64* briefs,
     const LzBundle* bundles, const u32* counts, const u64* statuses, u32* ticket, u32* done

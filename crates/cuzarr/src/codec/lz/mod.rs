@@ -1,11 +1,13 @@
-//! Copies for every format that is literals and matches: sequences become bytes with all threads of a GPU (`lz.cu`).
+//! The copy engine of all formats made of literals and matches: it turns sequences into bytes with all threads of a GPU
+//! (`lz.cu`).
 //!
-//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`LzEngine`] behind. Not a codec.
+//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`LzEngine`] after that.
+//! Not a codec.
 //!
-//! There are two ways, and each unit takes one by how much other work there is. A unit whose tiles, one behind the other,
-//! take no longer than all others together becomes bytes at once. A larger one is cut into segments that are worked at side
-//! by side, with 4 bytes of scratch memory for each byte, and then settled segment after segment. Where that is more memory
-//! than there is, segments are worked at in parts that follow each other, in the same memory.
+//! There are two ways to copy a unit. If its tiles, copied one behind the other, take no longer than all other units
+//! together, the unit is a row: its tiles become bytes at once. A larger unit is cut into segments. All segments become
+//! marks side by side, with 4 bytes of scratch memory for each byte; then they are settled one after the other. If that
+//! is too much memory, segments are processed in parts, one after the other, in the same memory.
 
 mod cuda;
 pub(crate) mod find;
@@ -23,9 +25,10 @@ const CHAINS: &str = include_str!("lz_chains.cuh");
 const SEQUENCES: &str = include_str!("lz_sequences.cuh");
 /// Bytes of a sequence that a decoder writes for the engine.
 pub(crate) const SEQUENCE_BYTES: usize = stated_size(SEQUENCES, "LzSequence");
-/// Bytes of a match, where decoders write those alone.
+/// Bytes of a match, for decoders that write only matches.
 pub(crate) const MATCH_BYTES: usize = size_of::<u64>();
-/// Number of sequences in a bundle, and bytes of a bundle and of one of its sequences in their lists.
+/// Number of sequences in a bundle. In their lists, a bundle has `BUNDLE_BYTES`, and each of its sequences
+/// `BRIEF_BYTES`.
 pub(crate) const BUNDLE: usize = defined(SEQUENCES, "CUZARR_LZ_BUNDLE") as usize;
 pub(crate) const BUNDLE_BYTES: usize = stated_size(SEQUENCES, "LzBundle");
 pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
@@ -33,33 +36,36 @@ pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
 pub(crate) const BRIEF_OFFSETS: usize = defined(SEQUENCES, "CUZARR_LZ_BRIEF_OFFSETS") as usize;
 /// Bytes of a mark.
 const MARK_BYTES: usize = size_of::<u32>();
-/// Most parts in which segments are worked at. Each is a row of tiles and of settled segments more.
+/// Maximum number of parts in which segments are processed. Each adds a row of tiles and of settled segments.
 const MOST_PARTS: usize = 8;
 /// Bytes of a tile that a thread owns.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
-/// How many tiles of other units hide the waiting of one tile in a row: about 2 microseconds a tile, at 250 GB/s for all;
-/// where sequences are short 10, at 110 for segments.
+/// Number of tiles of other units that hide the wait of one tile in a row. A tile waits about 2 microseconds, while all
+/// tiles run at 250 GB/s. With short sequences it waits 10 microseconds, and segments run at 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Rows of at most this many tiles have a cost of their own in place of `ROW_COST`: they end while chains of other batches
-/// run, and segments would slow those. Where there is no memory for their marks, such units become rows in any case: more
-/// batches are decoded at once.
+/// Rows of short sequences with at most this many tiles cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT`. They end
+/// while other batches' chains run, and segments would slow those. If there is no memory for marks, all units of this
+/// size become rows, so that more batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// A lane a sequence is faster once all units together have this many tiles for each tile of the longest one. A tile in a
-/// row then waits 25 microseconds for the one before, but all of them take 2.5 instead of 4.2 milliseconds for 512 MiB.
+/// One lane for each sequence is faster if all units together have this many tiles for each tile of the longest unit. A
+/// tile in a row then waits 25 microseconds for the one before, but all tiles take 2.5 instead of 4.2 milliseconds for
+/// 512 MiB.
 const SHORT_SHARE: usize = 400;
-/// A row of at most this many tiles is not worth a second pass.
+/// Units of at most this many tiles are always rows: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// The cost of settling a segment, in tiles of a row; and where sequences are short.
+/// The cost of settling a segment, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// Tiles of a segment, and the tiles of all units that each segment needs, so that others hide the settling of one
-/// segment after the other. Short segments have less to wait for.
+/// A unit with enough others beside it gets a segment for each `SEGMENT_TILES` of its tiles, but no more than one for
+/// each `SETTLE_SHARE` tiles of all units. The others hide that segments are settled one after the other, and short
+/// segments have less to wait for.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
-/// Chains whose tiles take turns: as many as are at work at once, so that what they repeat is still in the cache.
+/// Number of chains whose tiles take turns. As many are at work at once, so that the bytes they repeat are still in the
+/// cache.
 const TURNS: usize = 1024;
 
 /// Threads of a block: few in `simt`, where each is a fiber.
@@ -67,15 +73,15 @@ fn threads(device: Device) -> u32 {
     if device == Device::Simt { WARP } else { MOST_THREADS }
 }
 
-/// Whether units of these numbers of tiles are made by a lane for each sequence, when sequences are short. In `simt`, where
-/// tests are small, already when there are two.
+/// Whether each sequence is copied by one lane, for units of these numbers of tiles whose sequences are short. Two
+/// tiles are enough on `simt`, where tests are small.
 fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
     let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
-/// Whether a unit of `tiles` tiles, among `total` of all units, becomes bytes in a row; `short`: whether the sequences are of
-/// a few bytes.
+/// Whether a unit of `tiles` tiles becomes bytes in a row. All units together have `total` tiles. `short`: whether the
+/// sequences have a few bytes.
 fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     let cost = match (short, tiles <= BRIEF_ROW) {
         (false, _) => ROW_COST,
@@ -85,31 +91,32 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     tiles <= SHORT_ROW.max(total / cost)
 }
 
-/// Segments of a unit of `tiles` tiles, among `total` of all units; `short`: whether the sequences are of a few bytes.
+/// Number of segments of a unit of `tiles` tiles. All units together have `total` tiles. `short`: whether the sequences
+/// have a few bytes.
 fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
     let cost = if short { SETTLE_COST_SHORT } else { SETTLE_COST };
     let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
     alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
-/// Segments of a unit when they are worked at in `parts` parts. Rows of tiles in a part take as long however few there are, so
-/// that shorter ones are better, until settling takes as long as they do.
+/// Number of segments of a unit, if segments are processed in `parts` parts. A part takes as long as its longest
+/// segment, however few there are. So shorter segments are better, until settling takes as long as the rest.
 fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
     ((segments as f64 * (parts as f64).sqrt()).ceil() as usize).max(parts).clamp(1, tiles)
 }
 
-/// One run of sequences, and where its bytes go.
+/// One run of sequences, and the place of its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct LzUnit {
     /// Range of the target.
     pub(crate) dst: Range<usize>,
-    /// Where its memory of literals begins in the source.
+    /// Where its literals begin in the source.
     pub(crate) literals: u64,
-    /// Where its second memory of literals begins in scratch.
+    /// Where its other literals begin in scratch memory.
     pub(crate) scratch_literals: u64,
-    /// The index of its first sequence in the array of all units' sequences, or of its first bundle in that of bundles.
+    /// The index of its first sequence among those of all units, or of its first bundle among all bundles.
     pub(crate) first_sequence: u64,
-    /// The number of its status: nothing is written when that reports damage.
+    /// The number of its status. If the status reports damage, nothing is written.
     pub(crate) status: u32,
 }
 
@@ -129,32 +136,33 @@ struct LzChain {
     tiles_before: u32,
 }
 
-/// Bytes of a chain, and of a tile, in their tables.
+/// Bytes of a chain in the table. A tile has `TILE_ENTRY_BYTES`.
 const CHAIN_BYTES: usize = stated_size(CHAINS, "LzChain");
 const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 
 /// One tile of a chain. `LzTile` in lz_chains.cuh.
 type Tile = (u32, u32);
 
-/// The order in which chains of tiles are worked at, and the memory that they take.
+/// The order in which chains of tiles are processed, and the memory that they take.
 #[derive(Debug, Default)]
 struct LzPlan {
     tile_bytes: usize,
     chains: Vec<LzChain>,
-    /// Chains that become bytes at once, by their number.
+    /// Numbers of the chains that become bytes at once.
     rows: Vec<u32>,
-    /// Chains that become marks first: the first ones of all units, then the second ones, and so on.
+    /// Numbers of the chains that become marks first. They are sorted: the first segments of all units, then the second
+    /// ones, and so on.
     segments: Vec<u32>,
-    /// Tiles of rows.
+    /// Number of tiles in rows.
     row_tiles: usize,
-    /// Segments whose marks are in memory at a time.
+    /// Parts of the segments. Only the marks of one part are in memory at a time.
     parts: Vec<LzPart>,
     flags: u32,
-    /// The most marks of a part.
+    /// Number of marks in the largest part.
     mark_count: u64,
 }
 
-/// Some of the segments, and how many tiles they have.
+/// A range of the segments, and their number of tiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LzPart {
     segments: Range<usize>,
@@ -162,7 +170,7 @@ struct LzPart {
 }
 
 impl LzPlan {
-    /// `mark_limit_bytes`: the memory that marks should take at most.
+    /// Plans the chains of `units`. Marks should take at most `mark_limit_bytes`.
     fn new(units: &[LzUnit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> LzPlan {
         let mut plan = LzPlan { tile_bytes, ..LzPlan::default() };
         let tiles_of = |unit: &LzUnit| unit.dst.len().div_ceil(tile_bytes);
@@ -174,7 +182,7 @@ impl LzPlan {
         let is_row = |tiles| is_row(tiles, total, short) || (is_short_of_memory && tiles <= BRIEF_ROW);
         let mark_bytes = mark_bytes(&is_row);
         let parts = mark_bytes.div_ceil(mark_limit_bytes.max(1)).clamp(1, MOST_PARTS);
-        // Chains with the number of the segment that they are.
+        // The number of each chain, behind its number as a segment of its unit.
         let mut segments: Vec<(u32, u32)> = Vec::new();
         for (index, unit) in units.iter().enumerate() {
             let tiles = tiles_of(unit);
@@ -205,7 +213,7 @@ impl LzPlan {
         let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {
             let tiles = self.tiles_of(chain) as usize;
-            // The last one of a part may go half over its end, so that there are not more parts.
+            // The last segment may exceed its part by half its tiles, so that there are not more parts.
             if part.tiles > 0 && part.tiles + tiles / 2 > part_tiles {
                 self.parts.push(part);
                 (part, marks) = (LzPart { segments: number..number, tiles: 0 }, 0);
@@ -243,7 +251,7 @@ impl LzPlan {
         self.chains[chain as usize].bytes.div_ceil(self.tile_bytes as u32)
     }
 
-    /// The first tiles of some chains, then the second ones, and so on.
+    /// Lists the first tiles of `chains`, then their second tiles, and so on, for [`TURNS`] chains at a time.
     fn in_turns(&self, chains: &[u32], mut put: impl FnMut(Tile)) {
         for chains in chains.chunks(TURNS) {
             let mut left: Vec<(u32, u32)> = chains.iter().map(|&chain| (chain, self.tiles_of(chain))).collect();
@@ -256,15 +264,15 @@ impl LzPlan {
         }
     }
 
-    /// All tiles of one segment, then of the next.
+    /// Lists all tiles of one segment, then those of the next.
     fn one_by_one(&self, segments: &[u32], mut put: impl FnMut(Tile)) {
         for &chain in segments {
             (0..self.tiles_of(chain)).for_each(|tile| put((chain, tile)));
         }
     }
 
-    /// The sizes of the lists of tiles, in their order: those of rows, then for each part those that become marks, and bytes from
-    /// marks. In each list, what a tile waits for stands before it.
+    /// Sizes of the lists of tiles, in order: one for all rows, then two for each part, one for making marks and one
+    /// for turning marks into bytes. In each list, a tile stands behind the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }
@@ -301,7 +309,7 @@ mod tests {
         sizes.iter().map(|&size| unit(size)).collect()
     }
 
-    /// Tiles that become bytes, marks, and bytes from marks.
+    /// Returns the tiles that become bytes, those that become marks, and those that become bytes from marks.
     fn lists(plan: &LzPlan) -> [Vec<Tile>; 3] {
         let (mut tiles, mut marks, mut settles) = (Vec::new(), Vec::new(), Vec::new());
         plan.in_turns(&plan.rows, |tile| tiles.push(tile));
@@ -317,7 +325,7 @@ mod tests {
         [tiles, marks, settles]
     }
 
-    /// Every tile once, and behind the one before it in its chain.
+    /// Asserts that every tile stands behind the one before it in its chain. Returns the number of tiles.
     fn assert_in_order(plan: &LzPlan, tiles: &[Tile]) -> usize {
         let mut next = vec![0; plan.chains.len()];
         for &(chain, tile) in tiles {

@@ -10,18 +10,18 @@ use crate::codec::lz;
 
 const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
-/// Bytes of a span whose tokens one thread owns, and the most threads.
+/// Bytes of a span whose tokens belong to one thread. A span has at most `MOST_THREADS` threads.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of a block's entry.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
-/// Bytes of a span's exit, and of its sums.
+/// Bytes of a span's exit. Its sums have `TOTAL_BYTES`.
 const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
 const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
-/// A block walks when it has less than this share of all bytes. One block of threads finds tokens at 1/32 to 1/128 of the
-/// speed of all.
+/// A block with less than 1 / `WALK_COST` of all bytes may walk: one block of threads finds its tokens in order. That
+/// is 1/32 to 1/128 as fast as finding them with all threads.
 const WALK_COST: usize = 96;
-/// Encoded bytes for which the launches of the other way take as long as a walk.
+/// Blocks of up to this many encoded bytes may walk in any case: the launches of the other way take as long.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// One LZ4 block.
@@ -29,7 +29,7 @@ const WALK_FREE_BYTES: usize = 64 << 10;
 pub(crate) struct Lz4Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
-    /// The number of its status, and where the block lies in the unit of that status.
+    /// The number of its status. `place` is where the block begins in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
     /// Bytes in front of the block that say its decoded size: 4 or none.
@@ -39,12 +39,13 @@ pub(crate) struct Lz4Block {
 /// Blocks that are decoded together.
 pub(crate) struct Lz4Blocks {
     pub(super) table: Vec<u8>,
-    /// Blocks that walk, a block of threads each; behind them in the table, those whose spans are looked at side by side.
+    /// Number of blocks that walk, each with a block of threads. Behind them in the table come `large` blocks, whose
+    /// spans are searched side by side.
     pub(super) walkers: u32,
     pub(super) large: u32,
     pub(super) engine: lz::LzEngine,
     pub(super) sequences: usize,
-    /// Spans of the large blocks.
+    /// Number of spans of the large blocks.
     pub(super) spans: u32,
     pub(super) threads: u32,
 }
@@ -56,22 +57,23 @@ pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) ->
     encoded_bytes * 8 > decoded_bytes * 5
 }
 
-/// The most sequences of a block, with the sentinel: a token takes 3 bytes and makes 4, but for the last.
+/// Maximum number of sequences of a block, with the sentinel. Every token but the last takes at least 3 bytes and makes
+/// at least 4.
 fn most_sequences(block: &Lz4Block) -> usize {
     (block.src.len() / 3).min(block.dst.len() / 4) + 3
 }
 
 impl Lz4Blocks {
-    /// Scratch memory keeps within `scratch_aim_bytes` where it can.
+    /// Plans the decoding of `blocks`. Scratch memory keeps within `scratch_aim_bytes` if it can.
     pub(crate) fn new(device: Device, blocks: &[Lz4Block], scratch_aim_bytes: usize) -> Lz4Blocks {
         let threads = if device == Device::Simt { WARP } else { MOST_THREADS };
         let span_bytes = threads as usize * THREAD_BYTES;
         let total: usize = blocks.iter().map(|block| block.src.len()).sum();
-        // In `simt` both ways are to be tested with little.
+        // On `simt`, small blocks must test both ways.
         let free_bytes = if device == Device::Simt { 4 << 10 } else { WALK_FREE_BYTES };
         let (limit, largest) =
             (free_bytes.max(total / WALK_COST), blocks.iter().map(|block| block.src.len()).max().unwrap_or(0));
-        // Guessed tokens of short sequences are found sooner than a walk finds them.
+        // Guessing finds the tokens of short sequences sooner than a walk.
         let decoded: usize = blocks.iter().map(|block| block.dst.len()).sum();
         let guesses = has_short_sequences(total, decoded);
         // Blocks of about one size go the same way: the two ways run one after the other.
@@ -116,7 +118,7 @@ impl Lz4Blocks {
         self.threads * THREAD_BYTES as u32 / WARP
     }
 
-    /// The memory for finding tokens: for each span, a bit for each byte, where it is left, its entry, and its sums.
+    /// Sizes of the memory for finding tokens. Each span has a bit for each byte, an exit, an entry, and sums.
     pub(super) fn map_bytes(&self) -> [usize; 4] {
         let spans = self.spans as usize;
         [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]

@@ -1,4 +1,4 @@
-//! liblz4's safe block decoder.
+//! LZ4 on the host, by liblz4's safe block decoder.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Lz4 {
     pub(super) acceleration: i32,
 }
 
-/// The block alone.
+/// The codec of LZ4 blocks with nothing around them.
 #[derive(Debug)]
 pub(super) struct Lz4Raw {
     pub(super) acceleration: i32,
@@ -37,7 +37,7 @@ pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
     expect_size(count, decoded.len())
 }
 
-/// The damage of a block that liblz4 refused, and its place: liblz4 does not say them.
+/// Finds the damage of a block that liblz4 refused, and its place. liblz4 says neither.
 fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     const CUT_OFF: &str = "the stream is cut off";
     const TOO_LONG: &str = "the stream decodes to more than its place";
@@ -70,7 +70,7 @@ fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     }
 }
 
-/// A length that begins with four bits of a token, and the place behind it; `None` where the block ends before.
+/// Reads a length that begins with four bits of a token, and moves `at` behind it. `None` if the block ends before.
 fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
     let mut length = usize::from(first);
     let mut more = first == 15;
@@ -86,7 +86,7 @@ pub(crate) fn block_encode(decoded: &[u8], mode: CompressionMode, encoded: &mut 
     compress_to_buffer(decoded, Some(mode), false, encoded).ok()
 }
 
-/// The decoded size in the header, which must agree with metadata.
+/// Splits a frame into the decoded size in its header, and its block. The caller compares the size with metadata.
 fn split(encoded: &[u8]) -> Result<(usize, &[u8])> {
     match encoded.split_first_chunk::<HEADER_BYTES>() {
         Some((header, block)) => Ok((u32::from_le_bytes(*header) as usize, block)),
@@ -138,7 +138,7 @@ impl BytesToBytes for Lz4 {
     }
 }
 
-/// A header, and a block behind it.
+/// Encodes `decoded` to a block behind `header`.
 fn encode_behind(header: &[u8], decoded: &[u8], acceleration: i32) -> Result<Vec<u8>> {
     let bound =
         compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;

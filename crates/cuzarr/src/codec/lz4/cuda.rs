@@ -1,4 +1,4 @@
-//! Launches of `lz4.cu`: a warp a frame for many small ones, and all threads for every frame that is larger.
+//! Launches of `lz4.cu`: one warp decodes each of many small frames; all threads decode each larger frame.
 
 use cuzarr_device::internal::{WARP, pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
@@ -19,27 +19,29 @@ pub(crate) const HEADERS: &[Header] =
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Few warps a block, so that a block's place is free as soon as its slowest frame is done.
+/// Warps of a block of threads: few, so that its place is free as soon as its slowest frame is done.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Threads of a block that mend guesses, each those of a span.
+/// Threads of a block that mends guesses. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded by a warp each, in order, when there are enough of them and their sequences are not short.
+/// Frames of up to this size are decoded in order, by one warp each, if there are `ENOUGH_IN_ORDER` and their sequences
+/// are not short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// Frames of up to this size are always decoded by a warp each; in `simt` smaller ones, so that both ways are tested.
+/// Frames of up to this size are always decoded by one warp each. `simt` has a smaller limit, so that both ways are
+/// tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
-/// Blocks, each alone or behind its decoded size.
+/// Frames that are decoded together: LZ4 blocks, each alone or behind its decoded size.
 struct Lz4Frames {
     header_bytes: usize,
-    /// The table of the frames for a warp each.
+    /// The table of the frames that one warp each decodes.
     table: Vec<u8>,
     count: u32,
     blocks: Lz4Blocks,
 }
 
-/// Kernels for LZ4 blocks, alone or behind their decoded size.
+/// Kernels that decode LZ4 blocks, alone or behind their decoded size.
 #[derive(Debug)]
 pub(super) struct Lz4Decoder {
     name: &'static str,
@@ -47,9 +49,9 @@ pub(super) struct Lz4Decoder {
     header_bytes: usize,
 }
 
-/// The decoded size (little-endian `u32`), then one block: `numcodecs.lz4`.
+/// The decoder of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
 pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
-/// One block with nothing around it.
+/// The decoder of single blocks with nothing around them.
 pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
 impl DeviceDecoder for Lz4Decoder {
@@ -74,7 +76,7 @@ impl DeviceDecoder for Lz4Decoder {
     }
 }
 
-/// Nothing is read before kernels run: they compare the sizes.
+/// Prepares frames. Nothing is read before kernels run; they compare the sizes.
 fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
     let sums = request
@@ -99,7 +101,7 @@ fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
             entries.push(FrameEntry {
                 src_offset: unit.src.start as u64,
                 dst_offset: unit.dst.start as u64,
-                // Which frame it is.
+                // The number of the frame.
                 first_stream: index as u64,
                 ..FrameEntry::new(unit.src.len(), unit.dst.len())
             });
@@ -165,7 +167,7 @@ impl Lz4Blocks {
         self.engine.launch(task, &self.engine.bring(task.stream)?, found, src)
     }
 
-    /// Finds the sequences of large blocks, and of those with short ones, all spans side by side.
+    /// Finds the sequences of the `large` blocks, with all spans side by side.
     fn launch_guesses(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
         let Task { stream, src, statuses, .. } = *task;
         let [tokens, exits, entries, totals] = self.map_bytes().map(|bytes| pool::allocate(bytes.max(1), stream));

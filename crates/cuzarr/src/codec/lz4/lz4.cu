@@ -11,7 +11,8 @@
 
 #define CUZARR_LZ4_HEADER 4u
 
-/// `header`: bytes before each block that say its decoded size: 4 or none.
+/// Decodes frames, each by a warp. `header` is the number of bytes before each block that say its decoded size: 4 or
+/// none.
 CUZARR_KERNEL(lz4_frames, const u8* src, u8* dst, const FrameTable* table, u32 count, u32 header, u64* statuses) {
     const Frame* frames = frames_of(table);
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
@@ -32,7 +33,7 @@ CUZARR_KERNEL(lz4_frames, const u8* src, u8* dst, const FrameTable* table, u32 c
     }
 }
 
-/// A block of LZ4, to be decoded by the whole GPU: its sequences, for lz.cu. The table of `Blocks` in blocks.rs.
+/// An LZ4 block for which the whole GPU makes sequences, for lz.cu. An entry of the table of `Lz4Blocks` in blocks.rs.
 struct Lz4Unit {
     u64 src_offset;      // of the block
     u64 first_sequence;  // of its room for sequences: a third of its bytes, and 3
@@ -50,13 +51,14 @@ CUZARR_DEVICE Lz4Block lz4_block_of(const Lz4Unit& unit, const u8* src, LzSequen
     return {src + unit.src_offset, unit.src_bytes, unit.dst_bytes, sequences + unit.first_sequence};
 }
 
-/// Whether the header says the size that metadata says, and there is a block.
+/// Returns damage if the header does not say the size that metadata says, or if there is no block.
 CUZARR_DEVICE u32 lz4_header(const Lz4Unit& unit, const Lz4Block& block) {
     if (unit.header && load_u32(block.src - CUZARR_LZ4_HEADER) != block.out_size) return CUZARR_OTHER_SIZE;
     return block.size == 0 ? CUZARR_CUT_OFF : CUZARR_INTACT;
 }
 
-/// A unit for each block of threads, span after span: for many units. What a run of literals passes over is not looked at.
+/// Finds the sequences of many units: each block of threads takes one unit, span after span. Bytes inside a run of
+/// literals are skipped.
 CUZARR_KERNEL(lz4_walk, const u8* src, const Lz4Unit* units, LzSequence* sequences, u32* counts, u64* statuses) {
     CUZARR_LZ4_SPAN_SHARED(span);
     CUZARR_SHARED(Lz4Total, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
@@ -85,17 +87,18 @@ CUZARR_KERNEL(lz4_walk, const u8* src, const Lz4Unit* units, LzSequence* sequenc
     if (thread == 0) counts[block_index()] = start.sequences;
 }
 
-// Few units, or short sequences: the tokens of all spans at once, from guesses that are put right; then what the spans on the path hold.
+// For few units, or short sequences: the tokens of all spans at once, from guesses that are corrected; then the
+// sequences of the spans on the path.
 
-/// Spans whose entries a warp looks at together, for each lane.
+/// Number of spans, for each lane, whose entries a warp checks together.
 #define CUZARR_LZ4_AHEAD 4u
 
 CUZARR_DEVICE u32 lz4_unit_of_span(const Lz4Unit* units, u32 count, u32 span) {
     return last_from(count, span, [=](u32 unit) { return (u64)units[unit].first_span; });
 }
 
-/// Finds the tokens of each span from a guess of where it is entered; then, as `mend`, from where the span before leads to if no token was
-/// found there. A span for each warp.
+/// Finds the tokens of each span from a guess of where it is entered. With `mend`, starts where the span before leads
+/// to instead, if no token was found there. A warp takes each span.
 CUZARR_KERNEL_SIZED(
     CUZARR_WARP, 16, lz4_guess, const u8* src, const Lz4Unit* units, u32 count, u32 part_log, u32 mend, u32* tokens, Lz4Exit* exits
 ) {
@@ -106,14 +109,15 @@ CUZARR_KERNEL_SIZED(
     tokens += (u64)number * (span_bytes / 32);
     if (mend) {
         if (begin == 0) return;
-        // It may be changed meanwhile: the path is followed behind this kernel.
+        // This may change meanwhile: the path is followed after this kernel.
         entry = volatile_load(&exits[number - 1].next);
         if (entry < begin || entry - begin >= span_bytes || entry >= unit.src_bytes || lz4_is_noted(tokens, entry - begin)) return;
     }
     lz4_find(span, lz4_block_of(unit, src, (LzSequence*)0), begin, entry, tokens, exits + number, thread_index());
 }
 
-/// Where the path of the span before leads to no token that was found, it mostly leads to one soon. A thread for each span.
+/// Corrects spans where the path of the span before does not lead to a token that was found: it mostly leads to one
+/// soon. A thread takes each span.
 CUZARR_KERNEL(lz4_mend, const u8* src, const Lz4Unit* units, u32 count, u32 spans, u32 part_log, u32* tokens, const Lz4Exit* exits) {
     u32 number = block_index() * thread_count() + thread_index(), span_bytes = CUZARR_WARP << part_log;
     if (number >= spans) return;
@@ -128,7 +132,7 @@ CUZARR_KERNEL(lz4_mend, const u8* src, const Lz4Unit* units, u32 count, u32 span
     if (meeting > entry && meeting < size) lz4_note_path(src, size, entry, meeting, tokens);
 }
 
-/// Goes through a span from `entry` on without guessing, by all threads of a block: notes its tokens.
+/// Notes the tokens of a span from `entry` on, without guessing, by all threads of a block.
 CUZARR_DEVICE void lz4_pass(Lz4Span& span, const Lz4Block& block, u32 begin, u32 entry, u32* tokens, Lz4Exit* exit) {
     lz4_load(span, block.src + begin, block.size - begin);
     lz4_connect(span);
@@ -142,13 +146,14 @@ CUZARR_DEVICE void lz4_pass(Lz4Span& span, const Lz4Block& block, u32 begin, u32
     if (thread == 0) *exit = found;
 }
 
-/// entries[span] = where the path enters it, CUZARR_LZ4_NOWHERE before. A unit for each block of threads, whose first warp follows the path
-/// over many spans at once where each leads to a token that was found in the next one.
+/// Sets entries[span] to where the path enters it; it is CUZARR_LZ4_NOWHERE before. A block of threads takes each unit.
+/// Its first warp follows the path over many spans at once, as long as each span leads to a token that was found in the
+/// next one.
 CUZARR_KERNEL(
     lz4_chase, const u8* src, const Lz4Unit* units, u32* tokens, Lz4Exit* exits, u32* entries, u64* statuses
 ) {
     CUZARR_LZ4_SPAN_SHARED(span);
-    // Where the path has come to, and how many spans it leads through from there on.
+    // The position that the path has reached, and the number of spans that it leads through from there on.
     CUZARR_SHARED(u32, way, 2);
     u32 thread = thread_index(), lane = thread % CUZARR_WARP, room = thread_count() * CUZARR_LZ4_OWN;
     Lz4Unit unit = units[block_index()];
@@ -199,15 +204,16 @@ CUZARR_KERNEL(
     }
 }
 
-/// More than any output is counted as this, so that sums have room.
+/// Larger numbers of bytes are counted as this, so that sums do not overflow.
 #define CUZARR_LZ4_MOST_BYTES (1ull << 31)
 
 CUZARR_DEVICE Lz4Total lz4_bounded(const Lz4Total& total) {
     return {total.bytes < CUZARR_LZ4_MOST_BYTES ? total.bytes : CUZARR_LZ4_MOST_BYTES, total.sequences, 0};
 }
 
-/// The sequences of the spans on the path: first their numbers, then, from the sums before each span, the sequences themselves. A span
-/// for each block of threads. Its tokens are listed, and a warp takes a share of them, a lane one.
+/// Makes the sequences of the spans on the path: first their number; then, with `Emit` and the sums before each span,
+/// the sequences themselves. A block of threads takes each span. It lists the span's tokens; each warp takes a share of
+/// them, one token for each lane.
 template <bool Emit>
 CUZARR_DEVICE void lz4_span(
     const u8* src, const Lz4Unit* units, u32 count, const u32* entries, const u32* tokens, const Lz4Exit* exits, Lz4Total* totals,
@@ -230,7 +236,7 @@ CUZARR_DEVICE void lz4_span(
     Lz4Staged staged = {bytes, others, left < span_bytes ? left : span_bytes, highest_bit(CUZARR_LZ4_OWN)};
     lz4_stage(bytes, block.src + begin, staged.size, left, thread, thread_count());
     u32 bits = tokens[(u64)block_index() * thread_count() + thread];
-    // What was found before the entry is not on the path.
+    // Tokens that were found before the entry are not on the path.
     if (entry - begin > own) bits &= entry - begin - own < 32 ? 0xffffffffu << (entry - begin - own) : 0;
     u32 place = inclusive_sum(count_ones(bits), lane);
     if (lane == CUZARR_WARP - 1) listed[warp] = place;
@@ -244,7 +250,7 @@ CUZARR_DEVICE void lz4_span(
     }
     for (; bits; bits &= bits - 1, ++place) list[place] = (u16)(own + lowest_bit(bits));
     block_barrier();
-    // The last one leaves the span.
+    // The last token leaves the span.
     u32 inside = all - 1, share = (inside + thread_count() - 1) / thread_count() * CUZARR_WARP, first = warp * share, sum = 0;
     u32 end = first + share < inside ? first + share : inside;
     for (u32 i = first + lane; i < end; i += CUZARR_WARP) {
@@ -272,7 +278,7 @@ CUZARR_DEVICE void lz4_span(
         if (is_one) lz4_emit_token(block, staged, begin, at, token, out + (up_to - length), number + i + lane, statuses, unit.status, unit.place);
         out += warp_shuffle(CUZARR_ALL_LANES, up_to, CUZARR_WARP - 1);
     }
-    // The last of the warps has come to the end of all.
+    // The last warp is at the end of all tokens.
     if (warp == warps - 1 && lane == 0) {
         lz4_emit_exit(block, exits[block_index()], out, number + inside, statuses, unit.status, unit.place);
     }
@@ -284,7 +290,7 @@ CUZARR_KERNEL(
     lz4_span<false>(src, units, count, entries, tokens, exits, totals, (LzSequence*)0, (u64*)0);
 }
 
-/// totals[span] becomes what stands before it in its unit. A unit for each block of threads.
+/// Replaces totals[span] by the sum of the spans before it in its unit. A block of threads takes each unit.
 CUZARR_KERNEL(lz4_place, const Lz4Unit* units, u32 span_bytes, Lz4Total* totals, u32* counts) {
     CUZARR_SHARED(Lz4Total, sums, CUZARR_LZ4_THREADS / CUZARR_WARP);
     Lz4Unit unit = units[block_index()];

@@ -5,14 +5,14 @@
 //     literals, then the match's offset (u16, little-endian), then its length's further bytes
 //     the last sequence has literals only
 //
-// Every lane reads one byte of the next 32: they hold nearly every sequence whole, so that token, length bytes, literals and
-// offset come from one load, by shuffles and a ballot. While the bytes of a match are on their way, the next sequence is
-// parsed already. A sequence costs one load from the stream and one from the output, and nothing else that waits.
+// Every lane reads one byte of the next 32. These hold nearly every sequence whole, so that token, length bytes,
+// literals and offset come from one load, by shuffles and a ballot. While the bytes of a match are loaded, the next
+// sequence is parsed. A sequence waits for one load from the stream and one from the output, and for nothing else.
 //
-// The rules at the end are liblz4's: a match ends at least 5 bytes before the end, and what is not last leaves 12 bytes of
-// output and 8 of input.
+// The rules at the end are liblz4's: a match ends at least 5 bytes before the end, and every sequence but the last
+// leaves 12 bytes of output and 8 of input.
 //
-// Prior art: a warp a stream and run lengths by ballot are nvCOMP's (2.2, BSD-3-Clause). Format:
+// Prior art: one warp for each stream, and run lengths by ballot, are from nvCOMP (2.2, BSD-3-Clause). Format:
 // https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
 #pragma once
 #include "codec/batch/frames.cuh"
@@ -23,7 +23,7 @@
 #define CUZARR_LZ4_END_OUTPUT 12u
 #define CUZARR_LZ4_END_INPUT 8u
 
-/// One sequence, the same in all lanes but for `byte`.
+/// One sequence. All lanes hold the same, except for `byte`.
 struct Lz4Sequence {
     u32 damage;
     u32 begin;     // of the token
@@ -34,8 +34,8 @@ struct Lz4Sequence {
 };
 
 
-/// A length's further bytes from `at` on; moves `at` behind them, behind the end when they are cut off. Saturates, so that
-/// what is added to it does not wrap.
+/// Reads the further bytes of a length from `at` on, and moves `at` behind them; behind the end if they are cut off.
+/// The result saturates, so that sums with it do not wrap.
 CUZARR_DEVICE u32 lz4_length(const u8* src, u32 size, u32& at, u32 lane) {
     u64 length = 0;
     for (;;) {
@@ -53,7 +53,7 @@ CUZARR_DEVICE u32 lz4_length(const u8* src, u32 size, u32& at, u32 lane) {
     return length < 0x7fffffffu ? (u32)length : 0x7fffffffu;
 }
 
-/// The sequence at `begin`, which will be written from `out` on. Sizes are below 2^31.
+/// Parses the sequence at `begin`, which will be written from `out` on. Sizes are below 2^31.
 CUZARR_DEVICE Lz4Sequence lz4_sequence(const u8* src, u32 size, u32 begin, u32 out, u32 out_size, u32 lane) {
     Lz4Sequence sequence = {CUZARR_CUT_OFF, begin, begin, 0, 0, 0, begin, 0};
     if (begin >= size) return sequence;
@@ -78,7 +78,7 @@ CUZARR_DEVICE Lz4Sequence lz4_sequence(const u8* src, u32 size, u32 begin, u32 o
     if (out_end + CUZARR_LZ4_END_OUTPUT > out_size || end + CUZARR_LZ4_END_INPUT > size) {
         sequence.next = end;
         sequence.damage = end != size ? CUZARR_TRAILING : out_end != out_size ? CUZARR_TOO_SHORT : CUZARR_INTACT;
-        // Nothing is one token without a match's length.
+        // An empty block is one token without a match's length.
         if (out_size == 0 && token) sequence.damage = CUZARR_TOO_LONG;
         return sequence;
     }
@@ -112,7 +112,7 @@ CUZARR_DEVICE Lz4Sequence lz4_sequence(const u8* src, u32 size, u32 begin, u32 o
 
 /// Decodes `size` bytes at `src` to exactly `out_size` at `dst`. Returns the damage, with its place in `at`.
 ///
-/// Reads up to 3 bytes before `src`, which are there: some header stands in front of every stream.
+/// Reads up to 3 bytes before `src`. They are there, because some header stands in front of every stream.
 CUZARR_DEVICE u32 lz4_block(const u8* src, u32 size, u8* dst, u32 out_size, u32 lane, u32& at) {
     u32 out = 0;
     // Lane n knows 2^16 / n, rounded up: a division would stand between an offset and the load of its match. Exact for
@@ -137,7 +137,7 @@ CUZARR_DEVICE u32 lz4_block(const u8* src, u32 size, u8* dst, u32 out_size, u32 
         }
         u8 byte = 0;
         if (lane < match) byte = dst[out - offset + back];
-        // Meanwhile, the next one: it needs none of this one's bytes.
+        // Meanwhile, the next sequence is parsed: it needs none of this one's bytes.
         sequence = lz4_sequence(src, size, sequence.next, out + match, out_size, lane);
         if (lane < match) dst[out + lane] = byte;
         if (match > CUZARR_WARP) {

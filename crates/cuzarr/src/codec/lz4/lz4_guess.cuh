@@ -1,5 +1,6 @@
-// Finds the tokens of an LZ4 block by guessing where one begins, where that is soon put right: in blocks of short sequences. What was guessed
-// is never trusted: a path of tokens counts because it begins where the path before it ended.
+// Finds the tokens of an LZ4 block by guessing where one begins, for blocks of short sequences, where wrong guesses are
+// soon corrected. A guess is never trusted: a path of tokens counts only because it begins where the path before it
+// ended.
 //
 // A block's bytes are cut into spans, and a span into a part for each lane of a warp.
 //
@@ -10,11 +11,11 @@
 //     mend    the same from span to span, as far as the span before leads to a token that was not noted
 //     chase   the path through the block. A span that it enters where no token was noted is gone through as in lz4_tokens.cuh.
 //
-// So a lane looks at tokens, and not at every byte.
+// So a lane only looks at tokens, not at every byte.
 #pragma once
 #include "codec/lz4/lz4_tokens.cuh"
 
-/// Most bytes of a lane's part: a span of such parts has CUZARR_LZ4_SPAN.
+/// Maximum bytes of a lane's part. A span of such parts has CUZARR_LZ4_SPAN bytes.
 #define CUZARR_LZ4_PART (CUZARR_LZ4_SPAN / CUZARR_WARP)
 
 /// Bytes of a block in shared memory, from some place on.
@@ -26,7 +27,7 @@ struct Lz4Staged {
 };
 #define CUZARR_LZ4_ALL_255 0xffffu
 
-/// Says where the bytes that are not 255 lie: by all of `count` threads, behind a barrier.
+/// Notes where the bytes that are not 255 lie, by all of `count` threads, after a barrier.
 CUZARR_DEVICE void lz4_note_others(const Lz4Staged& staged, u32 thread, u32 count) {
     for (u32 piece = thread; piece << staged.piece_log < staged.size; piece += count) {
         u32 at = piece << staged.piece_log, end = (piece + 1) << staged.piece_log;
@@ -36,11 +37,11 @@ CUZARR_DEVICE void lz4_note_others(const Lz4Staged& staged, u32 thread, u32 coun
     }
 }
 
-/// The first byte from `at` on that is not 255; the end of what is there when there is none.
+/// Returns the first byte from `at` on that is not 255, or the end of the staged bytes.
 CUZARR_DEVICE u32 lz4_run_end(const Lz4Staged& staged, u32 at) {
     for (; at < staged.size && staged.bytes[at] == 255; ++at) {
         if ((at + 1) & ((1u << staged.piece_log) - 1)) continue;
-        // Whole pieces of the run at a time.
+        // Skips whole pieces of the run at a time.
         u32 piece = (at + 1) >> staged.piece_log;
         while (piece << staged.piece_log < staged.size && staged.others[piece] == CUZARR_LZ4_ALL_255) ++piece;
         return piece << staged.piece_log < staged.size ? staged.others[piece] : staged.size;
@@ -48,7 +49,7 @@ CUZARR_DEVICE u32 lz4_run_end(const Lz4Staged& staged, u32 at) {
     return at;
 }
 
-/// The token at `at`; when its next one is not in what is there, nothing else is known.
+/// Parses the token at `at`. If the next one is not in the staged bytes, nothing else is known.
 CUZARR_DEVICE Lz4Token lz4_token(const Lz4Staged& staged, u32 at) {
     Lz4Token token = {0, 0, 0, 0, CUZARR_LZ4_NOWHERE};
     u32 byte = staged.bytes[at++];
@@ -75,9 +76,9 @@ CUZARR_DEVICE Lz4Token lz4_token(const Lz4Staged& staged, u32 at) {
     return token;
 }
 
-/// Where the token behind the one at `at` begins: CUZARR_LZ4_NOWHERE when that is outside.
+/// Returns where the token behind the one at `at` begins; CUZARR_LZ4_NOWHERE if that is outside.
 CUZARR_DEVICE u32 lz4_next(const Lz4Staged& staged, u32 at) {
-    // Whatever stands behind the end leads behind it, too.
+    // Any byte behind the end leads behind the end, too.
     u32 byte = staged.bytes[at], further = staged.bytes[at + 1], skip = byte >> 4, begin = at + 1;
     at += 3 + skip;
     if (skip == 15) {
@@ -96,8 +97,8 @@ CUZARR_DEVICE u32 lz4_next(const Lz4Staged& staged, u32 at) {
     return at;
 }
 
-/// Takes `size` bytes from `src` on, before which a header stands or other bytes of the block; of the block, `left` follow from `src`
-/// on. By all of `count` threads; the caller sees to barriers.
+/// Loads `size` bytes from `src` on. Before them stand a header or other bytes of the block; `left` bytes of the block
+/// follow from `src` on. All of `count` threads call; the caller adds barriers.
 CUZARR_DEVICE void lz4_stage(u8* bytes, const u8* src, u32 size, u32 left, u32 thread, u32 count) {
     for (u32 at = thread * 16; at < size; at += count * 16) {
         // The last word of load_16 may reach 3 bytes further than the 16.
@@ -133,7 +134,7 @@ CUZARR_DEVICE bool lz4_is_token(const Lz4Guess& span, const Lz4Part& part, u32 a
     return lz4_tokens_of(span, part, at) >> (at - part.begin) % 32 & 1;
 }
 
-/// Notes the tokens from `at` on up to `end`, which is in the part. Returns the first at `end` or behind.
+/// Notes the tokens from `at` on up to `end`, which is in the part. Returns the first token at or behind `end`.
 CUZARR_DEVICE u32 lz4_mark(const Lz4Guess& span, const Lz4Part& part, u32 at, u32 end) {
     while (at < end) {
         lz4_tokens_of(span, part, at) |= 1u << (at - part.begin) % 32;
@@ -151,8 +152,8 @@ CUZARR_DEVICE void lz4_forget(const Lz4Guess& span, const Lz4Part& part, u32 at)
     }
 }
 
-/// Walks anew from `at`, where no token was noted, until one was; what was noted from there on stays. `exit` is where the path leaves the
-/// part, and is changed when it meets nothing.
+/// Walks again from `at`, where no token was noted, until it meets a noted one; notes from there on stay. `exit` is
+/// where the path leaves the part. It changes if the walk meets no noted token.
 CUZARR_DEVICE void lz4_mark_again(const Lz4Guess& span, const Lz4Part& part, u32 at, u32& exit) {
     u32* words = span.tokens + part.lane;
     u32 count = (1u << span.part_log) / 32, number = 0, fresh = 0;
@@ -171,7 +172,7 @@ CUZARR_DEVICE void lz4_mark_again(const Lz4Guess& span, const Lz4Part& part, u32
     exit = at;
 }
 
-/// The parts on the path from part `root` on, a bit each, where each part leads to the one that holds its `exit`.
+/// Returns the parts on the path from part `root` on, one bit each. Each part leads to the part that holds its `exit`.
 CUZARR_DEVICE u32 lz4_path(const Lz4Guess& span, u32 root, u32 exit, u32 lane) {
     u32 next = exit < span.staged.size ? (exit - span.lead) >> span.part_log : lane, path = 1u << lane | 1u << next;
     for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
@@ -181,8 +182,8 @@ CUZARR_DEVICE u32 lz4_path(const Lz4Guess& span, u32 root, u32 exit, u32 lane) {
     return warp_shuffle(CUZARR_ALL_LANES, path, root);
 }
 
-/// `guess` and `settle` of the head of this file, by one warp: notes the tokens on the path from `entry`, which lies in the span, or
-/// from a guess of where it enters it (CUZARR_LZ4_NOWHERE). Returns the token that leaves the span.
+/// Does `guess` and `settle` of this file's head, by one warp: notes the tokens on the path from `entry`, which lies in
+/// the span, or from a guess of the entry if it is CUZARR_LZ4_NOWHERE. Returns the token that leaves the span.
 CUZARR_DEVICE u32 lz4_settle(const Lz4Guess& span, u32 entry, u32 lane) {
     u32 part_bytes = 1u << span.part_log, root = entry == CUZARR_LZ4_NOWHERE ? 0 : (entry - span.lead) >> span.part_log;
     Lz4Part part = {lane, span.lead + lane * part_bytes, 0};
@@ -217,7 +218,8 @@ CUZARR_DEVICE u32 lz4_settle(const Lz4Guess& span, u32 entry, u32 lane) {
     }
 }
 
-/// The first byte from `at` on that is not 255, or the block's end. By a warp, 16 bytes a lane at a time.
+/// Returns the first byte from `at` on that is not 255, or the block's end. A warp calls; each lane reads 16 bytes at a
+/// time.
 CUZARR_DEVICE u32 lz4_warp_run_end(const u8* src, u32 size, u32 at, u32 lane) {
     for (; at < size; at += CUZARR_WARP * 16) {
         u32 left = size - at, own = lane * 16, end = own + 16 < left ? own + 16 : left;
@@ -233,7 +235,8 @@ CUZARR_DEVICE u32 lz4_warp_run_end(const u8* src, u32 size, u32 at, u32 lane) {
     return size;
 }
 
-/// A length whose further bytes begin at `at`, by a warp; moves `at` behind them, behind the block's end when they are cut off.
+/// Reads a length whose further bytes begin at `at`, by a warp. Moves `at` behind them; behind the block's end if they
+/// are cut off.
 CUZARR_DEVICE u32 lz4_warp_length(const u8* src, u32 size, u32& at, u32 lane) {
     u32 begin = at < size ? at : size, end = lz4_warp_run_end(src, size, begin, lane);
     u64 length = 15 + 255ull * (end - begin) + (end < size ? src[end] : 0);
@@ -250,7 +253,7 @@ struct Lz4Exit {
 };
 static_assert(sizeof(Lz4Exit) == 16, "as blocks.rs counts them");
 
-/// The token at `at` of the block, wherever it leads; by a warp, the same in each lane.
+/// Parses the token at `at` of the block, wherever it leads. A warp calls; each lane gets the same.
 CUZARR_DEVICE Lz4Exit lz4_exit(const Lz4Block& block, u32 at, u32 lane) {
     u32 byte = block.src[at];
     Lz4Exit exit = {at++, block.size, byte >> 4, 0};
@@ -265,10 +268,11 @@ CUZARR_DEVICE Lz4Exit lz4_exit(const Lz4Block& block, u32 at, u32 lane) {
     return exit;
 }
 
-/// Where the literals of such a token begin; behind the block's end when its length is cut off. It says the number of bytes of the length.
+/// Returns where the literals of such a token begin; behind the block's end if its length is cut off. The length gives
+/// the number of its bytes.
 CUZARR_DEVICE u32 lz4_literals_at(const Lz4Exit& exit) { return exit.at + 1 + (exit.literals < 15 ? 0 : (exit.literals - 15) / 255 + 1); }
 
-/// Writes the sequence of a token that does not leave its span, which begins at `begin`. Reports what is wrong.
+/// Writes the sequence of a token that does not leave its span, which begins at `begin`. Reports damage.
 CUZARR_DEVICE void lz4_emit_token(
     const Lz4Block& block, const Lz4Staged& staged, u32 begin, u32 at, const Lz4Token& token, u64 out, u32 number, u64* statuses, u32 unit,
     u32 place
@@ -281,7 +285,7 @@ CUZARR_DEVICE void lz4_emit_token(
     else lz4_write(block, placed, number);
 }
 
-/// Writes the sequence of a token that leaves a span, and behind the last one the sentinel. One thread.
+/// Writes the sequence of a token that leaves a span, and the sentinel if it is the last one. One thread calls.
 CUZARR_DEVICE void lz4_emit_exit(const Lz4Block& block, const Lz4Exit& exit, u64 out, u32 number, u64* statuses, u32 unit, u32 place) {
     Lz4Placed token = {out, lz4_literals_at(exit), exit.literals, 0, exit.match};
     u32 offset_at = token.literals_at + token.literals;
@@ -297,8 +301,9 @@ CUZARR_DEVICE void lz4_emit_exit(const Lz4Block& block, const Lz4Exit& exit, u64
     }
 }
 
-/// Finds the tokens of the block's span from `begin` on, on the path from `entry` on or, where that is CUZARR_LZ4_NOWHERE, from a guess of
-/// it: notes them in `tokens`, a bit for each byte, and in `exit` the one that leaves the span. By one warp.
+/// Finds the tokens of the block's span from `begin` on: on the path from `entry`, or from a guess of the entry if it
+/// is CUZARR_LZ4_NOWHERE. Notes them in `tokens`, one bit for each byte, and the token that leaves the span in `exit`.
+/// One warp calls.
 CUZARR_DEVICE void lz4_find(Lz4Guess& span, const Lz4Block& block, u32 begin, u32 entry, u32* tokens, Lz4Exit* exit, u32 lane) {
     u32 part_bytes = 1u << span.part_log, left = block.size - begin;
     span.lead = begin ? part_bytes / 2 : 0;
@@ -314,12 +319,13 @@ CUZARR_DEVICE void lz4_find(Lz4Guess& span, const Lz4Block& block, u32 begin, u3
     if (lane == 0) *exit = found;
 }
 
-/// Bytes behind a span's entry in which a thread looks for a token that was found.
+/// Number of bytes behind a span's entry in which a thread looks for a token that was found.
 #define CUZARR_LZ4_NEAR 1024u
 
 CUZARR_DEVICE bool lz4_is_noted(const u32* tokens, u32 at) { return tokens[at / 32] >> at % 32 & 1; }
 
-/// Where the token behind the one at `at` begins, of a span's bytes that are not staged. Long runs are left to a warp.
+/// Returns where the token behind the one at `at` begins, if the span's bytes are not staged. Long runs are left to a
+/// warp.
 CUZARR_DEVICE u32 lz4_near_next(const u8* src, u32 size, u32 at) {
     u32 byte = src[at], further = at + 1 < size ? src[at + 1] : 0, skip = byte >> 4;
     at += 3 + skip + (skip == 15 ? 1 + further : 0);
@@ -328,15 +334,16 @@ CUZARR_DEVICE u32 lz4_near_next(const u8* src, u32 size, u32 at) {
     return at;
 }
 
-/// Where the path from `entry` of a span soon meets a token that was found: the span's `size` bytes, from `src` on. Its size when it does
-/// not.
+/// Returns where the path from `entry` of a span soon meets a token that was found; the span's size if it does not. The
+/// span is `size` bytes from `src` on.
 CUZARR_DEVICE u32 lz4_meeting(const u8* src, u32 size, u32 entry, const u32* tokens) {
     u32 limit = size - entry < CUZARR_LZ4_NEAR ? size : entry + CUZARR_LZ4_NEAR, at = entry;
     while (at < limit && !lz4_is_noted(tokens, at)) at = lz4_near_next(src, size, at);
     return at < limit ? at : size;
 }
 
-/// Notes the path from `entry` to where it meets that token, and forgets what was found before. One thread.
+/// Notes the path from `entry` to where it meets that token, and forgets tokens that were found before. One thread
+/// calls.
 CUZARR_DEVICE void lz4_note_path(const u8* src, u32 size, u32 entry, u32 meeting, u32* tokens) {
     u32 fresh = 0, number = 0;
     for (u32 at = entry;; at = lz4_near_next(src, size, at)) {

@@ -1,4 +1,4 @@
-// Finds the tokens of an LZ4 block side by side: exactly, without guessing where one begins.
+// Finds the tokens of an LZ4 block side by side, without guessing where one begins.
 //
 //     a span of the block's bytes is in shared memory, 32 bytes of it a thread's own
 //     step    from every byte: where the next token would be, if one began here. From the thread's last byte to its first,
@@ -7,17 +7,18 @@
 //     enter   from where the span is entered, warp by warp, then thread by thread: which of them hold tokens, and from where
 //     walk    each thread along its own tokens, at most 11
 //
-// A token leaves the span when its next one is outside. There is one on the path of each entry, the last; what it says (a run
-// of literals may take megabytes) is read by all threads together. So nothing depends on how far apart tokens are.
+// A token leaves the span if its next one is outside. The path of each entry has one such token, its last. All threads
+// together read its lengths (a run of literals may take megabytes). So nothing depends on how far apart tokens are.
 //
-// Speculation would be cheaper where it is right, but starts inside long runs of literals do not find back to real tokens.
+// Guessing would be cheaper where it is right, but walks that start inside long runs of literals do not find back to
+// real tokens.
 #pragma once
 #include "codec/lz/lz.cuh"
 #include "codec/lz/lz_sequences.cuh"
 #include "cuzarr/status.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Bytes of a span that a thread owns, and most threads.
+/// Bytes of a span that a thread owns, and maximum number of threads.
 #define CUZARR_LZ4_OWN 32u
 #define CUZARR_LZ4_THREADS 256u
 #define CUZARR_LZ4_SPAN (CUZARR_LZ4_OWN * CUZARR_LZ4_THREADS)
@@ -26,8 +27,8 @@
 #define CUZARR_LZ4_NOWHERE 0xffffffffu
 #define CUZARR_LZ4_LONGEST 0x7fffffffu
 
-/// A span in shared memory. Rows of 32 have a gap behind them, so that threads which are at the same column of different rows
-/// do not get into each other's way.
+/// A span in shared memory. There is a gap behind each row of 32, so that threads at the same column of different rows
+/// do not use the same bank.
 struct Lz4Span {
     u8* bytes;
     u16* steps;   // out of the thread's bytes, or to the token inside of them that leaves the span
@@ -49,7 +50,7 @@ CUZARR_DEVICE u32 lz4_byte(const Lz4Span& span, u32 at) { return span.bytes[at +
 CUZARR_DEVICE u16& lz4_step(const Lz4Span& span, u32 at) { return span.steps[at + at / 32 * 2]; }
 CUZARR_DEVICE u16& lz4_joined(const Lz4Span& span, u32 at) { return span.joined[at + at / 32 * 2]; }
 
-/// The first byte from `at` on that is not 255; the span's end when there is none.
+/// Returns the first byte from `at` on that is not 255, or the span's end.
 CUZARR_DEVICE u32 lz4_run_end(const Lz4Span& span, u32 at) {
     u32 row = at / 32, bits = span.others[row] >> at % 32;
     if (bits == 0) {
@@ -94,7 +95,7 @@ CUZARR_DEVICE Lz4Token lz4_token(const Lz4Span& span, u32 at) {
     return token;
 }
 
-/// Where the token behind the one at `at` begins, as above and nothing else.
+/// Returns only where the token behind the one at `at` begins.
 CUZARR_DEVICE u32 lz4_next(const Lz4Span& span, u32 at) {
     u32 byte = lz4_byte(span, at++), skip = byte >> 4;
     if (skip == 15) {
@@ -118,7 +119,7 @@ CUZARR_DEVICE u32 lz4_next(const Lz4Span& span, u32 at) {
     return at;
 }
 
-/// Takes a span from `src`, before which a header stands; all threads.
+/// Loads a span from `src`, before which a header stands. All threads call.
 CUZARR_DEVICE void lz4_load(Lz4Span& span, const u8* src, u32 size) {
     u32 most = thread_count() * CUZARR_LZ4_OWN, row = thread_index();
     span.size = size < most ? size : most;
@@ -141,7 +142,7 @@ CUZARR_DEVICE void lz4_load(Lz4Span& span, const u8* src, u32 size) {
     block_barrier();
 }
 
-/// `step` and `join` of the head of this file.
+/// Does `step` and `join` of this file's head.
 CUZARR_DEVICE void lz4_connect(const Lz4Span& span) {
     u32 row = thread_index(), begin = row * 32, end = begin + 32;
     for (u32 at = end < span.size ? end : span.size; at-- > begin;) {
@@ -164,7 +165,8 @@ CUZARR_DEVICE void lz4_connect(const Lz4Span& span) {
     block_barrier();
 }
 
-/// The token that leaves the span on the path from `entry`; `own` becomes where the thread's bytes are entered, if they are.
+/// Returns the token that leaves the span on the path from `entry`. `own` becomes where the path enters the thread's
+/// bytes, if it does.
 CUZARR_DEVICE u32 lz4_enter(const Lz4Span& span, u32 entry, u32& own) {
     u32 thread = thread_index(), warp = thread / CUZARR_WARP, warp_entry = CUZARR_LZ4_NOWHERE, leaving;
     own = CUZARR_LZ4_NOWHERE;
@@ -185,7 +187,7 @@ CUZARR_DEVICE u32 lz4_enter(const Lz4Span& span, u32 entry, u32& own) {
     return leaving;
 }
 
-/// Sequences, and the bytes they make.
+/// A number of sequences, and the bytes that they make.
 struct Lz4Total {
     u64 bytes;
     u32 sequences, reserved;
@@ -194,7 +196,8 @@ static_assert(sizeof(Lz4Total) == 16, "as blocks.rs counts them");
 
 CUZARR_DEVICE Lz4Total lz4_sum(const Lz4Total& a, const Lz4Total& b) { return {a.bytes + b.bytes, a.sequences + b.sequences, 0}; }
 
-/// The sum over the threads before this one in the block, and the sum of all; `sums` has a place for each warp. All threads.
+/// Returns the sum over the threads before this one in the block; `all` gets the sum of all. `sums` has a place for
+/// each warp. All threads call.
 CUZARR_DEVICE Lz4Total lz4_scan(const Lz4Total& own, Lz4Total* sums, Lz4Total& all) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     Lz4Total sum = own;
@@ -215,7 +218,7 @@ CUZARR_DEVICE Lz4Total lz4_scan(const Lz4Total& own, Lz4Total* sums, Lz4Total& a
     return before;
 }
 
-/// The sum over the thread's own tokens, but for the one that leaves.
+/// Returns the sum over the thread's own tokens, without the one that leaves the span.
 CUZARR_DEVICE Lz4Total lz4_count(const Lz4Span& span, u32 own, u32 leaving) {
     u32 end = (thread_index() + 1) * 32;
     Lz4Total total = {0, 0, 0};
@@ -234,13 +237,13 @@ struct Lz4Block {
     LzSequence* sequences;
 };
 
-/// A token, with places in the whole block. The same rules as `lz4_sequence` in lz4.cuh.
+/// A token, with positions in the whole block. It follows the rules of `lz4_sequence` in lz4.cuh.
 struct Lz4Placed {
     u64 out;
     u32 literals_at, literals, offset, match;
 };
 
-/// The damage of a token, if any; `last` when it ends the block, and then has no match.
+/// Returns the damage of a token, if any. `last` is set if it ends the block; it then has no match.
 CUZARR_DEVICE u32 lz4_check(const Lz4Block& block, const Lz4Placed& token, u32 first_byte, bool& last) {
     last = false;
     if (token.literals_at > block.size || token.literals > block.size - token.literals_at) return CUZARR_CUT_OFF;
@@ -260,7 +263,7 @@ CUZARR_DEVICE void lz4_write(const Lz4Block& block, const Lz4Placed& token, u32 
     block.sequences[number] = {(u32)token.out, token.literals_at, (u32)token.out + token.literals, token.offset};
 }
 
-/// Writes the thread's own sequences, behind what stands before them. Reports what is wrong.
+/// Writes the thread's own sequences, behind the sequences and bytes of `before`. Reports damage.
 CUZARR_DEVICE void lz4_emit(
     const Lz4Block& block, const Lz4Span& span, u32 begin, u32 own, u32 leaving, const Lz4Total& before, u64* statuses, u32 unit,
     u32 place
@@ -280,7 +283,8 @@ CUZARR_DEVICE void lz4_emit(
     }
 }
 
-/// The first byte from `at` on that is not 255, or the block's end. All threads, 16 bytes each at a time; `found` is shared.
+/// Returns the first byte from `at` on that is not 255, or the block's end. All threads call; each reads 16 bytes at a
+/// time. `found` is shared.
 CUZARR_DEVICE u32 lz4_far_run_end(const u8* src, u32 size, u32 at, u32* found) {
     for (;;) {
         block_barrier();
@@ -297,7 +301,8 @@ CUZARR_DEVICE u32 lz4_far_run_end(const u8* src, u32 size, u32 at, u32* found) {
     }
 }
 
-/// A length whose further bytes begin at `at`; moves `at` behind them, behind the block's end when they are cut off.
+/// Reads a length whose further bytes begin at `at`. Moves `at` behind them; behind the block's end if they are cut
+/// off.
 CUZARR_DEVICE u32 lz4_far_length(const u8* src, u32 size, u32& at, u32* found) {
     u32 end = at < size ? lz4_far_run_end(src, size, at, found) : size;
     u64 length = 15 + 255ull * (end - (at < size ? at : size)) + (end < size ? src[end] : 0);
@@ -305,8 +310,8 @@ CUZARR_DEVICE u32 lz4_far_length(const u8* src, u32 size, u32& at, u32* found) {
     return length < CUZARR_LZ4_LONGEST - 4 ? (u32)length : CUZARR_LZ4_LONGEST - 4;
 }
 
-/// The token at `at` of the block, wherever it leads; all threads, the same in each. `next` is behind the block's end when the
-/// token is cut off, or is the last one.
+/// Parses the token at `at` of the block, wherever it leads. All threads call, and get the same. `next` is behind the
+/// block's end if the token is cut off, or is the last one.
 CUZARR_DEVICE Lz4Placed lz4_far_token(const Lz4Block& block, u32 at, u64 out, u32* found, u32& next) {
     u32 byte = block.src[at++];
     Lz4Placed token = {out, at, byte >> 4, 0, 0};
@@ -324,7 +329,7 @@ CUZARR_DEVICE Lz4Placed lz4_far_token(const Lz4Block& block, u32 at, u64 out, u3
     return token;
 }
 
-/// Writes the sequence of a token that leaves a span, and behind the last one the sentinel. One thread.
+/// Writes the sequence of a token that leaves a span, and the sentinel if it is the last one. One thread calls.
 CUZARR_DEVICE void lz4_emit_leaving(
     const Lz4Block& block, const Lz4Placed& token, u32 at, u32 next, u32 number, u64* statuses, u32 unit, u32 place
 ) {

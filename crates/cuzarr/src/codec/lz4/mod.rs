@@ -3,11 +3,11 @@
 //! One LZ4 block behind its decoded size, a little-endian `u32`.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
-//! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`; of a block alone, for frames that a caller holds
-//!   ([`crate::run::Decoder`]), `lz4_raw`, as Parquet and nvCOMP have them
+//! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`. For frames that a caller holds ([`crate::run::Decoder`]), `lz4_raw` is
+//! a block alone, as in Parquet and nvCOMP
 //! - Compatible: zarr-python, numcodecs
-//! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small ones a warp each, others with all threads, one large
-//!   block too (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
+//! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small chunks by one warp each, others by all threads, even
+//! a single large block (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

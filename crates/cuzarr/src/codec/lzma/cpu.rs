@@ -11,9 +11,9 @@ use crate::codec::damage::{read_exactly, read_to_limit, unencodable};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 
-/// Most memory for the dictionary of a stream that is decoded. The highest preset takes 64 MiB.
+/// Maximum memory for the dictionary of a stream that is decoded. The highest preset takes 64 MiB.
 const DICTIONARY_LIMIT_BYTES: u64 = 128 << 20;
-/// The first bytes of a stream.
+/// The first bytes of an xz stream.
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,8 @@ pub(super) struct Lzma {
     pub(super) preset: u32,
 }
 
-/// Streams behind each other. What follows the last one and begins none is left alone, as by Python's `lzma.decompress`.
+/// A reader of one stream after the other. Other bytes behind the last stream are ignored, as in Python's
+/// `lzma.decompress`.
 struct LzmaStreams<'a> {
     format: Format,
     decoder: XzDecoder<&'a [u8]>,
@@ -89,7 +90,7 @@ impl BytesToBytes for Lzma {
     }
 }
 
-/// A reader, or the reason why there is none.
+/// A reader, or the error of opening it.
 struct Whole<R>(io::Result<R>);
 
 impl<R: Read> Read for Whole<R> {

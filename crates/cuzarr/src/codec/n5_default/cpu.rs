@@ -1,4 +1,4 @@
-//! Headers, and elements whose first dimension is the fastest.
+//! Blocks of N5: a header, then elements whose first dimension is the fastest.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,12 +23,13 @@ pub(super) struct N5Default {
     pub(super) element_bytes: usize,
     /// Bytes of a chunk's elements.
     pub(super) size_bytes: usize,
-    /// One element.
+    /// The fill value's bytes, one element.
     pub(super) fill: Vec<u8>,
     pub(super) compressor: Option<Arc<dyn BytesToBytes>>,
 }
 
-/// Visits all elements of a box at the origin, in order of its last dimension, with their places in two arrays.
+/// Visits all elements of a box at the origin, the last dimension fastest. `visit` gets the places of each in two
+/// arrays.
 fn walk(extent: &[u32], strides: [&[usize]; 2], mut visit: impl FnMut([usize; 2])) {
     let Some((&inner, outer)) = extent.split_last() else { return visit([0, 0]) };
     if extent.contains(&0) {
@@ -75,7 +76,7 @@ impl N5Default {
         header
     }
 
-    /// The shape and the bytes of a block, and what stands behind its header.
+    /// Reads a block's header. Returns the block's shape, its size in bytes, and the bytes behind the header.
     fn read<'a>(&self, encoded: &'a [u8]) -> Result<(Vec<u32>, usize, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes()) else {
             let expected = self.header_bytes();
@@ -105,7 +106,7 @@ impl N5Default {
         }
     }
 
-    /// Puts the elements of a block, big-endian, to their places in a chunk.
+    /// Copies the big-endian elements of a block to their places in a chunk.
     fn place(&self, block: &[u8], shape: &[u32], decoded: &mut [u8]) {
         let common: Vec<u32> = shape.iter().zip(&self.shape).map(|(block, chunk)| *block.min(chunk)).collect();
         if common != self.shape {
@@ -148,7 +149,7 @@ impl ArrayToBytes for N5Default {
                 Ok(())
             });
         }
-        // Only a block that really is larger than the chunk takes more memory than that.
+        // Only a block that really is larger than the chunk takes more memory than the chunk.
         let block = compressor.decode(payload, block_bytes as u64).map_err(above_bound).at(at)?;
         if block.len() != block_bytes {
             return Err(corrupt(format!("the block decodes to {} bytes, expected {block_bytes}", block.len())));

@@ -8,8 +8,8 @@
 //! - Names: v3 `n5_default`
 //! - Configuration: `codecs`: `transpose`, which reverses all dimensions; `bytes`, big-endian; at most one bytes→bytes codec
 //! - Elements: integers of 8 to 64 bits, `float32`, `float64`
-//! - Blocks of another shape than the chunk, as they stand at the edges of N5 arrays, are cut off or filled up with the fill value.
-//!   Blocks are written whole.
+//! - Blocks at the edges of N5 arrays may have another shape than the chunk. They are cut off, or filled up with the fill value.
+//! Blocks are written whole.
 //! - Compatible: N5, tensorstore's driver `n5`
 //! - Native: cpu. On GPUs: via host.
 //!
@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     Ok(Opened::serializer(cpu::N5Default { shape, element_bytes, size_bytes, fill, compressor }))
 }
 
-/// Refuses codecs by which bytes would be others than those of N5.
+/// Refuses codecs that would give other bytes than N5.
 fn check_codecs(
     configuration: &Configuration<'_>,
     codecs: &[Extension],
@@ -92,7 +92,8 @@ fn check_codecs(
     }
 }
 
-/// Most bytes of a block: a few times the chunk's, since a block at the edge of an array may be larger than the chunk there.
+/// Maximum bytes of a block: a few times the chunk's bytes, because a block at the edge of an array may be larger than
+/// the chunk.
 fn block_bound(chunk_bytes: usize) -> u64 {
     let chunk = Size::Exact(chunk_bytes as u64);
     Size::AtMost(u64::MAX).within(chunk).bound().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! The way back: a device makes frames of packed chunks, for whole writes and for encoders that are used directly.
+//! Encoding on a device: packed chunks become frames, for whole writes and for encoders that are used directly.
 //!
 //! ```text
 //! packed ──[filters]── chunks ──[encoder]── frames ──[crc32c]── checksums
@@ -27,11 +27,11 @@ pub(crate) struct NativeEncoder {
     pub(crate) checksum: Option<(Checksum, Location)>,
 }
 
-/// Chunks on their way to frames.
+/// Chunks that are being encoded.
 pub(crate) struct NativeEncoding {
     batch: EncodeBatch,
     undone: Undone,
-    /// The packed chunks, when elements may be reported.
+    /// The packed chunks, if elements may be reported.
     packed: Option<Strided>,
     checksum: Option<(Checksum, Location)>,
 }
@@ -41,13 +41,15 @@ pub(crate) struct NativeFrames {
     pub(crate) buffer: Buffer,
     /// Where the frame of each chunk is; `None` for a chunk of nothing but the fill value.
     pub(crate) frames: Vec<Option<Range<usize>>>,
-    /// The checksum of each frame that is there, if one follows it.
+    /// The checksum of each frame, except `None`. Empty if no checksum codec follows the encoder.
     pub(crate) checksums: Vec<u32>,
     reported: Vec<bool>,
     packed: Option<Strided>,
 }
 
 impl NativeEncoder {
+    /// The encoder of a program, if a device can encode its chunks.
+    ///
     /// # Errors
     /// `Unsupported`, with the reason why the host encodes.
     pub(crate) fn of(program: &Program) -> Result<NativeEncoder> {
@@ -56,7 +58,8 @@ impl NativeEncoder {
         Ok(NativeEncoder { encoder: Arc::clone(encoder), undo, checksum })
     }
 
-    /// Puts the encoding of chunks of `packed_bytes` on `stream`, without those that are `blank`.
+    /// Puts the encoding of chunks of the sizes `packed_bytes` on `stream`. Chunks of nothing but the fill value
+    /// (`blank`) are left out.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -81,7 +84,7 @@ impl NativeEncoder {
 }
 
 impl NativeEncoding {
-    /// Waits for the encoder, and computes checksums on the stream of `stream`.
+    /// Waits for the encoder, and computes checksums on the stream that `stream` returns.
     ///
     /// # Errors
     /// `DeviceFailed`, `OutOfMemory`, `KernelCompileFailed`.
@@ -98,7 +101,7 @@ impl NativeEncoding {
 }
 
 impl NativeFrames {
-    /// The packed chunk of this number, if an element of it cannot be encoded. The host says what is wrong with it.
+    /// The bytes of packed chunk `number`, if one of its elements cannot be encoded. The host then says what is wrong.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -1,4 +1,4 @@
-//! Steps laid out for a batch of chunks: their memory, and what each of them launches.
+//! The steps of a device, laid out for a batch of chunks: their memory, and the launches of each.
 
 use std::ops::Range;
 
@@ -29,9 +29,9 @@ pub(crate) struct Chunks {
     pub(crate) ranges: Vec<Range<usize>>,
 }
 
-/// One step over all chunks, or over those of one kind, ready to be launched.
+/// One step for all chunks, or for the chunks of one kind, ready to be launched.
 enum NativeLaunch {
-    /// Frames, and the numbers of their chunks.
+    /// Decodes frames; the numbers say to which chunks they belong.
     Decode(Batch, Vec<usize>),
     Check {
         checksum: Checksum,
@@ -76,30 +76,30 @@ enum NativeLaunch {
     },
 }
 
-/// Chunks on their way through a device's steps to packed bytes.
+/// A batch of chunks that a device's steps turn into packed chunks.
 pub(crate) struct NativeBatch {
     launches: Vec<StepLaunches>,
-    /// The numbers of the chunks of each kind.
+    /// For each kind of chunks, the numbers of its chunks. Chunks of a kind have the same sizes in all steps.
     kinds: Vec<Vec<usize>>,
-    /// The findings of steps that only look, a word for each step and chunk.
+    /// Results of the steps that check something: a word for each such step and chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
-    /// The memory that the next step writes to, when it is not its own.
+    /// The memory that the next step writes to, if it is the caller's.
     target: Option<Chunks>,
-    /// The mark behind the last run.
+    /// The event behind the last run.
     done: Option<Event>,
 }
 
 /// The launches of one step, and the name of its codec.
 struct StepLaunches {
     launches: Vec<NativeLaunch>,
-    /// Whether the step leaves a word for each chunk.
+    /// Whether the step writes a status word for each chunk.
     looks: bool,
     codec: String,
 }
 
-/// Refuses chunks whose codecs do not take the same steps.
+/// The error for chunks whose codecs do not take the same steps.
 fn mixed() -> Error {
     Error::new(ErrorKind::Unsupported, "chunks of one batch take different steps on the device")
 }
@@ -111,8 +111,9 @@ impl Chunks {
 }
 
 impl NativeBatch {
-    /// Lays out the steps of chunks of several kinds, in memory of `target` for the last step. Kinds take the same steps, with
-    /// other sizes. `kind_of` has the kind of each chunk.
+    /// Lays out the steps for chunks of several kinds. Kinds take the same steps, with other sizes. `kind_of` holds the
+    /// kind of each chunk; a missing entry means kind 0. `target` is the memory for the last step's results; without
+    /// it, the batch allocates some.
     pub(super) fn lay_out(
         natives: &[&Native],
         kind_of: &[usize],
@@ -209,7 +210,7 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// A launch for each kind that has chunks.
+    /// Makes a launch for each kind that has chunks.
     fn each_kind(
         &self,
         steps: &[&Step],
@@ -219,14 +220,15 @@ impl NativeBatch {
         kinds.map(|(chunks, step)| launch(step, chunks)).collect()
     }
 
-    /// New memory for chunks that keep their sizes. Returns the memory and the places that they have now.
+    /// Allocates new memory for chunks that keep their sizes. Returns the memory and the places that they had before.
     fn move_alike(&mut self, stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         let size = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| self.chunks.ranges[first].len());
         let sizes: Vec<usize> = self.kinds.iter().map(size).collect();
         self.allocate(&sizes, stream)
     }
 
-    /// Frames of decoders for all of an array's frames decode together. Those that were made for one shape of chunks do not.
+    /// Adds the decoding of frames. A decoder that takes all of an array's frames decodes all kinds together; decoders
+    /// that were made for one shape of chunks take a launch for each kind.
     fn add_decoders(
         &mut self,
         steps: &[&Step],
@@ -314,7 +316,7 @@ impl NativeBatch {
         })
     }
 
-    /// Copies chunks of elements to where they begin at multiples of `alignment_bytes`, unless they do.
+    /// Copies chunks of elements to multiples of `alignment_bytes`, unless they already begin there.
     fn align(&mut self, dtype: DType, alignment_bytes: usize, looks: &mut usize, stream: &Stream) -> Result<()> {
         let (base, ranges) = (self.chunks.buffer.address(), &self.chunks.ranges);
         if ranges.iter().all(|range| (base + range.start).is_multiple_of(alignment_bytes)) {
@@ -356,8 +358,8 @@ impl NativeBatch {
         })
     }
 
-    /// Narrows every chunk to the data beside a header that a step looks at: gives the data, the place of the header in the
-    /// buffer, and its place in the chunk.
+    /// Narrows every chunk to the data beside a header that a step checks. Returns for each chunk its data, the place
+    /// of the header in the buffer, and the header's place in the chunk.
     fn look(&mut self, looks: &mut usize, header_bytes: usize, location: Location) -> Result<Vec<checksum::Span>> {
         let first = *looks * self.chunks.ranges.len();
         *looks += 1;
@@ -374,8 +376,8 @@ impl NativeBatch {
         Ok(spans)
     }
 
-    /// New memory for chunks, whose kinds have these sizes, or the caller's memory. The chunks of a kind lie one behind the other.
-    /// Returns the memory and the places that chunks had before.
+    /// Moves the batch to new memory, or to the caller's. `sizes` holds the chunk size of each kind; the chunks of a
+    /// kind lie one behind the other. Returns the memory and the places that the chunks had before.
     fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
             let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);
@@ -402,7 +404,7 @@ impl NativeBatch {
         Ok((buffer, ranges))
     }
 
-    /// Device memory that decoders take while the batch runs, beside what lies between its steps.
+    /// Device memory that decoders take while the batch runs. The memory between the steps is not included.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let launches = self.launches.iter().flat_map(|step| &step.launches);
         let decoders = launches.filter_map(|launch| match launch {
@@ -417,12 +419,12 @@ impl NativeBatch {
         self.memory_bytes
     }
 
-    /// The memory that packed chunks lie in, and where each begins, once the batch has run.
+    /// The memory of packed chunks, and where each begins. They are there once the batch has run.
     pub(crate) fn packed(&self) -> (&Buffer, impl ExactSizeIterator<Item = usize>) {
         (&self.chunks.buffer, self.chunks.ranges.iter().map(|range| range.start))
     }
 
-    /// Puts all steps on `stream`. Where a chunk is damaged, its packed bytes are anything; others are not touched by it.
+    /// Puts all steps on `stream`. A damaged chunk leaves arbitrary packed bytes; other chunks are not affected.
     ///
     /// # Errors
     /// Those of [`Batch::run`].
@@ -433,7 +435,7 @@ impl NativeBatch {
         if let Some(statuses) = &self.statuses {
             stream.memset(statuses, 0)?;
         }
-        // There are statuses wherever a step looks.
+        // Only steps that check something use the statuses, and for those there is memory.
         let statuses = self.statuses.as_ref().unwrap_or(&self.chunks.buffer);
         for StepLaunches { launches, codec, .. } in &mut self.launches {
             for launch in launches {
@@ -444,8 +446,8 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// Waits for the last run, and says for each chunk whether it was decoded. An error is that of the first codec that
-    /// refused the chunk, with the codec's name in the trail.
+    /// Waits for the last run, and returns for each chunk whether it was decoded. An error comes from the first codec
+    /// that refused the chunk; its name is in the trail.
     ///
     /// # Errors
     /// Those of [`Batch::check`].
@@ -484,7 +486,7 @@ impl NativeBatch {
     }
 }
 
-/// Chunks of `map.shape` elements, `stride` bytes from one to the next, as one array.
+/// Views chunks of `map.shape` elements, `stride` bytes from one to the next, as one array.
 pub(super) fn rows(buffer: &Buffer, map: &Map, count: usize, stride: isize) -> Result<NdBuffer> {
     let element_bytes = map.tail.dtype.size_bytes();
     let mut strides = vec![stride];

@@ -4,9 +4,10 @@
 //! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements
 //! ```
 //!
-//! A [`Native`] is the list of steps, made once per array and device. [`Native::prepare`] lays their memory out for chunks
-//! that lie in one buffer, [`NativeBatch::run`] puts them on a stream one after the other, and [`NativeBatch::check`] says
-//! for each chunk which codec found what. A step that only looks (checksums, a header) leaves the bytes where they are.
+//! A [`Native`] is the list of steps, made once per array and device. [`Native::prepare`] lays out their memory for
+//! chunks that lie in one buffer. [`NativeBatch::run`] puts them on a stream one after the other, and
+//! [`NativeBatch::check`] returns which codec refused each chunk, and why. A step that only checks (checksums, a
+//! header) leaves the bytes where they are.
 
 mod encoding;
 mod launches;
@@ -30,25 +31,26 @@ use super::step::CHECKSUM_BYTES;
 pub(crate) use super::step::{Map, Step};
 use crate::Result;
 
-/// The steps that a device does of a program, up to packed chunks.
+/// The steps of a program that a device does. Their results are packed chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Native {
     /// In order of decoding, each with the name of its codec.
     steps: Vec<(Step, String)>,
-    /// How many bytes the first step gets.
+    /// The size of the first step's input.
     input: Size,
     packed_bytes: usize,
 }
 
-/// Chunks where a device's steps begin.
+/// The chunks that a device's steps begin with.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) ranges: Vec<Range<usize>>,
-    /// The bytes of the buffer, which need not be in it yet, and the headers that [`Native::headers`] read.
+    /// The host's copy of the buffer's bytes, and the headers that [`Native::headers`] read. The buffer need not hold
+    /// its bytes yet.
     pub(crate) host: HostCopy<'a>,
 }
 
-/// Scratch memory of steps that decode nothing, in times the packed bytes.
+/// Scratch memory of steps without a decoder, as a multiple of the packed bytes.
 const PLAIN_SCRATCH_COPIES: u64 = 2;
 
 impl Native {
@@ -56,20 +58,20 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
-    /// Whether both take the same steps, with other sizes or not.
+    /// Whether both take the same steps. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Native) -> bool {
         let alike =
             |((one, codec), (other, others)): (&(Step, String), &(Step, String))| codec == others && one.is_like(other);
         self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(alike)
     }
 
-    /// The exact number of bytes that the first step gets, if there is one.
+    /// The exact size of the first step's input in bytes, if metadata fixes it.
     pub(crate) fn input_bytes(&self) -> Option<usize> {
         self.input.exact()
     }
 
-    /// Whether the steps take a stored chunk, with what its frame's headers say: its size fits, and kernels know its frame.
-    /// The host decodes, or refuses, frames that they do not take.
+    /// Reads the headers of a stored chunk. `None` if its size does not fit or kernels cannot decode its frame; the
+    /// host then decodes or refuses it.
     pub(crate) fn headers(&self, stored: &[u8]) -> Option<Headers> {
         let mut inside = stored;
         for (step, _) in &self.steps {
@@ -88,7 +90,7 @@ impl Native {
         (self.input_bytes() == Some(stored.len())).then(Headers::known)
     }
 
-    /// Whether a batch is prepared from stored chunks themselves, and not only from their headers.
+    /// Whether [`Native::prepare`] needs the bytes of stored chunks, and not only their headers.
     pub(crate) fn reads_frames(&self) -> bool {
         let first = self.steps.iter().find(|(step, _)| !step.looks());
         matches!(first, Some((Step::Decode { decoder, .. }, _)) if decoder.reads_frames())
@@ -110,7 +112,7 @@ impl Native {
         }
     }
 
-    /// [`DeviceDecoder::batch_factor`] for the decoder that wants most.
+    /// The largest [`batch_factor`](super::device::DeviceDecoder::batch_factor) of the decoders; 1 if there are none.
     pub(crate) fn batch_factor(&self) -> u64 {
         let factors = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoder, decoded_bytes } => Some(decoder.batch_factor(*decoded_bytes)),
@@ -119,7 +121,7 @@ impl Native {
         factors.max().unwrap_or(1)
     }
 
-    /// [`DeviceDecoder::scratch_copies`] for the decoder that wants most.
+    /// The largest [`scratch_copies`](super::device::DeviceDecoder::scratch_copies) of the decoders.
     pub(crate) fn scratch_copies(&self) -> u64 {
         let copies = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoder, decoded_bytes } => Some(decoder.scratch_copies(*decoded_bytes)),
@@ -137,17 +139,17 @@ impl Native {
                 Step::Map(map) => map.decoded_bytes(),
                 Step::Convert { conversion, len } => len * conversion.to.size_bytes(),
                 Step::Unpack { fields, len } => len * fields.elem_bytes,
-                // As many bytes as they get.
+                // These steps write as many bytes as they read.
                 Step::Unshuffle { .. } | Step::Sum(_) => written.last().copied().unwrap_or(self.packed_bytes),
                 Step::Check { .. } | Step::Header { .. } => continue,
             });
         }
-        // The last of them is the packed one.
+        // The last step writes the packed chunk.
         written.split_last().map_or(0, |(_, before)| before.iter().sum())
     }
 
-    /// Lays the steps out for chunks of `source`, on the stream that will run them. Decoders keep within `scratch` where they
-    /// can.
+    /// Lays out the steps for the chunks of `source`, on the stream that will run them. Decoders keep within `scratch`
+    /// if they can.
     ///
     /// # Errors
     /// Those of [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
@@ -155,12 +157,12 @@ impl Native {
         self.prepare_to(source, None, scratch, stream)
     }
 
-    /// Whether packed chunks are what a decoder writes, so that they can be written to anywhere.
+    /// Whether a decoder writes the packed chunks. Then they can be written to any memory.
     pub(crate) fn ends_with_decoder(&self) -> bool {
         matches!(self.steps.last(), Some((Step::Decode { .. }, _)))
     }
 
-    /// Like [`Native::prepare`], with packed chunks in memory of the caller's where a decoder writes them.
+    /// Like [`Native::prepare`], but packed chunks are written to `target` if a decoder writes them.
     ///
     /// # Errors
     /// Those of [`Native::prepare`].
@@ -176,8 +178,8 @@ impl Native {
         NativeBatch::lay_out(&[self], &[], source, target, scratch, stream)
     }
 
-    /// Like [`Native::prepare`], for chunks of several kinds, which take the same steps with other sizes. `kind_of` has the kind of
-    /// each chunk.
+    /// Like [`Native::prepare`], for chunks of several kinds, which take the same steps with other sizes. `kind_of`
+    /// holds the kind of each chunk.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` when kinds take different steps.

@@ -1,4 +1,4 @@
-//! The steps that a device does in the place of codecs.
+//! The steps by which a device does the work of codecs.
 
 use cuzarr_device::{DType, Packing, Tail};
 
@@ -35,7 +35,7 @@ pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Re
     Ok(vec![Step::Map(Map::flat(Tail { steps, ..Tail::plain(dtype) }, len))])
 }
 
-/// The steps of an array→array codec that gives chunks of `decoded`.
+/// The steps of an array→array codec that decodes to chunks of `decoded`.
 pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
     let encoded = codec.encoded_spec();
     let (Ok(dtype), Ok(packed), Some(len)) = (decoded.dtype(), encoded.dtype(), len_of(decoded)) else {
@@ -64,7 +64,7 @@ pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Resu
     }
 }
 
-/// The byte before packed bits.
+/// The step that checks the byte before packed bits.
 pub(crate) fn header_step(header: &PackedBits) -> Step {
     Step::Header { expected: header.padding, location: Location::Start }
 }

@@ -1,4 +1,4 @@
-//! Undoing steps: the work of a device on packed chunks before it makes frames of them.
+//! Undoes steps of decoding: the work of a device on packed chunks before it encodes them to frames.
 //!
 //! ```text
 //! packed ──[delta: differences]──[shuffle]── what becomes frames
@@ -22,7 +22,7 @@ use crate::codec::batch::STATUS_BYTES;
 use crate::codec::step::Location;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The way back through the steps of some codecs, in order of encoding, for chunks of one size.
+/// The inverse steps of some codecs, in order of encoding, for chunks of one size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
     /// The steps, each with the name of its codec and the size of its output.
@@ -31,21 +31,21 @@ pub(crate) struct Undo {
 
 #[derive(Clone, Debug)]
 enum Inverse {
-    /// Differences undo a sum.
+    /// Takes differences, which undo a running sum.
     Differences(DType),
     Shuffle {
         unit_bytes: usize,
     },
-    /// The tail's way of writing.
+    /// A map, in the direction of writing.
     Map(Map),
-    /// A byte beside the others.
+    /// Adds a byte before or behind the others.
     Header(u8, Location),
-    /// Some bits of each element, one directly behind the other.
+    /// Packs some bits of each element, without gaps.
     Pack {
         fields: Fields,
         len: usize,
     },
-    /// Elements that become others, or are reported.
+    /// Converts elements, or reports those that cannot be converted.
     Convert {
         conversion: Conversion,
         /// The number of the conversion, in order of encoding.
@@ -53,10 +53,10 @@ enum Inverse {
     },
 }
 
-/// The chunks that become frames, and the statuses of their elements.
+/// The chunks that become frames, and the statuses of conversions.
 pub(crate) struct Undone {
     pub(crate) chunks: Strided,
-    /// A status for each chunk and each conversion, conversion by conversion; `None` where nothing is reported.
+    /// A status for each chunk and each conversion, conversion by conversion; `None` if there are no conversions.
     statuses: Option<Buffer>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Strided {
 }
 
 impl Undo {
-    /// Adds what undoes `steps` of decoding; false, and no change, where a device cannot.
+    /// Adds the inverse of the decoding `steps`. Returns false, and changes nothing, if a device cannot undo them.
     pub(crate) fn add(&mut self, steps: &[Step], codec: &str, input_bytes: usize) -> bool {
         let (len, mut size_bytes) = (self.steps.len(), input_bytes);
         for step in steps.iter().rev() {
@@ -95,7 +95,7 @@ impl Undo {
         true
     }
 
-    /// Adds a conversion; false, and no change, where there are no elements to convert.
+    /// Adds a conversion. Returns true, because a device can do any conversion.
     pub(crate) fn add_conversion(&mut self, conversion: &Conversion, codec: &str, input_bytes: usize) -> bool {
         let len = input_bytes / conversion.from.size_bytes();
         let given_bytes = len * conversion.to.size_bytes();
@@ -104,7 +104,7 @@ impl Undo {
         true
     }
 
-    /// Whether some step may report an element: then the packed chunks are still needed.
+    /// Whether some step may report an element. Then the packed chunks are still needed.
     pub(crate) fn reports(&self) -> bool {
         self.conversions() > 0
     }
@@ -113,13 +113,13 @@ impl Undo {
         self.steps.iter().filter(|(inverse, ..)| matches!(inverse, Inverse::Convert { .. })).count()
     }
 
-    /// Device memory that the steps take for a chunk, beside the packed ones.
+    /// Device memory, in bytes, that the steps take for a chunk, beside the packed chunk.
     pub(crate) fn chunk_bytes(&self) -> usize {
         let steps: usize = self.steps.iter().map(|(.., size_bytes)| padded(*size_bytes)).sum();
         steps + self.conversions() * STATUS_BYTES
     }
 
-    /// Puts the steps over the chunks of `src` on `stream`; gives what becomes frames.
+    /// Puts the steps over the chunks of `src` on `stream`. Returns the chunks that become frames.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -150,7 +150,7 @@ impl Undo {
 }
 
 impl Undone {
-    /// Whether an element of each chunk was reported, once the steps have run.
+    /// Returns for each chunk whether one of its elements was reported. The steps must have run.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -170,7 +170,8 @@ fn padded(size_bytes: usize) -> usize {
 }
 
 impl Inverse {
-    /// Puts the step from the chunks of `src` to those of `dst` on `stream`; `statuses` are those of conversions.
+    /// Puts the step on `stream`: it reads the chunks of `src` and writes those of `dst`. Conversions also write
+    /// `statuses`.
     fn run(&self, src: &Strided, dst: &Strided, statuses: &Buffer, stream: &Stream) -> Result<()> {
         let &Strided { size_bytes, count, .. } = src;
         let places = (0..count).map(|index| (index * src.stride_bytes, index * dst.stride_bytes));
@@ -195,7 +196,7 @@ impl Inverse {
             }
             Inverse::Map(map) => {
                 if map.tail.packing == Packing::Bits {
-                    // No element owns the bits behind the last one.
+                    // No element writes the bits behind the last one.
                     stream.memset(&dst.buffer, 0)?;
                 }
                 let elements = rows(&src.buffer, map, count, src.stride_bytes as isize)?;

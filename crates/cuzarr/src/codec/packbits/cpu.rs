@@ -1,4 +1,4 @@
-//! Eight booleans to a byte.
+//! Packs eight booleans into each byte.
 
 use crate::Result;
 use crate::codec::ChunkSpec;

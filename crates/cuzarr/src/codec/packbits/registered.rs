@@ -1,4 +1,5 @@
-//! The `packbits` of zarr-extensions: of each number only the bits from `first_bit` to `last_bit`, one after the other.
+//! The codec `packbits` of zarr-extensions. It stores only the bits from `first_bit` to `last_bit` of each number,
+//! without gaps.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ use crate::codec::size::Size;
 use crate::codec::step::{Location, Step};
 use crate::meta::DataType;
 
-/// The byte that says how many bits of the last byte are padding.
+/// The place of the byte that counts the padding bits of the last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Padding {
     None,
@@ -63,7 +64,7 @@ fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
 #[derive(Debug)]
 struct PackBitsCodec {
     padding: Padding,
-    /// Numbers of a chunk; a complex number is two.
+    /// How many numbers a chunk has; a complex number counts twice.
     numbers: usize,
     /// The bits that are kept of a number.
     fields: Fields,
@@ -93,7 +94,7 @@ impl PackBitsCodec {
         extended << self.fields.first & (u64::MAX >> (64 - self.fields.elem_bits))
     }
 
-    /// Unpacks numbers of `BYTES` bytes from their kept bits in `packed`, which has 9 bytes more.
+    /// Unpacks numbers of `BYTES` bytes from their kept bits in `packed`, which must have 9 more bytes at its end.
     fn unpack<const BYTES: usize>(&self, packed: &[u8], decoded: &mut [u8]) {
         let width = self.fields.width as usize;
         for (at, number) in decoded.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
@@ -161,7 +162,7 @@ impl ArrayToBytes for PackBitsCodec {
         if let Some(got) = padding.filter(|&got| got != self.padding_bits()) {
             return Err(corrupt(format!("got {got} bits of padding, expected {}", self.padding_bits())));
         }
-        // A number is taken from eight bytes at a time, and from the one behind them.
+        // Each number is read from eight bytes and the one behind them.
         let padded = [packed, &[0; 9]].concat();
         match self.fields.elem_bytes {
             1 => self.unpack::<1>(&padded, decoded),

@@ -1,4 +1,4 @@
-//! The pco crate.
+//! pcodec, by the crate pco.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ pub(super) struct Pcodec {
     pub(super) size_bytes: usize,
 }
 
-/// Runs `$body` with `$T` the Rust type of the codec's elements.
+/// Runs `$body` with `$T` as the Rust type of the codec's elements.
 macro_rules! typed {
     ($dtype:expr, $T:ident => $body:expr) => {{
         macro_rules! with {
@@ -88,11 +88,11 @@ impl ArrayToBytes for Pcodec {
     }
 }
 
-/// The elements of a file of pcodec, which must be `count`.
+/// Decodes a file of pcodec, which must have `count` elements.
 fn decompress<T: Number>(encoded: &[u8], count: usize) -> Result<Vec<T>> {
-    // One more shows that there are too many.
+    // Room for one more shows whether there are too many elements.
     let mut elements = vec![T::default(); count + 1];
-    // The library asserts some of what damaged bytes break.
+    // The library panics for some damaged bytes.
     let decoding = AssertUnwindSafe(|| simple_decompress_into(encoded, &mut elements));
     let progress = catch_unwind(decoding).map_err(|_| corrupt("pcodec cannot decode it"))?;
     let progress = progress.map_err(|error| corrupt(error.to_string()))?;

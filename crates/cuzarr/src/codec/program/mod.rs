@@ -1,4 +1,4 @@
-//! A chain bound to a device: passes, the last of which may run on the device by themselves, then a tail. `binding` makes it.
+//! A chain bound to a device: passes, then a tail. The last passes may run on the device alone. `binding` makes it.
 
 mod pass;
 
@@ -25,11 +25,12 @@ pub struct Program {
     pub(super) passes: Vec<Pass>,
     /// For each pass, the steps that a device can do in its place.
     pub(super) natives: Vec<PassOnDevice>,
-    /// How many bytes are stored.
+    /// The size of a stored chunk.
     pub(super) stored: Size,
     /// The passes in order of encoding.
     pub(super) encoding: Vec<Pass>,
-    /// The number of each pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
+    /// For each pass of `encoding`, the number of its codec in order of encoding; `None` for a pass that is only part
+    /// of a codec.
     pub(super) numbers: Vec<Option<usize>>,
     pub(super) on_device: Result<Encoded, &'static str>,
     pub(super) packed_size_bytes: usize,
@@ -40,13 +41,14 @@ pub struct Program {
 /// Work that a device could do for a chunk, and that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
-    /// A frame that these kernels decode, and how many bytes it decodes to.
+    /// A frame that these kernels decode, and its decoded size in bytes.
     Frame(&'a dyn DeviceDecoder, usize),
-    /// A running sum of floats, by their number and their bytes: one after the other, since the order decides how they round.
+    /// A running sum of floats: their number, and the bytes of each. They are summed one after the other, because the
+    /// order decides how they round.
     FloatSum(usize, usize),
 }
 
-/// Why work is left to the host, where it is.
+/// Returns why a piece of work is left to the host, or `None` if it is not.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
 /// Leaves nothing to the host that a device can do.
@@ -57,19 +59,19 @@ pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
 /// The steps that a device can do in place of one pass.
 #[derive(Clone, Debug)]
 pub(super) struct PassOnDevice {
-    /// The pass's codec, counted in order of encoding; `None` for a pass that is only part of one.
+    /// The number of the pass's codec in order of encoding; `None` for a pass that is only part of a codec.
     pub(super) codec: Option<usize>,
-    /// The steps, or why the host does it.
+    /// The steps, or why the host does the pass.
     pub(super) steps: Result<Vec<Step>, &'static str>,
 }
 
 /// The part of encoding that a device does.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
-    /// The passes before the one that makes frames.
+    /// The device's steps before the pass that makes frames.
     pub(super) undo: Undo,
     pub(super) encoder: Arc<dyn DeviceEncoder>,
-    /// The number of that pass.
+    /// The number of the pass that makes frames, in order of encoding.
     pub(super) pass: usize,
 }
 
@@ -78,24 +80,24 @@ pub(super) struct Encoded {
 pub(crate) struct Division {
     /// The number of passes that run on the host, chunk by chunk.
     pub(crate) host_passes: usize,
-    /// The others run on the device, batch by batch.
+    /// The other passes, which run on the device batch by batch.
     pub(crate) native: Option<Native>,
-    /// Codecs that run on the host, counted in order of encoding, and why.
+    /// Codecs that run on the host, by their number in order of encoding, each with the reason.
     pub(crate) via_host: Vec<(usize, &'static str)>,
 }
 
 impl Division {
-    /// The device's work, if it does all.
+    /// The device's work, if no pass runs on the host.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
     }
 
-    /// Why the host decodes at all.
+    /// Why the last of the host's passes runs there. The passes before it have to run there too.
     pub(crate) fn first_reason(&self) -> Option<&'static str> {
         self.via_host.last().map(|(_, reason)| *reason)
     }
 
-    /// Why the codec of this number, in order of encoding, runs on the host.
+    /// Why codec number `codec`, in order of encoding, runs on the host; `None` if it does not.
     pub(crate) fn reason(&self, codec: usize) -> Option<&'static str> {
         self.via_host.iter().find(|(number, _)| *number == codec).map(|(_, reason)| *reason)
     }
@@ -105,7 +107,7 @@ impl Division {
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {
-    /// The program of another device: packed chunks are the same everywhere.
+    /// Returns the program for another device. Packed chunks are the same on all devices.
     pub(crate) fn on(&self, device: Device) -> Program {
         Program { device, ..self.clone() }
     }
@@ -115,13 +117,14 @@ impl Program {
         self.packed_size_bytes
     }
 
-    /// Whether stored bytes are packed bytes, both ways, so that they can be fetched straight to their place. Their
-    /// number must still be compared with [`Program::packed_size_bytes`].
+    /// Whether stored bytes are packed bytes, for reading and writing. Then they can be fetched straight to their
+    /// place. Their number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
         self.encoding.is_empty()
     }
 
-    /// A copy of this program that converts elements to `dtype` behind the tail, as NumPy's `astype` does. For reading only.
+    /// Returns a copy of this program that also converts elements to `dtype`, after the tail, as NumPy's `astype` does.
+    /// For reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted.
@@ -159,7 +162,8 @@ impl Program {
         };
         let reasons: Vec<_> = self.natives.iter().map(on_host).collect();
         let mut first = reasons.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        // Bytes that the host decodes cross the bus in no more bytes than packed ones, and are looked at where they were decoded.
+        // The device must not start with more bytes than a packed chunk, which would cross the bus, nor with a check of
+        // bytes that the host decoded.
         while (1..self.passes.len()).contains(&first) && !self.begins_behind_the_host(first) {
             first += 1;
         }
@@ -170,7 +174,8 @@ impl Program {
         Division { host_passes: first, native, via_host }
     }
 
-    /// The device's work in all passes from number `first` on; `None` when there is none, or the device cannot do it.
+    /// The device's work in all passes from number `first` on; `None` if there are no steps or the device cannot do
+    /// them.
     pub(crate) fn native_from(&self, first: usize) -> Option<Native> {
         let mut all = Vec::new();
         for (native, pass) in self.natives[first..].iter().zip(&self.passes[first..]) {
@@ -180,19 +185,20 @@ impl Program {
         (!all.is_empty()).then(|| Native::new(all, self.size_before(first), self.packed_size_bytes))
     }
 
-    /// The codecs of all passes, counted in order of encoding, for a read whose passes all run on the host for this reason.
+    /// Lists the codecs of all passes, by their number in order of encoding, with `reason` for each. For a read whose
+    /// passes all run on the host.
     pub(crate) fn all_via_host(&self, reason: &'static str) -> Vec<(usize, &'static str)> {
         self.natives.iter().filter_map(|pass| Some((pass.codec?, reason))).collect()
     }
 
-    /// The device's work when it does all of decoding: no steps at all where stored bytes are packed ones.
+    /// The device's work, if it does all of decoding. There are no steps if stored bytes are packed bytes.
     pub(crate) fn all_native(&self, division: Division) -> Option<Native> {
         let nothing = self.passes.is_empty() && self.device != Device::Cpu;
         let none = || nothing.then(|| Native::new(Vec::new(), self.stored, self.packed_size_bytes));
         division.whole().or_else(none)
     }
 
-    /// The decoders of frames among the passes, and to how many bytes each.
+    /// The decoders of frames among the passes, each with its decoded size in bytes.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&dyn DeviceDecoder, usize)> {
         self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {
             Step::Decode { decoder, decoded_bytes } => Some((&**decoder, *decoded_bytes)),
@@ -206,7 +212,7 @@ impl Program {
         fits && self.natives[pass].steps.as_ref().is_ok_and(works)
     }
 
-    /// The number of bytes that a pass gets.
+    /// The size of a pass's input.
     fn size_before(&self, pass: usize) -> Size {
         match pass.checked_sub(1) {
             Some(before) => self.passes[before].decoded_size(),
@@ -214,8 +220,8 @@ impl Program {
         }
     }
 
-    /// The first passes only, as [`Division::host_passes`] says, over one stored chunk; `decoded` has the size that the
-    /// device's first step gets.
+    /// Runs only the first passes, [`Division::host_passes`] many, over one stored chunk. `decoded` has the size of the
+    /// input of the device's first step.
     ///
     /// # Errors
     /// Those of [`Program::decode`].
@@ -224,7 +230,7 @@ impl Program {
         decode_passes(&self.passes[..host_passes], stored, decoded, all).map(drop)
     }
 
-    /// Host passes over one stored chunk.
+    /// Runs all passes over one stored chunk, on the host.
     ///
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; `packed` then holds anything.
@@ -233,8 +239,9 @@ impl Program {
         self.decode_part(stored, packed, all).map(drop)
     }
 
-    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be right afterwards. Blocks of a Blosc frame that
-    /// hold none of them are left out, and blocks of a zstd frame behind them. Returns the number of bytes that were decoded.
+    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be valid afterwards. Blosc skips the
+    /// blocks of a frame that hold none of them; zstd skips the blocks behind them. Returns the number of bytes that
+    /// were decoded.
     ///
     /// # Errors
     /// Those of [`Program::decode`]. Damage in a part that was left out is not noticed. `InvalidArgument` when `wanted` leaves
@@ -251,7 +258,7 @@ impl Program {
         decode_passes(&self.passes, stored, packed, wanted)
     }
 
-    /// Host passes over one packed chunk, to what is stored.
+    /// Runs all passes over one packed chunk, on the host, and returns the stored chunk.
     ///
     /// # Errors
     /// `EncodeFailed`, with the codec in the trail; `InvalidArgument` when the size is not a packed chunk's.
@@ -263,7 +270,7 @@ impl Program {
         encode_passes(&self.encoding, packed)
     }
 
-    /// The kernels that make frames in the course of [`Program::encode`], or why the host makes them.
+    /// The kernels that can make the frames of [`Program::encode`], or why the host makes them.
     ///
     /// # Errors
     /// The reason.
@@ -276,7 +283,7 @@ impl Program {
         self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
     }
 
-    /// Why the host encodes with the codec of this number, which no tail does.
+    /// Why the host encodes with codec number `codec`, which is not part of the tail; `None` if the device does.
     pub(crate) fn encoding_reason(&self, codec: usize) -> Option<&'static str> {
         let on_device = match &self.on_device {
             Ok(encoded) => encoded,
@@ -287,7 +294,7 @@ impl Program {
         pass.filter(|&pass| pass > last).map(|_| ENCODED_ON_HOST)
     }
 
-    /// The checksum of a frame that a device made, when it is all that follows, and where it goes.
+    /// The checksum that follows a frame made by a device, and its place, if nothing else follows the frame.
     pub(crate) fn device_checksum(&self) -> Option<(Checksum, Location)> {
         let [Pass::Bytes { codec, decoded }] = self.passes_behind_device() else { return None };
         match codec.native(*decoded)? {
@@ -305,8 +312,8 @@ impl Program {
         self.on_device.as_ref().map_or(&[], |encoded| &self.encoding[encoded.pass + 1..])
     }
 
-    /// Runs the passes of [`Program::encode`] behind the one that makes frames, over a frame that a device made; `None` when
-    /// there are none.
+    /// Runs the passes of [`Program::encode`] that follow the one that makes frames, over a frame made by a device.
+    /// `None` if there are no such passes.
     ///
     /// # Errors
     /// Those of [`Program::encode`].

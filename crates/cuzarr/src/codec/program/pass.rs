@@ -27,7 +27,7 @@ pub(crate) enum Pass {
         decoded: usize,
         encoded: usize,
     },
-    /// The first byte of `packbits`, which a tail does not know.
+    /// The first byte of `packbits`, which a tail cannot handle.
     BitsHeader(PackedBits),
 }
 
@@ -49,7 +49,7 @@ impl Pass {
         }
     }
 
-    /// How many bytes `decoded_bytes` are encoded to, where that is fixed.
+    /// The encoded size of `decoded_bytes` bytes, if it is fixed.
     pub(crate) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
         match self {
             Pass::Bytes { codec, .. } => codec.encoded_size(Size::Exact(decoded_bytes as u64)).exact(),
@@ -59,7 +59,7 @@ impl Pass {
         }
     }
 
-    /// The decoded bytes, when they lie inside the encoded ones.
+    /// Checks the encoded bytes and returns the decoded bytes among them, without a copy, if the codec allows that.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         match self {
             Pass::Bytes { codec, .. } => codec.view(encoded),
@@ -105,8 +105,8 @@ impl Pass {
     }
 }
 
-/// Runs `passes` from `encoded` into `packed`, each into memory of its exact size, the last one in place. The last one need only
-/// give the bytes `wanted`. Returns the number of bytes that it decoded.
+/// Runs `passes` from `encoded` to `packed`. The last pass writes to `packed`, where only the bytes `wanted` must be
+/// valid. Returns the number of bytes that the last pass decoded.
 pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<usize> {
     let Some((first, rest)) = passes.split_first() else {
         expect_encoded_size(encoded.len(), packed.len())?;
@@ -122,7 +122,7 @@ pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8], 
     }
     match (first.decoded_size(), first) {
         (Size::AtMost(_) | Size::Unknown, Pass::Bytes { codec, decoded }) => {
-            // Elements of one size have a bound in their metadata, and so has all that they are encoded to.
+            // For elements of fixed size, metadata bounds the size of everything they are encoded to.
             let limit = decoded.bound().unwrap_or(0);
             let decoded = codec.decode(encoded, limit).map_err(above_bound).at(place)?;
             decode_passes(rest, &decoded, packed, wanted)

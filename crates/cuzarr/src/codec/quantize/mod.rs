@@ -1,6 +1,6 @@
 //! # `numcodecs.quantize`
 //!
-//! Floats rounded to a power of two that keeps `digits` decimal digits; read as they are.
+//! Floats rounded to multiples of a power of two that keep `digits` decimal digits. Reading does not round.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/quantize.html>
 //! - Names: v3 `numcodecs.quantize`, `quantize`; v2 `quantize`
@@ -57,7 +57,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }))
 }
 
-/// The power of two that is rounded to, computed as numcodecs does, in the same order.
+/// The power of two that numbers are multiplied by before they are rounded. It is computed in the same order as in
+/// numcodecs.
 fn scale(digits: i64) -> f64 {
     let exponent = 10f64.powf(-digits as f64).log10();
     let exponent = if exponent < 0.0 { exponent.floor() } else { exponent.ceil() };

@@ -1,4 +1,4 @@
-//! Elements that stay where they are.
+//! Changes a chunk's shape. Elements stay where they are.
 
 use crate::Result;
 use crate::codec::ChunkSpec;

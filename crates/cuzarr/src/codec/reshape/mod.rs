@@ -4,7 +4,7 @@
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape>
 //! - Names: v3 `reshape`
-//! - Configuration: `shape`, per dimension of the encoded array a size, a list of dimensions whose sizes are multiplied, or -1
+//! - Configuration: `shape`: for each dimension of the encoded array a size, a list of dimensions whose sizes are multiplied, or -1
 //! - Compatible: zarrs, tensorstore
 //! - Native: cpu. On GPUs: via host, with the codecs before it.
 //!
@@ -31,7 +31,7 @@ use crate::meta::MAX_NDIM;
 /// A size of the encoded array, as the configuration gives it.
 enum ReshapeExtent {
     Size(u64),
-    /// These dimensions of the decoded array together.
+    /// The product of the sizes of these dimensions of the decoded array.
     Of(Vec<usize>),
     Rest,
 }
@@ -68,7 +68,7 @@ fn product(extents: &[u64]) -> Option<u64> {
     extents.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
 }
 
-/// The encoded shape; `None` where it has another number of elements, or lists dimensions that it does not keep together.
+/// The encoded shape; `None` if it has another number of elements, or lists dimensions that it does not keep together.
 fn shape(extents: &[ReshapeExtent], from: &[u64]) -> Option<Vec<u64>> {
     let listed =
         || extents.iter().flat_map(|extent| if let ReshapeExtent::Of(dims) = extent { &dims[..] } else { &[] });

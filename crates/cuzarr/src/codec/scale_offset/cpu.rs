@@ -1,4 +1,4 @@
-//! Integers, in arithmetic wide enough for every product.
+//! Scales integers, in arithmetic that is wide enough for every product.
 
 use cuzarr_device::DType;
 use cuzarr_device::internal::convert::{Conversion, Rule};
@@ -33,7 +33,7 @@ fn bits(number: i128) -> [u8; 8] {
 }
 
 impl ScaleOffset {
-    /// `offset` and `scale` are elements of the array.
+    /// Makes the codec. `offset` and `scale` are bytes of elements of the array.
     pub(super) fn new(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> Self {
         ScaleOffset { dtype, offset: integer(dtype, offset), scale: integer(dtype, scale), encoded: spec.clone() }
     }

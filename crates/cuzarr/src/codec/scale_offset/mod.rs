@@ -5,7 +5,7 @@
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 //! - Names: v3 `scale_offset`
 //! - Compatible: zarr-python 3.4
-//! - Native: everywhere, for floats as steps of the tail; of integers, what does not fit, or does not divide, is an error.
+//! - Native: everywhere; for floats as steps of the tail. An integer that does not fit, or does not divide evenly, is an error.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
@@ -91,7 +91,7 @@ impl EncodedFill for Stepped {
     }
 }
 
-/// Encodes the fill value as any element: it must be possible, as zarr-python demands.
+/// Encodes the fill value like any element. As in zarr-python, it is an error if that fails.
 pub(crate) fn with_encoded_fill<C: EncodedFill>(mut codec: C) -> Result<C> {
     let encoded = codec.encoded_mut().clone();
     let size = encoded.data_type.size_bytes().unwrap_or(0);

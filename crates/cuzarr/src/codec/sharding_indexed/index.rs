@@ -57,7 +57,7 @@ impl Sharding {
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`.
     pub fn decode_index(&self, bytes: &[u8]) -> Result<ShardIndex> {
-        // The size first: what is allocated below is then no more than what is there.
+        // The size is checked first, so that no more memory is allocated below than the index has bytes.
         let expected = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
         expect_encoded_size(bytes.len(), expected).at(|| "shard index")?;
         let mut packed = vec![0; self.index_program.packed_size_bytes()];
@@ -73,7 +73,7 @@ impl Sharding {
         self.index_program.encode(&packed).at(|| "shard index")
     }
 
-    /// The object of a shard whose encoded inner chunks are `chunks`, C order; `None` when there is none.
+    /// Joins encoded inner chunks, in C order, to the object of a shard; `None` if no chunk is stored.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of chunks is not the shard's.
@@ -81,7 +81,7 @@ impl Sharding {
         Ok(self.encode_pieces(chunks)?.map(|pieces| pieces.concat()))
     }
 
-    /// Like [`Sharding::encode`], in pieces that follow each other: the index and the inner chunks.
+    /// Like [`Sharding::encode`], but returns pieces that follow each other: the index and the inner chunks.
     pub(crate) fn encode_pieces(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Option<Vec<Vec<u8>>>> {
         match chunks.iter().all(Option::is_none) {
             true => Ok(None),
@@ -89,12 +89,12 @@ impl Sharding {
         }
     }
 
-    /// Like [`Sharding::encode`], with an object even for no chunks at all.
+    /// Like [`Sharding::encode`], but makes an object even if no chunk is stored.
     pub(super) fn encode_object(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
         Ok(self.pieces(chunks)?.concat())
     }
 
-    /// Like [`Sharding::encode_pieces`], with an object even for no chunks at all.
+    /// Like [`Sharding::encode_pieces`], but makes pieces even if no chunk is stored.
     pub(crate) fn pieces(&self, mut chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         if chunks.len() != self.len() {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
@@ -127,7 +127,7 @@ impl Sharding {
         Some(self.write_order.as_deref().map_or(at, |order| order[at] as usize))
     }
 
-    /// The index of a complete layout, where it is written, and the size of the shard.
+    /// Encodes the index of a complete layout. Returns the index, its offset in the shard, and the size of the shard.
     ///
     /// # Errors
     /// Those of the index's codecs.
@@ -143,14 +143,15 @@ impl Sharding {
 
 /// The places of the inner chunks in a shard that is written chunk by chunk.
 pub(crate) struct Layout {
-    /// How many inner chunks have their place.
+    /// Number of inner chunks that have a place.
     at: usize,
     end: u64,
     entries: Vec<[u64; 2]>,
 }
 
 impl Layout {
-    /// Gives the next inner chunk, with this C-order number, its place. `None` is one that is not stored. Returns its offset.
+    /// Places the next inner chunk, whose C-order number is `linear`, and returns its offset. `size_bytes` is `None`
+    /// for a chunk that is not stored.
     pub(crate) fn add(&mut self, linear: usize, size_bytes: Option<usize>) -> u64 {
         let offset = self.end;
         if let Some(size_bytes) = size_bytes {

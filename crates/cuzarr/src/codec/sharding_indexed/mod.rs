@@ -24,9 +24,9 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! The index is read in full before a chunk is. That an entry lies inside the object is seen when its chunk is read, so that
-//! a damaged entry does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without
-//! gaps, in C order unless [`Chain::with_write_orders`] chose another.
+//! The whole index is read before any chunk. An entry is checked only when its chunk is read, so that a damaged entry
+//! does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C
+//! order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
 mod whole;
@@ -64,7 +64,7 @@ pub(super) fn extensions(configuration: &Configuration<'_>, key: &str, default: 
     list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
 }
 
-/// Makes the chain of the codecs that shards hold.
+/// A function that makes a chain of codecs inside another codec.
 pub(super) type BuildChain = fn(&[Extension], ChunkSpec) -> Result<Chain>;
 
 /// Opens the codec from its configuration. `build` makes the chains that it holds.
@@ -96,7 +96,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding>
     })
 }
 
-/// Inner chunks per dimension: they must fill the shard.
+/// Returns the number of inner chunks along each dimension. They must fill the shard.
 fn grid(configuration: &Configuration<'_>, shard: &[u64], chunk: &[u64]) -> Result<Vec<u64>> {
     let fits = shard.len() == chunk.len()
         && shard.iter().zip(chunk).all(|(shard, chunk)| *chunk > 0 && shard.is_multiple_of(*chunk));
@@ -126,7 +126,7 @@ impl Sharding {
         &self.inner
     }
 
-    /// Inner chunks per dimension.
+    /// Number of inner chunks along each dimension.
     pub fn grid(&self) -> &[u64] {
         &self.grid
     }
@@ -142,7 +142,8 @@ impl Sharding {
         self.len() == 0
     }
 
-    /// A copy that writes shards in other orders: this level's first, then those of shards inside.
+    /// Returns a copy that writes inner chunks in other orders. The first order is for this level, the next ones for
+    /// shards inside.
     pub(super) fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Sharding> {
         let Some((order, deeper)) = orders.split_first() else { return Ok(self.clone()) };
         let mut seen = vec![false; self.len()];
@@ -169,7 +170,8 @@ impl Sharding {
         }
     }
 
-    /// Most bytes a shard may have: four times what its chunks need, as writers that replace chunks leave old ones behind.
+    /// Maximum size of a shard: four times the size of its chunks, because writers that replace chunks leave old ones
+    /// behind.
     pub(crate) fn encoded_bound(&self) -> Size {
         let chunks = self.inner.encoded_bound_bytes().and_then(|bytes| bytes.checked_mul(self.len() as u64));
         let bound = chunks.and_then(|bytes| bytes.checked_mul(4)?.checked_add(self.index_size_bytes));

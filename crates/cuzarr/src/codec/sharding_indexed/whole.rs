@@ -33,12 +33,12 @@ fn for_each_run(sharding: &Sharding, linear: usize, mut visit: impl FnMut(usize)
 }
 
 impl Sharding {
-    /// Elements of a run of [`for_each_run`].
+    /// Number of elements in a run of [`for_each_run`].
     fn run_elements(&self) -> usize {
         self.inner.spec().shape.last().copied().unwrap_or(1) as usize
     }
 
-    /// The index of a whole object, checked.
+    /// Decodes and checks the index of a whole object.
     fn read_index(&self, object: &[u8]) -> Result<ShardIndex> {
         let size = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
         let bytes = match self.index_at_start {
@@ -56,7 +56,7 @@ impl Sharding {
         self.inner_program.as_ref().ok_or_else(error)
     }
 
-    /// For every element of the shard, its inner chunk and its number in that.
+    /// Returns for every element of the shard the number of its inner chunk, and its number in that chunk.
     fn sources(&self, limit_bytes: u64) -> Result<Vec<(u32, u32)>> {
         let count = self.inner.spec().elements().unwrap_or(u64::MAX);
         let total = self.shard_shape.iter().try_fold(1u64, |total, &extent| total.checked_mul(extent));

@@ -1,4 +1,4 @@
-//! Byte planes to elements and back.
+//! Turns elements into byte planes, and back.
 //!
 //! ```text
 //! shuffled[plane * count + i] = plain[i * unit + plane]      for i in 0..count, plane in 0..unit

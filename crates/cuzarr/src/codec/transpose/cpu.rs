@@ -1,4 +1,4 @@
-//! Transposition of a whole chunk, for where it cannot be left to the scatter.
+//! Transposes a whole chunk, for chains whose tail cannot do it.
 
 use crate::Result;
 use crate::codec::ChunkSpec;
@@ -12,7 +12,8 @@ pub(super) struct Transpose {
     pub(super) encoded: ChunkSpec,
 }
 
-/// For every element of an array of `shape` in C order: its index where dimension `i` has stride `strides[i]`.
+/// Visits all elements of an array of `shape` in C order. `visit` gets the index of each, if dimension `i` has stride
+/// `strides[i]`.
 fn walk(shape: &[u64], strides: &[usize], mut visit: impl FnMut(usize)) {
     let Some((&inner, outer)) = shape.split_last() else {
         return visit(0);
@@ -37,7 +38,7 @@ fn walk(shape: &[u64], strides: &[usize], mut visit: impl FnMut(usize)) {
 }
 
 impl Transpose {
-    /// Strides of the encoded array, per dimension of the decoded one, in elements.
+    /// Strides of the encoded array for each dimension of the decoded one, in elements.
     fn strides(&self) -> Vec<usize> {
         let mut strides = vec![0; self.axes.len()];
         let mut stride = 1;

@@ -1,6 +1,6 @@
 //! # `vlen-bytes`
 //!
-//! Byte strings, each behind its size, behind their count.
+//! Byte strings: first their number, then each string behind its size.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-bytes>
 //! - Names: v3 `vlen-bytes`, `numcodecs.vlen-bytes`; v2 `vlen-bytes`, as the first filter or the compressor of dtype `|O`

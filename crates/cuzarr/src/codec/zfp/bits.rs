@@ -1,9 +1,9 @@
 //! Streams of bits: the lowest bit of the first byte first, in words of 64 bits.
 
-/// Bits that [`BitReader::peek`] always gives.
+/// Number of bits that [`BitReader::peek`] returns at least.
 const PEEKED_BITS: u32 = 57;
 
-/// Reads bits. Behind the end there are zeros; [`BitReader::is_past_end`] tells.
+/// Reads bits. Behind the end it reads zeros; [`BitReader::is_past_end`] is true then.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
     /// The place in the stream, in bits.
@@ -37,8 +37,8 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// Reads zeros up to the next one, and the one, but no more than `limit` bits. Gives the number of zeros, and whether the one
-    /// was read.
+    /// Reads bits up to and including the next 1, but no more than `limit` bits. Returns the number of zeros, and
+    /// whether the 1 was read.
     pub(super) fn zeros(&mut self, limit: u32) -> (u32, bool) {
         let mut zeros = 0;
         while zeros < limit {
@@ -64,7 +64,7 @@ impl<'a> BitReader<'a> {
         self.at.div_ceil(8) > self.bytes.len()
     }
 
-    /// Bytes of the whole words that were read from.
+    /// Bytes of the words that were read from, each as a whole.
     pub(super) fn read_bytes(&self) -> usize {
         self.at.div_ceil(64) * 8
     }
@@ -96,7 +96,7 @@ impl BitWriter {
         self.write(0, count % 64);
     }
 
-    /// The bytes, of whole words.
+    /// Returns the bytes, filled up to whole words.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let last = self.held_bits;
         self.write_zeros((64 - last) % 64);

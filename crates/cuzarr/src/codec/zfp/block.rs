@@ -1,4 +1,4 @@
-//! Blocks of 4 values along each axis to bits, and back.
+//! Encodes blocks of 4 values along each axis to bits, and decodes them.
 //!
 //! ```text
 //! integers:             coefficients
@@ -7,8 +7,9 @@
 //! floats, reversible:   0 for zeros | 1, 0, exponent, planes - 1, coefficients | 1, 1, planes - 1, coefficients
 //! ```
 //!
-//! The exponent is that of the largest value, biased; floats become integers relative to it. In the last form, which has no
-//! exponent, the floats' bits are the integers. Blocks of fewer bits than the least that a block has are filled up with zeros.
+//! The exponent is that of the largest value, biased; floats become integers relative to it. In the last form, which
+//! has no exponent, the floats' bits are the integers. Blocks that have fewer bits than the minimum are filled up with
+//! zeros.
 
 use super::bits::{BitReader, BitWriter};
 use super::parameters::Parameters;
@@ -23,7 +24,7 @@ pub(super) struct ZfpBlocks {
     pub(super) order: &'static [u8],
 }
 
-/// Least and most bits of a block's rest.
+/// Minimum and maximum bits of the rest of a block.
 #[derive(Clone, Copy)]
 struct BlockRoom {
     least: u32,
@@ -41,7 +42,7 @@ impl ZfpBlocks {
         BlockRoom { least: self.parameters.least_bits, most: self.parameters.most_bits }
     }
 
-    /// The planes of a block of floats with this exponent.
+    /// Number of planes of a block of floats with this exponent.
     fn planes(&self, exponent: i32) -> u32 {
         let lowest = i64::from(exponent) - i64::from(self.parameters.least_exponent) + 2 * self.ndim as i64 + 2;
         self.parameters.planes.min(u32::try_from(lowest.max(0)).unwrap_or(u32::MAX))
@@ -78,7 +79,7 @@ impl ZfpBlocks {
     }
 }
 
-/// Values that blocks hold.
+/// A type of values that blocks hold.
 pub(super) trait Value: Copy + Default {
     fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]);
     fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]);
@@ -100,24 +101,24 @@ macro_rules! integers {
 
 integers!(i32, i64);
 
-/// Floats: what of IEEE 754 the coding needs.
+/// A float type, with the parts of IEEE 754 that the coding needs.
 trait ZfpFloat: Value + PartialEq {
     type Integer: Integer;
     /// Bits of a biased exponent.
     const EXPONENT_BITS: u32;
     /// Bits behind the exponent.
     const FRACTION_BITS: u32;
-    /// What is added to an exponent, so that the least one is 0.
+    /// The number that is added to an exponent, so that the smallest becomes 0.
     const BIAS: i32 = (1 << (Self::EXPONENT_BITS - 1)) - 1;
 
     fn to_bits64(self) -> u64;
     fn of_bits64(bits: u64) -> Self;
     fn is_number(self) -> bool;
-    /// The integer part of this times 2^`power`. The product is in the range of the integers.
+    /// The integer part of this number times 2^`power`, which must be in the range of the integers.
     fn scaled(self, power: i32) -> Self::Integer;
-    /// An integer times 2^`power`, where powers below the smallest float are 0.
+    /// An integer times 2^`power`. A power below the smallest float counts as 0.
     fn of_integer(integer: Self::Integer, power: i32) -> Self;
-    /// The bits of sign and magnitude as an integer of the same sign, and back.
+    /// The bits (sign and magnitude) as an integer of the same sign. `of_reinterpreted` is the inverse.
     fn reinterpret(self) -> Self::Integer;
     fn of_reinterpreted(integer: Self::Integer) -> Self;
 }
@@ -189,7 +190,8 @@ fn power_of_two<F: ZfpFloat>(power: i32) -> F {
     })
 }
 
-/// The power of two that is just above the largest magnitude, but not below that of subnormal numbers; `-BIAS` for zeros.
+/// The exponent of the power of two just above the largest magnitude, but not below that of subnormal numbers; `-BIAS`
+/// if all values are 0.
 fn exponent<F: ZfpFloat>(block: &[F]) -> i32 {
     let magnitude = |value: &F| value.to_bits64() << 1 & (u64::MAX >> (63 - F::EXPONENT_BITS - F::FRACTION_BITS));
     match block.iter().map(magnitude).max().unwrap_or(0) {
@@ -198,7 +200,7 @@ fn exponent<F: ZfpFloat>(block: &[F]) -> i32 {
     }
 }
 
-/// The power of two by which integers are larger than floats with this exponent.
+/// The exponent of the factor between floats with this exponent and their integers.
 fn scale<F: ZfpFloat>(exponent: i32) -> i32 {
     F::Integer::WIDTH as i32 - 2 - exponent
 }

@@ -2,8 +2,8 @@
 
 use crate::codec::cost::Speeds;
 
-/// The host's are those of cubes of float32 at 8 bits a value (`docs/notes/decoders.md`). Those of the device are below what whole reads
-/// reached there: a chunk alone keeps few threads busy, for as long as one block takes.
+/// The host's speeds are for cubes of float32 at 8 bits a value (`docs/notes/decoders.md`). The device's are lower than
+/// whole reads reached there: a single chunk keeps few threads busy, for as long as one block takes.
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 0.28,
     thread_busy: 0.22,

@@ -1,4 +1,4 @@
-//! Chunks to blocks, and back.
+//! Encodes chunks to blocks, and decodes them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::codec::host::ArrayToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// The type whose values blocks hold for elements of a type; `None` for elements that zfp does not take.
+/// The type of values that blocks hold for elements of `dtype`; `None` for elements that zfp does not take.
 pub(super) fn stored_as(dtype: DType) -> Option<DType> {
     match dtype {
         DType::INT8 | DType::UINT8 | DType::INT16 | DType::UINT16 | DType::UINT32 => Some(DType::INT32),
@@ -35,7 +35,7 @@ pub(super) struct Zfp {
     pub(super) decoder: Option<Arc<ZfpDecoder>>,
 }
 
-/// Elements that become values of blocks.
+/// A type of elements that become values of blocks.
 trait Element: Sized {
     type Value: Value;
     const BYTES: usize = size_of::<Self>();
@@ -45,7 +45,8 @@ trait Element: Sized {
     fn store(value: Self::Value, bytes: &mut [u8]);
 }
 
-/// `$load` is a condition and the value of an element, `$store` the element of a value.
+/// Implements [`Element`]. `$load` is the value of an element, if blocks can hold it; `$store` is the element of a
+/// value.
 macro_rules! element {
     ($($type:ty as $value:ty: |$element:ident, $is_reversible:ident| $load:expr, |$stored:ident| $store:expr;)*) => {$(
         impl Element for $type {
@@ -78,7 +79,7 @@ element! {
     u64 as i64: |element, _any| i64::try_from(element).ok(), |value| value.max(0) as u64;
 }
 
-/// Runs `$body` with `$T` the Rust type of the codec's elements.
+/// Runs `$body` with `$T` as the Rust type of the codec's elements.
 macro_rules! typed {
     ($dtype:expr, $T:ident => $body:expr) => {{
         macro_rules! with {
@@ -199,7 +200,8 @@ impl ArrayToBytes for Zfp {
 }
 
 impl Zfp {
-    /// An error about blocks of a fixed size. zarrs counts their bits as if blocks had three dimensions.
+    /// The error for a wrong size, if blocks have a fixed size. zarrs counts their bits as if blocks had three
+    /// dimensions.
     fn wrong_size(&self, got: usize, expected: u64) -> Error {
         let error = corrupt(format!("got {got} encoded bytes, expected {expected}"));
         let Some(bits) = self.blocks.parameters.fixed_bits() else { return error };

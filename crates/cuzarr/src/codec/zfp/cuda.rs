@@ -1,4 +1,4 @@
-//! Launches of `zfp.cu`: a thread a block, for chunks whose blocks all have the same number of bits.
+//! Launches of `zfp.cu`: one thread decodes each block, for chunks whose blocks all have the same number of bits.
 
 use cuzarr_device::internal::{WARP, stated_size, upload_table};
 use cuzarr_device::{DType, Device, KernelSource, header};
@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result};
 static ZFP: KernelSource =
     KernelSource { name: "zfp", text: include_str!("zfp.cu"), headers: &[&[header!("codec/zfp/zfp_order.cuh")]] };
 
-/// Threads of a group; in `simt`, where each is a fiber, a warp.
+/// Threads of a group. `simt` uses a warp, because each thread is a fiber.
 const THREADS: u32 = 128;
 
 /// `ZfpChunks` in zfp.cu.
@@ -32,18 +32,19 @@ struct ZfpChunks {
 
 const _: () = assert!(size_of::<ZfpChunks>() == stated_size(ZFP.text, "ZfpChunks"));
 
-/// Kernels for the chunks of one array.
+/// Kernels that decode the chunks of one array.
 #[derive(Debug)]
 pub(super) struct ZfpDecoder {
     kernel: &'static str,
-    /// Without the number of groups.
+    /// The kernel's parameters, without the number of groups.
     chunks: ZfpChunks,
     value_bytes: usize,
     decoded_bytes: usize,
 }
 
 impl ZfpDecoder {
-    /// The decoder of such chunks, where kernels decode them: `dtype` is that of the elements.
+    /// Returns the decoder of chunks of `blocks`; `None` if kernels do not decode them. `dtype` is the type of the
+    /// elements.
     pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;
         let kernel = kernel_name(dtype, blocks.ndim)?;
@@ -133,11 +134,11 @@ struct ZfpFrames {
     kernel: &'static str,
     /// For each chunk, where its frame and its elements begin.
     places: Vec<u8>,
-    /// The bits that are set where any of those elements begin.
+    /// The bitwise OR of the offsets where elements begin.
     starts: usize,
     value_bytes: usize,
     chunks: ZfpChunks,
-    /// Groups of threads for all chunks.
+    /// Number of groups of threads for all chunks.
     groups: u32,
     threads: u32,
 }

@@ -4,11 +4,12 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extents(pub(super) Vec<usize>);
 
-/// A block's place in a chunk: along each axis the first element, and how many the chunk has from there on, at most 4.
+/// A block's place in a chunk. For each axis: the first element, and how many elements the chunk has from there on, at
+/// most 4.
 pub(super) type Place = [(usize, usize); 4];
 
 impl Extents {
-    /// Blocks of the chunk; `None` when they cannot be counted.
+    /// Number of blocks in the chunk; `None` if it overflows.
     pub(super) fn block_count(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |count, extent| count.checked_mul(extent.div_ceil(4)))
     }
@@ -26,7 +27,7 @@ impl Extents {
         })
     }
 
-    /// The first element of a block, when the chunk has all of its values.
+    /// The first element of a block, if all of its values lie in the chunk.
     pub(super) fn whole(&self, place: &Place) -> Option<usize> {
         place[..self.0.len()].iter().all(|(_, count)| *count == 4).then(|| {
             let axes = self.0.iter().zip(place).rev();
@@ -34,7 +35,7 @@ impl Extents {
         })
     }
 
-    /// For each value of a block, how many elements lie between the block's first one and it.
+    /// For each value of a block, its distance from the block's first element, in elements.
     pub(super) fn steps(&self) -> Vec<usize> {
         let whole = [(0, 4); 4];
         self.elements(&whole).map(|(element, _)| element).collect()
@@ -56,5 +57,5 @@ impl Extents {
     }
 }
 
-/// By the number of values of a line, which one stands in each of its four places.
+/// For a line of 0 to 4 values, the value that stands in each of its four places.
 const PADDED: [[usize; 4]; 5] = [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 2, 0], [0, 1, 2, 3]];

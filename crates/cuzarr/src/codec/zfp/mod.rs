@@ -4,14 +4,14 @@
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zfp>,
 //!   <https://zfp.readthedocs.io/en/latest/algorithm.html>, and P. Lindstrom, *Fixed-Rate Compressed Floating-Point Arrays*, 2014
-//! - Names: v3 `zfp`. numcodecs' `zfpy`, whose frames have a header, is another codec, which Python has.
+//! - Names: v3 `zfp`. numcodecs' `zfpy`, whose frames have a header, is another codec, available in Python.
 //! - Configuration: `mode`, and its parameters: `reversible`; `fixed_rate` with `rate`; `fixed_precision` with `precision`;
 //!   `fixed_accuracy` with `tolerance`; `expert` with `minbits`, `maxbits`, `maxprec`, `minexp`
 //! - Elements: `float32`, `float64`, integers of 8 to 64 bits; integers of 8 and 16 bits become `int32`. Chunks of at most 4 dimensions.
 //! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if blocks had three dimensions, whatever they have.
-//! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not look
-//!   where its input ends. Its bytes are compared with the library's in tests. GPUs decode blocks of a fixed size of `int32`, `int64`,
-//!   `float32` and `float64`, which are the mode `fixed_rate`, and `expert` with `minbits` and `maxbits` alike; others via host.
+//! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not check
+//! where its input ends. Tests compare our bytes with the library's. GPUs decode `int32`, `int64`, `float32` and `float64` in blocks
+//! of a fixed size: mode `fixed_rate`, and `expert` with equal `minbits` and `maxbits`. Other chunks go via host.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
@@ -47,7 +47,7 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::Result;
 
-/// The most dimensions of a block.
+/// Maximum number of dimensions of a block.
 const MOST_NDIM: usize = 4;
 
 /// Opens the codec from its configuration.
@@ -71,7 +71,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let ndim = shape.len().max(1);
     let values = ZfpValues { ndim, width: 8 * stored.size_bytes() as u32, exponent_bits };
     let parameters = Parameters::read(request.name, request.configuration, values)?;
-    // All elements fit into memory, and so do their extents, except that those of no elements may be any.
+    // Extents fit into `usize`, because all elements fit into memory. But without elements, an extent may be any
+    // number.
     let is_empty = request.spec.size_bytes()? == 0;
     let extents: Vec<usize> = match shape.len() {
         0 => vec![1],

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use crate::Result;
 use crate::codec::configuration::Configuration;
 
-/// No block has more bits than this.
+/// Maximum bits of a block.
 const MOST_BITS: u32 = 16_658;
-/// No block has more bit planes than this.
+/// Maximum bit planes of a block.
 const MOST_PLANES: u32 = 64;
 /// The exponent of the smallest float64. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;
@@ -21,13 +21,13 @@ pub(super) struct Parameters {
     /// Blocks of fewer bits are filled up with zeros.
     pub(super) least_bits: u32,
     pub(super) most_bits: u32,
-    /// Bit planes, from the highest one on.
+    /// Number of bit planes, from the highest one on.
     pub(super) planes: u32,
-    /// The lowest power of two that is stored of floats.
+    /// For floats, the exponent of the lowest power of two that is stored.
     pub(super) least_exponent: i32,
 }
 
-/// The values of an array, on which parameters depend beside the configuration.
+/// The kind of an array's values, on which parameters depend beside the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpValues {
     /// Dimensions of a block.
@@ -39,7 +39,7 @@ pub(super) struct ZfpValues {
 }
 
 impl ZfpValues {
-    /// Values of a block.
+    /// Number of values in a block.
     pub(super) fn count(&self) -> u32 {
         1 << (2 * self.ndim)
     }
@@ -103,7 +103,7 @@ impl Parameters {
         (self.least_bits == self.most_bits && !self.is_reversible()).then_some(self.most_bits)
     }
 
-    /// The most bits that a block has.
+    /// Maximum bits of a block.
     pub(super) fn bound_bits(&self, values: ZfpValues) -> u32 {
         let planes = if self.is_reversible() { values.width } else { self.planes.min(values.width) };
         let needed = values.header_bits(self.is_reversible()) + values.count() * (planes + 1);

@@ -1,4 +1,4 @@
-//! Coefficients as bit planes, from the highest one down.
+//! Codes coefficients as bit planes, from the highest one down.
 //!
 //! ```text
 //! n = 0
@@ -9,12 +9,13 @@
 //!         the bits of x from n on, up to the first that is set; n = the place behind it
 //! ```
 //!
-//! That the last coefficient's bit is set, when no other is, needs no bit. A block ends wherever its bits end.
+//! If only the last coefficient's bit can be the next one set, its 1 is not stored. A block ends when its bits are used
+//! up.
 //! <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 6 to 8.
 
 use super::bits::{BitReader, BitWriter};
 
-/// The most coefficients of a block.
+/// Maximum number of coefficients of a block.
 pub(super) const MOST_VALUES: usize = 256;
 
 /// A bit for each coefficient.
@@ -25,9 +26,9 @@ type Plane = [u64; MOST_VALUES / 64];
 pub(super) struct PlaneExtent {
     /// Bits of a coefficient.
     pub(super) width: u32,
-    /// The most planes that are coded.
+    /// Maximum number of planes that are coded.
     pub(super) planes: u32,
-    /// The most bits that they take.
+    /// Maximum bits of these planes.
     pub(super) most_bits: u32,
 }
 
@@ -45,8 +46,8 @@ fn transpose(rows: &mut [u64; 64]) {
     }
 }
 
-/// The planes of a block, or its coefficients, whose bits are the planes' the other way round: `PARTS` times 64 of them. Where there are
-/// fewer, `PARTS` is 0, and planes are put together one by one.
+/// The planes of a block, or its coefficients: each is the other with rows and columns of bits swapped. There are
+/// `PARTS` times 64 coefficients. If there are fewer, `PARTS` is 0, and planes are built one by one from `few`.
 struct Planes<const PARTS: usize> {
     rows: [[u64; 64]; PARTS],
     few: [u64; 16],
@@ -92,7 +93,7 @@ impl<const PARTS: usize> Planes<PARTS> {
     }
 }
 
-/// The place of the first bit that is set, from `from` on.
+/// Returns the place of the first set bit from `from` on.
 fn first_set(plane: &Plane, from: u32) -> Option<u32> {
     let first = from as usize / 64;
     let masks = [u64::MAX << (from % 64)].into_iter().chain(std::iter::repeat(u64::MAX));
@@ -103,12 +104,12 @@ fn first_set(plane: &Plane, from: u32) -> Option<u32> {
     })
 }
 
-/// Parts of up to 64 bits of the first `count` ones: number of the part, and its bits.
+/// Divides the first `count` bits into parts of up to 64. Returns the number of each part, and how many bits it has.
 fn parts(count: u32) -> impl Iterator<Item = (usize, u32)> {
     (0..count.div_ceil(64)).map(move |part| (part as usize, (count - 64 * part).min(64)))
 }
 
-/// Writes coefficients; gives the number of bits that took.
+/// Writes coefficients, and returns the number of bits written.
 pub(super) fn encode(writer: &mut BitWriter, extent: PlaneExtent, coefficients: &[u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => encode_parts::<0>(writer, extent, coefficients),
@@ -150,7 +151,7 @@ fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: PlaneExtent,
     most_bits - left
 }
 
-/// Reads coefficients; gives the number of bits that took.
+/// Reads coefficients, and returns the number of bits read.
 pub(super) fn decode(reader: &mut BitReader<'_>, extent: PlaneExtent, coefficients: &mut [u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => decode_parts::<0>(reader, extent, coefficients),

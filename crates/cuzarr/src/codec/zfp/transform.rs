@@ -1,20 +1,20 @@
-//! Integers of a block to coefficients, and back.
+//! Transforms the integers of a block to coefficients, and back.
 //!
 //! Both transforms lift four values along each axis. The lossy one is near to orthogonal, and loses the lowest bits; the reversible
 //! one takes differences of differences. <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 3 to 5.
 
-/// Integers that blocks are coded as. Arithmetic wraps around.
+/// A type of integers that blocks are coded as. Arithmetic wraps around.
 pub(super) trait Integer: Copy + Default {
     /// Bits of an integer.
     const WIDTH: u32;
-    /// Bits that tell how many planes of a reversible block are coded.
+    /// Bits of the number of planes that a reversible block codes.
     const PLANES_BITS: u32 = Self::WIDTH.trailing_zeros();
 
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn half(self) -> Self;
     fn twice(self) -> Self;
-    /// Base -2, in which numbers near to zero have leading zeros whatever their sign.
+    /// The number in base -2, in which numbers near zero have leading zeros, whatever their sign.
     fn to_negabinary(self) -> u64;
     fn from_negabinary(bits: u64) -> Self;
 }
@@ -56,7 +56,7 @@ integer! {
     i64, u64, 0xaaaa_aaaa_aaaa_aaaa;
 }
 
-/// Four values of a line, lifted.
+/// A function that lifts the four values of a line.
 type Lift<I> = fn([I; 4]) -> [I; 4];
 
 fn lift_forward<I: Integer>([mut x, mut y, mut z, mut w]: [I; 4]) -> [I; 4] {
@@ -122,7 +122,7 @@ fn strides(size: usize) -> impl DoubleEndedIterator<Item = usize> {
     [1, 4, 16, 64].into_iter().filter(move |&stride| stride < size)
 }
 
-/// Coefficients of a block, in `order`.
+/// Computes the coefficients of a block, in `order`.
 pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &[u8], coefficients: &mut [u64]) {
     let lift = if is_reversible { differ } else { lift_forward };
     strides(block.len()).for_each(|stride| along(block, stride, lift));
@@ -131,7 +131,7 @@ pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &
     }
 }
 
-/// The block of coefficients in `order`.
+/// Computes a block from its coefficients, which are in `order`.
 pub(super) fn back<I: Integer>(coefficients: &[u64], is_reversible: bool, order: &[u8], block: &mut [I]) {
     for (coefficient, &place) in coefficients.iter().zip(order) {
         block[usize::from(place)] = I::from_negabinary(*coefficient);

@@ -1,4 +1,4 @@
-// Blocks of zfp that all have the same number of bits. A thread decodes a block.
+// Decodes blocks of zfp that all have the same number of bits. One thread decodes each block.
 //
 //     from bit `number of the block × bits of a block` on:
 //     floats: one bit, of which 0 says zeros; the exponent of the largest value
@@ -13,10 +13,10 @@
 #include "codec/zfp/zfp_order.cuh"
 #include "cuzarr/kernel.cuh"
 
-/// How often a loop over so many values is unrolled: fully, where they are few enough to stay in registers.
+/// How often a loop over `values` values is unrolled: fully, if they are few enough to stay in registers.
 CUZARR_DEVICE constexpr u32 zfp_unrolled(u32 values) { return values > 64 ? 1 : values; }
 
-/// Chunks of one shape. `Chunks` in cuda.rs.
+/// Chunks of one shape. `ZfpChunks` in cuda.rs.
 struct ZfpChunks {
     u32 extents[4];  // the fastest axis first
     u32 blocks;      // of zfp, in a chunk
@@ -50,7 +50,7 @@ struct ZfpOrder<4> {
     CUZARR_DEVICE static u32 place(u32 i) { return ZFP_PLACES_4[i]; }
 };
 
-/// The bits of a frame, lowest first, from bytes at any address. Zeros follow their end.
+/// A reader of a frame's bits, lowest first, from bytes at any address. Behind the end, it reads zeros.
 struct ZfpBits {
     const u32* words;
     u32 whole;  // words before the one that the bytes end in
@@ -77,7 +77,7 @@ CUZARR_DEVICE ZfpBits zfp_bits(const u8* bytes, u32 size, u64 first) {
     return bits;
 }
 
-/// The next 32 bits.
+/// Returns the next 32 bits.
 CUZARR_DEVICE u32 zfp_peek(ZfpBits& bits) {
     if (bits.held_bits < 32) {
         bits.held |= (u64)zfp_word(bits, bits.next++) << bits.held_bits;
@@ -86,7 +86,7 @@ CUZARR_DEVICE u32 zfp_peek(ZfpBits& bits) {
     return (u32)bits.held;
 }
 
-/// Passes over at most 32 bits that were looked at.
+/// Skips at most 32 bits that `zfp_peek` returned.
 CUZARR_DEVICE void zfp_skip(ZfpBits& bits, u32 count) {
     bits.held >>= count;
     bits.held_bits -= count;
@@ -100,7 +100,8 @@ CUZARR_DEVICE u32 zfp_read(ZfpBits& bits, u32 count) {
 
 CUZARR_DEVICE u32 zfp_least(u32 a, u32 b) { return a < b ? a : b; }
 
-/// Passes over zeros up to a one, and over the one, but over at most `limit` bits. `found` says whether there was a one.
+/// Skips bits up to and including the next 1, but at most `limit` bits. Returns the number of zeros; `found` says
+/// whether there was a 1.
 CUZARR_DEVICE u32 zfp_zeros(ZfpBits& bits, u32 limit, bool& found) {
     u32 zeros = 0;
     found = false;
@@ -116,7 +117,7 @@ CUZARR_DEVICE u32 zfp_zeros(ZfpBits& bits, u32 limit, bool& found) {
     return zeros;
 }
 
-/// Coefficients of a block, in at most `left` bits.
+/// Decodes the coefficients of a block, from at most `left` bits.
 template <class U, u32 SIZE>
 CUZARR_DEVICE void zfp_planes(ZfpBits& bits, u32 left, u32 planes, U* coefficients) {
     const u32 width = 8 * sizeof(U), parts = (SIZE + 63) / 64;
@@ -145,7 +146,7 @@ CUZARR_DEVICE void zfp_planes(ZfpBits& bits, u32 left, u32 planes, U* coefficien
             plane[parts == 1 ? 0 : known / 64] |= 1ull << known % 64;
             known += 1;
         }
-        // Coefficients that no bit was found of yet have none here.
+        // Coefficients without a bit so far have none here.
 #pragma unroll zfp_unrolled(SIZE)
         for (u32 i = 0; i < SIZE; ++i) {
             if (parts > 1 && i >= known) break;
@@ -173,7 +174,7 @@ CUZARR_DEVICE void zfp_lift(U* block) {
     }
 }
 
-/// Integers of a block.
+/// Decodes the integers of a block.
 template <class U, u32 NDIM>
 CUZARR_DEVICE void zfp_integers(ZfpBits& bits, u32 left, u32 planes, U* block) {
     const u32 size = 1u << 2 * NDIM;
@@ -188,7 +189,7 @@ CUZARR_DEVICE void zfp_integers(ZfpBits& bits, u32 left, u32 planes, U* block) {
     zfp_lift<U, size, 1>(block);
 }
 
-/// Values of a type: their bits as integers.
+/// How values of a type are decoded. `Bits` is the integer type of their bits.
 template <class T>
 struct ZfpValues {
     typedef T Bits;
@@ -202,7 +203,7 @@ struct ZfpValues {
 CUZARR_DEVICE float zfp_float(u32 bits) { return float_of(bits); }
 CUZARR_DEVICE double zfp_float(u64 bits) { return double_of(bits); }
 
-/// Floats, whose exponent has so many bits, and their fraction so many.
+/// Floats with EXPONENT_BITS bits of exponent and FRACTION_BITS of fraction.
 template <class F, class U, class I, u32 EXPONENT_BITS, u32 FRACTION_BITS>
 struct ZfpFloats {
     typedef U Bits;
@@ -223,7 +224,7 @@ struct ZfpFloats {
             return;
         }
         i32 exponent = (i32)zfp_read(bits, EXPONENT_BITS) - ((1 << (EXPONENT_BITS - 1)) - 1);
-        // In 64 bits, since the least exponent may be any number.
+        // Computed in 64 bits, because the least exponent may be any number.
         i64 planes = (i64)exponent - chunks.least_exponent + 2 * (i32)NDIM + 2;
         planes = planes < 0 ? 0 : planes > chunks.planes ? chunks.planes : planes;
         zfp_integers<U, NDIM>(bits, chunks.bits - 1 - EXPONENT_BITS, (u32)planes, block);

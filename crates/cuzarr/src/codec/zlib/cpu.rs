@@ -1,4 +1,4 @@
-//! libdeflate where the size is known, zlib-rs where it is not.
+//! zlib on the host: by libdeflate if the decoded size is known, else by zlib-rs.
 
 use std::borrow::Cow;
 use std::sync::Arc;

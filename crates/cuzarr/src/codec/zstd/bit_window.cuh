@@ -1,12 +1,12 @@
-// Bits of a stream that is read from its end, as Huffman and FSE streams of zstd are: the last byte's highest set bit marks
-// where they begin, and what is read first lies highest.
+// Reads the bits of a stream from its end, as zstd's Huffman and FSE streams need it. The highest set bit of the last
+// byte marks where the bits begin, and bits that are read first lie highest.
 //
-// The reader looks at 64 bits. The 64 behind them are three words that were loaded when it came here, and are put together when
-// it goes on: a load has all the time between two symbols, and never stands on the path from one to the next.
+// The reader holds 64 bits. The 64 behind them are three words, loaded when the reader moved here, and joined when it
+// moves on. So a load has all the time between two symbols, and never delays the next symbol.
 #pragma once
 #include "cuzarr/kernel.cuh"
 
-/// Bytes in front of a stream that may be read: less than the headers that stand before the first one of a frame.
+/// Number of bytes in front of a stream that may be read. The headers before the first stream of a frame are longer.
 #define CUZARR_WINDOW_BEFORE 11u
 
 struct BitWindow {
@@ -19,8 +19,8 @@ struct BitWindow {
     u32 cut;                // that word, without what lies behind the stream
 };
 
-/// Loads the words behind. Those that lie before the stream are others, whose bits are never asked for; the stream's first word
-/// is loaded only where more follow, as it may be its last one, with bytes behind the stream.
+/// Loads the words behind. For words before the stream, other words are loaded, whose bits are never used. The stream's
+/// first word is loaded only if more follow: it may also be the last one, with bytes behind the stream.
 CUZARR_DEVICE void window_load(BitWindow& window) {
     i32 index = (window.at - 128) >> 5;
     const u32* from = window.words + (index < -2 ? -2 : index);
@@ -31,7 +31,7 @@ CUZARR_DEVICE u64 window_behind(const BitWindow& window) {
     return funnel_shift_right(window.low, window.middle, window.high, (u32)window.at);
 }
 
-/// The words that hold bits [at - 64, at) of a stream; zeros where it has none.
+/// Returns the words that hold bits [at - 64, at) of a stream; zeros outside the stream.
 CUZARR_DEVICE void window_words(const u32* words, i32 last, u32 cut, i32 at, u32 word[3]) {
     i32 index = (at - 64) >> 5;
     for (i32 i = 0; i < 3; ++i) {
@@ -75,7 +75,7 @@ CUZARR_DEVICE bool window_open(BitWindow& window, const u8* src, u32 size) {
 /// The first `count` bits, at most 31, as a number.
 CUZARR_DEVICE u32 window_peek(u64 top, u32 count) { return funnel_shift_left((u32)(top >> 32), 0, count); }
 
-/// Takes `count` bits. Of more than 64, what is in the window behind is not what follows: see `window_move`.
+/// Takes `count` bits. After more than 64 bits, the window does not hold the bits that follow: see `window_move`.
 CUZARR_DEVICE void window_take(BitWindow& window, u32 count) {
     window.top = shift_left(window.top, count) | shift_right(window_behind(window), 64 - count);
     window.at -= (i32)count;

@@ -22,29 +22,31 @@ use crate::codec::size::Size;
 use crate::codec::threads::threads;
 use crate::{Error, ErrorKind, Result};
 
-/// How a frame is divided.
+/// How a frame is divided into blocks.
 #[derive(Clone, Copy)]
 struct ZstdBlocks {
-    /// Most bytes that a block decodes to; 0: what the format allows, 128 KiB.
+    /// Maximum bytes that a block decodes to; 0 for the format's limit, 128 KiB.
     most_bytes: u32,
-    /// Encoded bytes of the parts that blocks are divided into, which share their tables; 0: blocks are not divided.
+    /// Encoded bytes of the parts that blocks are divided into, which share tables; 0 leaves blocks whole.
     part_bytes: u32,
 }
 
-/// A GPU follows one block's sequences and literals in order, and many blocks at once.
+/// Small blocks: a GPU decodes one block in order, but many blocks at once.
 const SMALL: ZstdBlocks = ZstdBlocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
-/// The size of blocks in chunks that jobs encode. They have many blocks anyhow, and all headers of a frame are read one by one.
+/// Small blocks for chunks that jobs encode. These have many blocks anyway, and all headers of a frame are read one by
+/// one.
 const SMALL_BY_JOBS: ZstdBlocks = ZstdBlocks { part_bytes: 0, ..SMALL };
 const LARGE: ZstdBlocks = ZstdBlocks { most_bytes: 0, part_bytes: 0 };
-/// Chunks that become smaller than this share of themselves get large blocks: headers of small ones would be 1 % and more.
+/// Chunks that become smaller than their size divided by this get large blocks: headers of small blocks would be 1 % or
+/// more.
 const WELL_COMPRESSED: usize = 16;
-/// Chunks of at least twice this size are encoded by jobs of this size, for any number of threads, so that equal chunks give
-/// equal bytes.
+/// Chunks of at least twice this size are encoded by jobs of this size. That does not depend on the number of threads,
+/// so that equal chunks give equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 
 /// The bit of a frame's descriptor that announces a checksum: RFC 8878, section 3.1.1.1.1.
 const HAS_CHECKSUM: u8 = 1 << 2;
-/// Most bytes of a frame's header and of the header of its first block.
+/// Maximum bytes of a frame's header together with the header of its first block.
 const HEADERS_BYTES: usize = 18 + 3;
 
 thread_local! {
@@ -60,15 +62,16 @@ pub(super) struct Zstd {
     pub(super) checksum: bool,
 }
 
-/// Decodes all frames of `encoded` into `decoded`, without a window of their own; gives the number of bytes.
+/// Decodes all frames of `encoded` into `decoded`, without a separate window. Returns the number of decoded bytes.
 pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
         decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| damage(&error, encoded, decoded.len()))
     })
 }
 
-/// Decodes the blocks that hold the first `end` bytes, and returns the size of all of them. `None` for all but one intact frame
-/// of `decoded.len()` bytes without a checksum. Damage inside a block is left for [`decompress`] to report.
+/// Decodes the blocks that hold the first `end` bytes, and returns how many bytes they decode to. `None` unless
+/// `encoded` is one intact frame of `decoded.len()` bytes without a checksum. Damage inside a block is left for
+/// [`decompress`] to report.
 fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<usize> {
     let descriptor = encoded.strip_prefix(&MAGIC.to_le_bytes())?.first()?;
     let fits = get_frame_content_size(encoded).ok()? == Some(decoded.len() as u64);
@@ -112,19 +115,19 @@ fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error
     }
 }
 
-/// Encodes a stream inside another frame into `encoded`, or says that it does not fit.
+/// Encodes a stream of another codec's frame into `encoded`. An error if it does not fit.
 pub(crate) fn compress(decoded: &[u8], level: i32, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
     Zstd { level, checksum: false }.compress_alone(decoded, LARGE, encoded)
 }
 
 impl Zstd {
-    /// Encodes one frame of small blocks where that costs little, large chunks by the threads of [`threads`].
+    /// Encodes one frame, with small blocks if that costs little. [`threads`] threads encode a large chunk.
     fn compress(&self, decoded: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut encoded = Vec::with_capacity(compress_bound(decoded.len()));
         let is_large = decoded.len() >= 2 * JOB_BYTES;
         let mut compress = |blocks| match is_large {
             false => self.compress_alone(decoded, blocks, &mut encoded),
-            // Where the system refuses threads, one does it all.
+            // If the system refuses threads, this thread does it all.
             true => self
                 .compress_by_jobs(decoded, blocks, &mut encoded)
                 .or_else(|_| self.compress_alone(decoded, blocks, &mut encoded)),
@@ -136,7 +139,7 @@ impl Zstd {
     }
 
     fn compress_by_jobs(&self, decoded: &[u8], blocks: ZstdBlocks, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
-        // Its threads end with it: none would be there in a forked process.
+        // The compressor is not kept: its threads would be missing in a forked process.
         let mut compressor = Compressor::default();
         compressor.set_parameter(CParameter::JobSize(JOB_BYTES as u32))?;
         compressor.set_parameter(CParameter::NbWorkers(threads().min(decoded.len() / JOB_BYTES) as u32))?;
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
     use crate::codec::threads::with_threads;
 
-    /// Numbers that go up by 0, 1 or 2.
+    /// Returns `count` bytes, each larger than the one before by 0, 1 or 2.
     fn climbing(count: usize) -> Vec<u8> {
         let (mut state, mut value) = (7u32, 0u8);
         let mut next = || {

@@ -35,29 +35,29 @@ static WALK: KernelSource =
 static EXECUTE: KernelSource =
     KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu"), headers: &[HEADERS, lz::HEADERS] };
 
-/// Parts of scratch begin at multiples of this.
+/// Alignment of the parts of scratch memory.
 const ALIGNMENT_BYTES: usize = 256;
-/// Blocks whose literals a warp decodes, by themselves and beside sequences.
+/// Number of blocks whose literals a warp decodes: `LITERALS` by themselves, `LITERALS_BESIDE` beside sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
 /// Shared memory of `zstd_entropy`.
 const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u32;
-/// Groups that a multiprocessor has before literals are decoded behind sequences, and no longer beside them.
+/// With more groups than this for each multiprocessor, literals are decoded after sequences instead of beside them.
 const GROUPS_BESIDE: u32 = 4;
-/// Groups for each multiprocessor up to which fewer blocks share one.
+/// Up to this many groups for each multiprocessor, fewer blocks share a group.
 const GROUPS_ALONE: u32 = 2;
-/// Few warps a block of threads, so that its place is free as soon as its slowest unit is done.
+/// Warps of a block of threads: few, so that its place is free as soon as its slowest unit is done.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Offsets are below this.
+/// Units are smaller than this, because offsets in bundles are.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
-/// Tables of one unit alone, and why it was refused if it was.
+/// The tables of one unit, and the error if it was refused.
 struct HeaderRead {
     tables: ZstdTables,
     refused: Option<Error>,
 }
 
-/// Kernels for Zstandard frames, one or several in a unit.
+/// Kernels that decode Zstandard frames. A unit may hold several frames.
 #[derive(Debug)]
 pub(crate) struct ZstdDecoder;
 
@@ -210,7 +210,7 @@ struct KernelTask {
     with_sequences_count: u32,
 }
 
-/// Scratch of a launch, by its parts.
+/// The parts of a launch's scratch memory.
 struct ZstdParts {
     results: Buffer,
     trees: Buffer,
@@ -272,7 +272,7 @@ impl ZstdDecoding {
     }
 }
 
-/// The number of blocks of data whose sequences share a block of threads, which decides the kernel.
+/// The number of blocks of data whose sequences share a block of threads. It decides the kernel.
 #[derive(Clone, Copy)]
 enum ZstdGroup {
     Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
@@ -308,9 +308,9 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Chains of states take a millisecond for any amount of work, and leave most of the device free. So the launches before
-    /// the copies go onto a stream of their own, ahead of another batch's copies. Behind those copies, none of their blocks
-    /// could begin until all copies have.
+    /// Decoding takes a millisecond for any amount of work, because states depend on each other, and leaves most of the
+    /// device free. So the launches before the copies go onto a stream of their own, ahead of another batch's copies.
+    /// Behind those copies, they could not begin before all copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

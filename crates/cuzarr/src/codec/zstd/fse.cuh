@@ -3,9 +3,9 @@
 #include "cuzarr/search.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Symbols of a table that is described: offsets have 32, match lengths 53.
+/// Maximum number of symbols of a described table: offsets have 32, match lengths 53.
 #define CUZARR_FSE_SYMBOLS 64u
-/// States of the largest one.
+/// Number of states of the largest table.
 #define CUZARR_FSE_STATES 512u
 
 /// A warp's shared memory for building tables.
@@ -17,14 +17,14 @@ struct FseSpace {
     u32 cells[CUZARR_FSE_STATES / 4];      // each state's symbol, a byte
 };
 
-/// 25 bits or more from bit `at` of `size` bytes on; zeros behind the end.
+/// Returns at least 25 bits from bit `at` on of `size` bytes; zeros behind the end.
 CUZARR_DEVICE u32 forward_bits(const u8* src, u32 size, u32 at) {
     u32 byte = at >> 3, bits = 0;
     for (u32 i = 0; i < 4; ++i) bits |= (byte + i < size ? (u32)src[byte + i] : 0) << 8 * i;
     return bits >> (at & 7);
 }
 
-/// One lane reads a description: how often each symbol comes, in 2^log.
+/// Reads a description: how many of 2^log states each symbol has. One lane calls.
 CUZARR_DEVICE void fse_read(FseSpace& space, const u8* src, u32 size, u32 most_symbols, u32 most_log) {
     space.used = 0;
     u32 at = 4, symbol = 0, log = (forward_bits(src, size, 0) & 15) + 5;
@@ -34,7 +34,7 @@ CUZARR_DEVICE void fse_read(FseSpace& space, const u8* src, u32 size, u32 most_s
     bool zero = false;
     while (remaining > 1 && symbol < most_symbols) {
         if (zero) {
-            // Two bits say how many more zeros; three are followed by more.
+            // Two bits count further zeros; 3 means that another count follows.
             for (u32 run = 3; run == 3 && symbol < most_symbols;) {
                 run = forward_bits(src, size, at) & 3;
                 at += 2;
@@ -42,7 +42,7 @@ CUZARR_DEVICE void fse_read(FseSpace& space, const u8* src, u32 size, u32 most_s
             }
             if (symbol >= most_symbols) break;
         }
-        // Values that fewer bits tell apart take fewer.
+        // Values that one bit less can tell apart take one bit less.
         i32 spare = 2 * threshold - 1 - remaining;
         u32 bits = forward_bits(src, size, at);
         i32 value = (i32)(bits & (u32)(threshold - 1));
@@ -65,8 +65,8 @@ CUZARR_DEVICE void fse_read(FseSpace& space, const u8* src, u32 size, u32 most_s
     space.symbols = symbol, space.log = log, space.used = bytes;
 }
 
-/// All lanes build the table of `space.counts`: `store(state, symbol, bits, next)` gets each state's symbol, how many bits the
-/// next state takes, and what they are added to.
+/// Builds the table of `space.counts`, by all lanes. `store(state, symbol, bits, next)` gets each state's symbol, how
+/// many bits the next state takes, and the number that they are added to.
 ///
 /// Symbols are spread by a step that visits every state: state `i * step` is the i-th visited, so a ballot numbers those that
 /// are not at the end. Then each state is numbered among those of its symbol, which says how many bits it takes.
@@ -97,7 +97,7 @@ CUZARR_DEVICE void fse_build(FseSpace& space, u32 lane, Store store) {
         done += count_ones(votes);
     }
     warp_barrier(CUZARR_ALL_LANES);
-    // From here on `first` counts each symbol's states, from as many as it has.
+    // From here on `first` numbers each symbol's states, from the number of its states on.
     for (u32 symbol = lane; symbol < symbols; symbol += CUZARR_WARP) {
         i32 count = space.counts[symbol];
         space.first[symbol] = (u16)(count < 0 ? 1 : count);

@@ -6,7 +6,7 @@
 //! - Names: v3 `zstd`, `numcodecs.zstd`; v2 `zstd`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
 //! - Native: cpu (libzstd); GPUs, where chunks are decoded block by block (frames with dictionaries are refused), and encoded
-//!   in blocks of 32 KiB, whatever the level (from compute capability 8.0 on)
+//! in blocks of 32 KiB for levels up to 9 (from compute capability 8.0 on)
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
@@ -18,9 +18,9 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Decoding takes what other writers make: frames without content size, several frames, skippable frames. Encoding on the host
-//! writes one frame with its content size, in small blocks that a GPU decodes at once; chunks of 16 MiB and more by the
-//! threads that other chunks leave idle, to the same bytes however many those are.
+//! Decoding accepts the frames of all writers: without content size, several in a chunk, skippable ones. Encoding on
+//! the host writes one frame with its content size, in small blocks that a GPU decodes at once. Chunks of 16 MiB and
+//! more are encoded by the threads that other chunks leave idle; the bytes do not depend on their number.
 
 mod cost;
 pub(crate) mod cpu;

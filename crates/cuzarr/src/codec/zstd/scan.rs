@@ -1,6 +1,6 @@
-//! The headers of frames, blocks and their sections (RFC 8878, section 3.1.1), read by the host into the tables that kernels
-//! start from. The sizes in the tables are checked here against the unit's place, so that memory is never taken on a frame's
-//! word alone. Kernels check the contents of the streams.
+//! Reads the headers of frames, blocks and their sections (RFC 8878, section 3.1.1) on the host, into the tables that
+//! kernels start from. The sizes in the tables are checked here against the unit's ranges, so that a frame alone never
+//! decides how much memory is taken. Kernels check the contents of the streams.
 
 use std::ops::Range;
 
@@ -17,11 +17,12 @@ const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
 /// The fewest literals that four streams of Huffman codes have.
 const FOUR_STREAMS_LITERALS: usize = 6;
-/// Memory for tables of codes that a unit may want, by its bytes: blocks of other writers are far larger than that.
+/// Limits a unit's memory for tables of codes: `TABLE_BYTES`, and this for each encoded and decoded byte. Known writers
+/// make far larger blocks, which need less.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 
-/// Bytes with their place, which errors name.
+/// A reader of bytes with its position, which errors name.
 #[derive(Clone, Copy)]
 struct BlockReader<'a> {
     bytes: &'a [u8],
@@ -52,7 +53,7 @@ impl<'a> BlockReader<'a> {
     }
 }
 
-/// The tables and windows that a frame's blocks may refer to.
+/// The tree and the tables of earlier blocks, which a frame's blocks may refer to.
 #[derive(Clone, Copy, Default)]
 struct Earlier {
     tree: Option<u32>,
@@ -63,7 +64,7 @@ struct Earlier {
 struct Coded<'a> {
     block: ZstdBlock,
     reader: BlockReader<'a>,
-    /// Most bytes that the block may decode to.
+    /// Maximum bytes that the block may decode to.
     limit: usize,
 }
 
@@ -74,14 +75,14 @@ struct FrameScan<'a> {
     src: usize,
     unit: u32,
     dst_bytes: usize,
-    /// The fewest bytes that the blocks so far decode to.
+    /// Minimum bytes that the blocks read so far decode to.
     least_bytes: usize,
     /// Bytes of the slots for tables that this unit takes.
     slot_bytes: usize,
 }
 
-/// Adds the frames of one unit to the tables; `at` is its range in the source. On an error the tables are as before, and the
-/// unit is there without frames.
+/// Adds the frames of one unit to the tables. `at` is its range in the source. On an error, the unit is added without
+/// frames.
 pub(super) fn scan(tables: &mut ZstdTables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
     let mark = tables.mark();
     let (first_frame, literals, first_bundle) = (tables.frames.len() as u32, tables.literal_bytes, tables.bundles);
@@ -186,7 +187,7 @@ impl FrameScan<'_> {
         Ok((1 << log) + (1 << (log - 3)) * (byte & 7))
     }
 
-    /// Adds the fewest bytes that a block decodes to.
+    /// Adds the minimum bytes that a block decodes to. An error if the unit then decodes to too many bytes.
     fn claim(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.least_bytes += bytes;
         match self.least_bytes > self.dst_bytes {
@@ -326,7 +327,8 @@ impl FrameScan<'_> {
     }
 }
 
-/// The tables that the headers of units give, in words, with refusals. `apart`: each unit's headers are read by themselves first.
+/// Describes the tables from the headers of `units`, and the errors, as text for tests. `apart`: each unit's headers
+/// are first read by themselves.
 #[cfg(test)]
 pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
     let mut tables = ZstdTables::new();

@@ -1,4 +1,4 @@
-//! The tables that kernels start from, as `codec/zstd/zstd.cuh` has them.
+//! The tables that kernels start from, with the layout of `codec/zstd/zstd.cuh`.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -9,18 +9,18 @@ use crate::codec::batch::Fields;
 use crate::codec::lz;
 
 const HEADER: &str = include_str!("zstd.cuh");
-/// Bytes of a slot of either kind of table.
+/// Bytes of a slot for a Huffman tree. A slot for the tables of sequences has `TABLES_BYTES`.
 pub(super) const TREE_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TREE_WORDS") as usize;
 pub(super) const TABLES_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TABLE_WORDS") as usize;
 pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
 const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
 const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
-/// Most bytes that a block decodes to.
+/// Maximum bytes that a block decodes to.
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
 /// The slot of the predefined tables.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
-/// Offsets are counted in 30 bits at first; values from here on have another meaning.
+/// Offsets are smaller than this; kernels give larger values another meaning at first.
 const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
 /// Literals of a block begin at multiples of this.
@@ -33,7 +33,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
-    /// Where its literals and its bundles of sequences begin in scratch.
+    /// Where its literals begin in scratch. `first_bundle` is where its bundles of sequences begin.
     pub(super) literals: u64,
     pub(super) first_bundle: u64,
     pub(super) first_frame: u32,
@@ -79,17 +79,18 @@ pub(super) struct ZstdBlock {
     pub(super) tree: u32,
     pub(super) own_tables: u32,
     pub(super) tables: [u32; 3],
-    /// The most bytes that the block may decode to.
+    /// Maximum bytes that the block may decode to.
     pub(super) most_bytes: u32,
 }
 
 impl ZstdBlock {
-    /// Bundles of its sequences, with one more for literals behind them. Without sequences its literals are one or two.
+    /// Number of bundles for its sequences, and for one more with the literals behind them. Without sequences, its
+    /// literals take one or two.
     fn bundles(&self) -> u64 {
         u64::from(self.sequences) / lz::BUNDLE as u64 + 1
     }
 
-    /// Bytes of scratch for its literals; those that are stored are taken from the source.
+    /// Bytes of scratch for its literals. Stored literals are read from the source, and take none.
     fn literal_room(&self) -> u64 {
         match self.literals {
             Literals::Huffman => u64::from(self.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES),
@@ -122,17 +123,17 @@ impl ZstdBlock {
     }
 }
 
-/// Everything about a batch.
+/// The tables of a batch.
 pub(super) struct ZstdTables {
     pub(super) units: Vec<UnitEntry>,
     pub(super) frames: Vec<ZstdFrameEntry>,
     pub(super) blocks: Vec<ZstdBlock>,
-    /// Slots in use.
+    /// Number of slots in use, for trees and for tables.
     pub(super) trees: u32,
     pub(super) tables: u32,
-    /// Sequences, as blocks count them.
+    /// Number of sequences of all blocks.
     sequences: u64,
-    /// Scratch in use.
+    /// Scratch in use: bytes of literals, and number of bundles.
     pub(super) literal_bytes: u64,
     pub(super) bundles: u64,
 }
@@ -148,14 +149,15 @@ pub(super) struct TableMark {
 pub(super) struct TableLayout {
     pub(super) frames: usize,
     pub(super) blocks: usize,
-    /// Blocks that describe a Huffman code, whose literals have to be decoded, and that have sequences.
+    /// Blocks that describe a Huffman code. The other lists hold blocks whose literals must be decoded, and blocks with
+    /// sequences.
     pub(super) with_tree: ListTable,
     pub(super) with_literals: ListTable,
     pub(super) with_sequences: ListTable,
     pub(super) size_bytes: usize,
 }
 
-/// Numbers of blocks.
+/// A list of blocks, by number.
 pub(super) struct ListTable {
     pub(super) at: usize,
     numbers: Vec<u32>,
@@ -202,8 +204,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the one unit of `other`, which lies at the beginning of both sides there and at `src` and `dst` here; `false`
-    /// when those are of other sizes.
+    /// Adds the only unit of `other`. Its ranges begin at 0 there, and are `src` and `dst` here. Returns false if their
+    /// sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {
@@ -222,7 +224,7 @@ impl ZstdTables {
             ..*frame
         }));
         let (trees, tables) = (self.trees, self.tables - 1);
-        // The first slot of tables is everybody's.
+        // All units share the first slot of tables.
         let slot = |slot: u32| if slot == 0 { 0 } else { slot + tables };
         self.blocks.extend(other.blocks.iter().map(|block| ZstdBlock {
             src: block.src + begin,
@@ -246,7 +248,7 @@ impl ZstdTables {
         (bytes as u64) < self.sequences * SHORT_SEQUENCE_BYTES
     }
 
-    /// Where what kernels read of the tables lies.
+    /// Returns where the parts of the tables lie in device memory.
     pub(super) fn layout(&self) -> TableLayout {
         let frames = self.units.len() * UNIT_BYTES;
         let blocks = frames + self.frames.len() * FRAME_BYTES;
@@ -267,7 +269,7 @@ impl ZstdTables {
         TableLayout { frames, blocks, with_tree, with_literals, with_sequences, size_bytes: at }
     }
 
-    /// Writes the tables as kernels read them: `table` has the bytes of the layout.
+    /// Writes the tables as kernels read them. `table` has the size of the layout.
     pub(super) fn write(&self, layout: &TableLayout, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for unit in &self.units {

@@ -15,7 +15,7 @@ CUZARR_DEVICE u64 rotate_left(u64 value, u32 by) { return value << by | value >>
 CUZARR_DEVICE u64 xxh64_round(u64 chain, u64 word) {
     return rotate_left(chain + word * CUZARR_XXH_2, 31) * CUZARR_XXH_1;
 }
-/// Little-endian words of 8 and 4 bytes at any address.
+/// Loads a little-endian word of 8 or 4 bytes from any address.
 CUZARR_DEVICE u64 load_word(const u8* from, u32 bytes) {
     u64 word = 0;
     if (bytes == 8 && ((u64)from & 7) == 0) return *(const u64*)from;
@@ -23,7 +23,7 @@ CUZARR_DEVICE u64 load_word(const u8* from, u32 bytes) {
     return word;
 }
 
-/// All lanes call with the same arguments and get the same hash.
+/// Returns the XXH64 of `size` bytes. All lanes call with the same arguments and get the same hash.
 CUZARR_DEVICE u64 xxh64(const u8* from, u32 size, u32 lane) {
     u32 stripes = size / 32, part = lane % 4;
     u64 hash = CUZARR_XXH_5;
@@ -31,7 +31,7 @@ CUZARR_DEVICE u64 xxh64(const u8* from, u32 size, u32 lane) {
         u64 chain = part == 0 ? CUZARR_XXH_1 + CUZARR_XXH_2 : part == 1 ? CUZARR_XXH_2 : part == 2 ? 0 : 0 - CUZARR_XXH_1;
         const u8* at = from + 8 * part;
         u32 stripe = 0;
-        // Eight loads at once: one at a time would wait for memory.
+        // Eight loads run at the same time: one after the other, each would wait for memory.
         for (; stripe + 8 <= stripes; stripe += 8, at += 256) {
             u64 words[8];
             for (u32 i = 0; i < 8; ++i) words[i] = load_word(at + 32 * i, 8);

@@ -1,9 +1,9 @@
-// Shared by the kernels of zstd: the tables that the host makes of frames' and blocks' headers
-// (crates/cuzarr/src/codec/zstd/scan.rs), and the scratch they hand on.
+// Shared by the kernels of zstd: the tables that the host makes from the headers of frames and blocks
+// (crates/cuzarr/src/codec/zstd/scan.rs), and the scratch that kernels hand on.
 //
-// A unit is what metadata calls one chunk: frames, one behind the other. Blocks are numbered through over all units, those
-// that decode to nothing left out. Sizes in the tables were checked against each other and against the units' places; what
-// the streams themselves say is checked here.
+// A unit holds one chunk: frames, one behind the other. Blocks are numbered over all units; blocks that decode to
+// nothing are left out. The host has checked the sizes in the tables against each other and against the units' ranges.
+// Kernels check the contents of the streams.
 #pragma once
 #include "codec/lz/lz_sequences.cuh"
 #include "codec/zstd/zstd_damage.cuh"
@@ -36,7 +36,7 @@ struct ZstdFrame {
 #define CUZARR_ZSTD_CODED 2u
 #define CUZARR_ZSTD_REPEAT 3u
 
-/// A block, or what is left of it: raw and RLE blocks are literals without sequences.
+/// A block. Raw and RLE blocks are literals without sequences.
 struct ZstdBlock {
     u64 src;               // where its content begins, in the source
     u64 literals;          // where its literals go, in scratch, unless they are taken from the source
@@ -59,7 +59,7 @@ struct ZstdBlock {
 };
 static_assert(sizeof(ZstdUnit) == 56 && sizeof(ZstdFrame) == 32 && sizeof(ZstdBlock) == 80, "as table.rs writes them");
 
-/// The findings of kernels about a block.
+/// What kernels have found out about a block.
 struct ZstdResult {
     u32 out_bytes;         // decoded, when it has sequences
     u32 tree_bytes;        // of the description of its Huffman code
@@ -76,49 +76,50 @@ static_assert(sizeof(ZstdResult) == 48, "as table.rs counts them");
 #define CUZARR_ZSTD_TREE_BITS 11u
 #define CUZARR_ZSTD_TREE_WORDS ((1u << CUZARR_ZSTD_TREE_BITS) / 2 + 4)
 
-/// A slot of sequences' tables: entries for literal lengths, offsets and match lengths, then the three tables' logs;
-/// CUZARR_ZSTD_NO_TABLE for what is not there.
+/// A slot of sequences' tables: entries for literal lengths, offsets and match lengths, then the logs of the three
+/// tables; CUZARR_ZSTD_NO_TABLE for a missing table.
 #define CUZARR_ZSTD_OFFSETS_AT 512u
 #define CUZARR_ZSTD_MATCHES_AT 768u
 #define CUZARR_ZSTD_LOGS_AT 1280u
 #define CUZARR_ZSTD_TABLE_WORDS 1284u
 #define CUZARR_ZSTD_NO_TABLE 255u
 
-/// Where the entries of a kind of table begin in its slot. 0 literal lengths, 1 offsets, 2 match lengths.
+/// Where the entries of a kind of table begin in its slot. Kinds are 0 literal lengths, 1 offsets, 2 match lengths.
 CUZARR_DEVICE u32 zstd_table_at(u32 kind) {
     return kind == 0 ? 0 : kind == 1 ? CUZARR_ZSTD_OFFSETS_AT : CUZARR_ZSTD_MATCHES_AT;
 }
 
-/// How many bits follow a code to make a length of it.
+/// Number of bits that follow a code, and with it make a length.
 CUZARR_CONSTANT(u8, ZSTD_LITERAL_LENGTH_EXTRA, 36) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,  0,  0,  1,  1,
                                                  1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 CUZARR_CONSTANT(u8, ZSTD_MATCH_LENGTH_EXTRA, 53) = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,
                                                0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,  1,  1,  1,
                                                2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
-/// An entry of a sequences' table, everything that its state says. From the lowest bit on: how many bits the next state takes
-/// (5 bits), the symbol (6), two bits that say nothing, what the next state's bits are added to (9), two more, and a share less
-/// how many bits symbol and next state take together (8). The shares of the three kinds make 64: the sum of three entries has
-/// on top how many of 64 bits a sequence leaves, and is negative when it takes more.
+/// An entry of a sequences' table, with everything that its state says. From the lowest bit on: the number of bits of
+/// the next state (5 bits), the symbol (6), two unused bits, the number that the next state's bits are added to (9),
+/// two unused bits, and a share less the bits of symbol and next state together (8). The shares of the three kinds add
+/// up to 64. So the highest byte of the sum of three entries is how many of 64 bits a sequence leaves; it is negative
+/// if the sequence takes more.
 CUZARR_DEVICE u32 zstd_entry(u32 kind, u32 next, u32 symbol, u32 extra, u32 bits) {
     u32 share = kind == 1 ? 22 : 21;
     return bits | symbol << 5 | next << 13 | (share - extra - bits) << 24;
 }
 /// The bits of 64 that a sequence leaves, from the sum of its entries.
 CUZARR_DEVICE i32 zstd_left(u32 entries) { return (i32)entries >> 24; }
-/// In the lowest five bits, which is what shifts look at.
+/// The number is in the lowest five bits, which is all that shifts look at.
 CUZARR_DEVICE u32 zstd_state_bits(u32 entry) { return entry; }
-/// Four times what the next state's bits are added to: its place in a table of words.
+/// Four times the number that the next state's bits are added to: its place in a table of words.
 CUZARR_DEVICE u32 zstd_next_place(u32 entry) { return entry >> 11 & 0x7fc; }
 CUZARR_DEVICE u32 zstd_symbol(u32 entry) { return entry >> 5 & 63; }
 
-/// A sequence in scratch: the literals' length (17 bits), the match's less 3 (17), its offset (30). `zstd_finish` makes `lz_brief`s
-/// of them, in their places.
+/// A sequence in scratch: the literals' length (17 bits), the match's length less 3 (17), its offset (30).
+/// `zstd_finish` replaces it by an `lz_brief`.
 ///
-/// Until the blocks before are known, an offset may be one of the three repeat offsets that the block began with, less a
-/// number: SYMBOLIC, which one (2 bits), the number (26).
+/// Until the blocks before are known, an offset may be one of the three repeat offsets that the block began with, less
+/// a number: SYMBOLIC, which one (2 bits), the number (26).
 #define CUZARR_ZSTD_SYMBOLIC (3u << 28)
-/// Numbers that are real: what is further back is before the beginning of every unit that kernels take.
+/// The largest real offset. Larger ones would reach before the beginning of every unit that kernels take.
 #define CUZARR_ZSTD_FAR (CUZARR_ZSTD_SYMBOLIC - 1)
 
 CUZARR_DEVICE u64 zstd_sequence(u32 literals, u32 match_less_3, u32 offset) {
@@ -128,20 +129,20 @@ CUZARR_DEVICE u32 zstd_literals(u64 sequence) { return (u32)sequence & 0x1ffff; 
 CUZARR_DEVICE u32 zstd_match(u64 sequence) { return ((u32)(sequence >> 17) & 0x1ffff) + 3; }
 CUZARR_DEVICE u32 zstd_offset(u64 sequence) { return (u32)(sequence >> 34); }
 
-/// An offset less a number; 0, which no match has, when it is not larger.
+/// An offset less a number; 0, which no match has, if the offset is not larger.
 CUZARR_DEVICE u32 zstd_less(u32 offset, u32 number) {
     if (offset >= CUZARR_ZSTD_SYMBOLIC) return offset + number;
     return offset > number ? offset - number : 0;
 }
 
-/// The value of an offset when the block began with these.
+/// The value of an offset if the block began with these repeat offsets.
 CUZARR_DEVICE u32 zstd_resolve(u32 offset, u32 first, u32 second, u32 third) {
     if (offset < CUZARR_ZSTD_SYMBOLIC) return offset;
     u32 slot = offset >> 26 & 3;
     return zstd_less(slot == 0 ? first : slot == 1 ? second : third, offset & ((1u << 26) - 1));
 }
 
-/// The change of the repeat offsets by sequences: each new one is a number, or one of the old ones less a number.
+/// The change of the repeat offsets by some sequences. Each new one is a number, or an old one less a number.
 struct Repeats {
     u32 first, second, third;
 };
@@ -158,7 +159,7 @@ CUZARR_DEVICE Repeats compose(const Repeats& before, const Repeats& after) {
     };
 }
 
-/// The value of lane `from`, for each lane.
+/// Gives the value of lane `from` to each lane.
 CUZARR_DEVICE Repeats shuffle_repeats(const Repeats& repeats, u32 from) {
     return {
         warp_shuffle(CUZARR_ALL_LANES, repeats.first, from),
@@ -167,7 +168,7 @@ CUZARR_DEVICE Repeats shuffle_repeats(const Repeats& repeats, u32 from) {
     };
 }
 
-/// The change by all lanes up to each one, one behind the other.
+/// Returns the change by all lanes up to each one, in their order.
 CUZARR_DEVICE Repeats scan_repeats(Repeats repeats, u32 lane) {
     for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
         Repeats before = shuffle_repeats(repeats, lane >= step ? lane - step : lane);
@@ -176,7 +177,7 @@ CUZARR_DEVICE Repeats scan_repeats(Repeats repeats, u32 lane) {
     return repeats;
 }
 
-/// All that the kernels work on. `ZstdTask` in cuda.rs.
+/// The arguments of the kernels: `KernelTask` in cuda.rs.
 struct ZstdTask {
     const u8* src;
     u8* dst;
@@ -202,7 +203,7 @@ CUZARR_DEVICE void zstd_report(const ZstdTask& task, const ZstdBlock& block, u32
     report(task.statuses, block.unit, damage, (u32)(block.src - task.units[block.unit].src));
 }
 
-/// Whether something was reported of a unit: the same for all lanes, though others may be reporting.
+/// Whether damage was reported for a unit. All lanes get the same answer, though others may be reporting.
 CUZARR_DEVICE bool zstd_is_damaged(const ZstdTask& task, u32 unit) {
     return warp_shuffle(CUZARR_ALL_LANES, task.statuses[unit] != 0 ? 1u : 0u, 0u) != 0;
 }

@@ -1,12 +1,14 @@
-// zstd, last passes: where every block's bytes go, what the engine that copies gets of it, and the checksum of the content.
+// The last passes of zstd decoding: where every block's bytes go, the input of the engine that copies, and the
+// content's checksum.
 //
-// `zstd_place` composes, over the blocks of a unit, how long they are and what they do to the three repeat offsets: both are
-// scans. `zstd_finish` knows then for each sequence where its bytes go, where its literals lie and how far back it repeats.
+// `zstd_place` scans the blocks of a unit for their lengths, and for their effect on the three repeat offsets. Then
+// `zstd_finish` knows for each sequence where its bytes go, where its literals lie and how far back it repeats.
 #include "codec/zstd/xxh64.cuh"
 #include "codec/zstd/zstd.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Places the blocks of a frame that begins at `at` of its unit, and moves that behind it. False when it is damaged.
+/// Places the blocks of a frame that begins at `at` of its unit, and moves `at` behind it. Returns false if the frame
+/// is damaged.
 CUZARR_DEVICE bool place_frame(const ZstdTask& task, const ZstdUnit& unit, const ZstdFrame& frame, u32& at, u32 lane) {
     Repeats carried = {1, 4, 8};
     u32 frame_at = at;
@@ -29,7 +31,7 @@ CUZARR_DEVICE bool place_frame(const ZstdTask& task, const ZstdUnit& unit, const
             if (lane >= step) end += before_end;
         }
         repeats = compose(carried, scan_repeats(repeats, lane));
-        // The repeat offsets that each block begins with: those that the one before left.
+        // The repeat offsets that each block begins with: those that the block before left.
         Repeats begins = shuffle_repeats(repeats, lane ? lane - 1 : 0);
         if (lane == 0) begins = carried;
         // 32 blocks of at most 128 KiB, behind at most 2 GiB: no overflow.
@@ -71,10 +73,10 @@ CUZARR_KERNEL(zstd_place, const ZstdTask task) {
     }
 }
 
-/// Sequences that a thread takes at a time.
+/// Number of sequences that a thread takes at a time.
 #define CUZARR_ZSTD_OWN 4u
 
-/// Where a block's literals lie, as the engine counts it.
+/// Where a block's literals lie, in the form that the engine reads.
 CUZARR_DEVICE u32 literals_place(const ZstdUnit& unit, const ZstdBlock& block) {
     if (block.literals_kind == CUZARR_ZSTD_RAW || (block.literals_kind == CUZARR_ZSTD_RLE && block.sequences == 0)) {
         return (u32)(block.src - unit.src) + block.literals_at;
@@ -82,7 +84,8 @@ CUZARR_DEVICE u32 literals_place(const ZstdUnit& unit, const ZstdBlock& block) {
     return CUZARR_LZ_SCRATCH | (u32)(block.literals - unit.literals);
 }
 
-/// The sequences that a thread takes from `first` on: every 32nd, so that a warp reads and writes what lies side by side.
+/// Loads the sequences that a thread takes from `first` on: every 32nd, so that the lanes of a warp read and write
+/// neighbours.
 CUZARR_DEVICE void load_own(const u64* sequences, u32 first, u32 count, u64 own[CUZARR_ZSTD_OWN]) {
 #pragma unroll
     for (u32 i = 0; i < CUZARR_ZSTD_OWN; ++i) {
@@ -91,8 +94,8 @@ CUZARR_DEVICE void load_own(const u64* sequences, u32 first, u32 count, u64 own[
     }
 }
 
-/// Sums of bytes and literals up to each of the thread's sequences, itself among them, over the sequences of the block of
-/// threads; `at` and `literals` are what stands before, and then what stands behind. `sums` has two places for each warp.
+/// Replaces `bytes` and `used` by their sums over the block's sequences, up to and including each of the thread's own.
+/// `at` and `literals` are the sums before, and then the sums behind. `sums` has two places for each warp.
 CUZARR_DEVICE void sum_own(u32 bytes[CUZARR_ZSTD_OWN], u32 used[CUZARR_ZSTD_OWN], u32& at, u32& literals, u32* sums) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 step = 1; step < CUZARR_WARP; step *= 2) {
@@ -122,15 +125,16 @@ CUZARR_DEVICE void sum_own(u32 bytes[CUZARR_ZSTD_OWN], u32 used[CUZARR_ZSTD_OWN]
     block_barrier();
 }
 
-/// The only sequences of a block without any: literals, in two parts where they are many. Those that are all equal are one byte, and a
-/// match that repeats it.
+/// Returns a sequence of a block that has none: its literals, in two parts if they are many. Literals that are all
+/// equal become one literal, and a match that repeats it.
 CUZARR_DEVICE u64 only_brief(const ZstdBlock& block, u32 index) {
     u32 bytes = block.literal_bytes, first = bytes < CUZARR_LZ_BRIEF_LITERALS ? bytes : CUZARR_LZ_BRIEF_LITERALS;
     if (block.literals_kind == CUZARR_ZSTD_RLE) return index == 0 ? lz_brief(1, bytes - 1, 1) : 0;
     return index == 0 ? lz_brief(first, 0, 1) : index == 1 && bytes > first ? lz_brief(bytes - first, 0, 1) : 0;
 }
 
-/// Makes of a block's sequences those that the engine which copies reads, by all threads, and the bundles that say where they begin.
+/// Turns a block's sequences into those that the engine reads, by all threads, and makes the bundles that say where
+/// they begin.
 CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, const ZstdResult& result, u32* sums) {
     const ZstdUnit& unit = task.units[block.unit];
     u64* sequences = task.sequences + block.first_sequence;
@@ -169,18 +173,18 @@ CUZARR_DEVICE void finish_block(const ZstdTask& task, const ZstdBlock& block, co
             if (index % CUZARR_LZ_BUNDLE == 0) bundles[index / CUZARR_LZ_BUNDLE] = {match - run, used[i] - run};
         }
     }
-    // The literals behind, and zeros up to the end of the last bundle, which may have nothing else.
+    // The literals behind the last sequence, and zeros up to the end of the last bundle, which may hold nothing else.
     u32 last = count / CUZARR_LZ_BUNDLE * CUZARR_LZ_BUNDLE + thread;
     if (thread < CUZARR_LZ_BUNDLE && last >= count) sequences[last] = last == count && tail ? lz_brief(tail, 0, 1) : 0;
     if (count % CUZARR_LZ_BUNDLE == 0 && thread == 0) bundles[count / CUZARR_LZ_BUNDLE] = {at, literals};
 }
 
-/// A block of threads a block of data.
+/// Finishes all blocks. A block of threads takes a block of data.
 CUZARR_KERNEL(zstd_finish, const ZstdTask task) {
     CUZARR_SHARED(u32, sums, 2 * 256 / CUZARR_WARP);
     CUZARR_SHARED(u32, damaged, 1);
     for (u32 index = block_index(); index < task.block_count; index += block_count()) {
-        // One thread looks, so that all do the same: others may be reporting.
+        // One thread reads the status, so that all threads do the same: others may be reporting.
         if (thread_index() == 0) damaged[0] = task.statuses[task.blocks[index].unit] != 0;
         block_barrier();
         if (!damaged[0]) finish_block(task, task.blocks[index], task.results[index], sums);
@@ -188,7 +192,7 @@ CUZARR_KERNEL(zstd_finish, const ZstdTask task) {
     }
 }
 
-/// A warp a frame that has a checksum: the lower half of XXH64 of its content.
+/// Compares the checksums of frames: the lower half of XXH64 of their content. One warp takes each frame.
 CUZARR_KERNEL(zstd_checksum, const ZstdTask task) {
     u32 lane = thread_index() % CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     for (u32 index = block_index() * warps + thread_index() / CUZARR_WARP; index < task.frame_count;

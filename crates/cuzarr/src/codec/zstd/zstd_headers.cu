@@ -1,4 +1,4 @@
-// The headers inside of zstd frames, listed for the host.
+// Lists the headers inside zstd frames for the host.
 #include "codec/zstd/zstd_headers.cuh"
 
 CUZARR_KERNEL(headers_zstd, const u8* src, const HeaderUnit* units, u32 count, HeaderList list) {

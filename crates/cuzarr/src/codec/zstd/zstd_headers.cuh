@@ -1,12 +1,12 @@
-// The way through the headers of zstd frames: where `scan.rs` looks.
+// The walk through the headers of zstd frames: it looks where `scan.rs` looks.
 #pragma once
 #include "codec/batch/headers/headers.cuh"
 
-/// The first four bytes of a frame; those of a skippable one are equal but for four bits.
+/// The first four bytes of a frame. A skippable frame begins with SKIPPABLE, but for the lowest four bits.
 #define CUZARR_ZSTD_MAGIC 0xfd2fb528u
 #define CUZARR_ZSTD_SKIPPABLE 0x184d2a50u
 
-/// Where the sequences' header of a compressed block stands whose content begins at `at`; `end` when nowhere.
+/// Where the sequences' header stands in a compressed block whose content begins at `at`; `end` if it is nowhere.
 CUZARR_DEVICE u32 headers_of_block(const HeaderWalk& walk, u32 at, u32 end) {
     if (at >= end) return end;
     u32 first = walk.frame[at], kind = first & 3, format = first >> 2 & 3, header, compressed;
@@ -27,7 +27,7 @@ CUZARR_DEVICE u32 headers_of_block(const HeaderWalk& walk, u32 at, u32 end) {
     return compressed < end - at ? at + compressed : end;
 }
 
-/// The blocks of a zstd frame from `at` on; gives where they end, `end` when they do not.
+/// Lists the blocks of a zstd frame from `at` on. Returns where they end, or `end` if they do not.
 CUZARR_DEVICE u32 headers_of_blocks(const HeaderWalk& walk, u32 at, u32 end) {
     for (;;) {
         if (end - at < 3) return end;
@@ -44,7 +44,7 @@ CUZARR_DEVICE u32 headers_of_blocks(const HeaderWalk& walk, u32 at, u32 end) {
     }
 }
 
-/// All zstd frames (RFC 8878, section 3.1.1) of bytes [at, end).
+/// Lists all zstd frames (RFC 8878, section 3.1.1) of bytes [at, end).
 CUZARR_DEVICE void headers_of_zstd(const HeaderWalk& walk, u32 at, u32 end) {
     while (at < end) {
         if (!walk.take(at) || end - at < 5) return;

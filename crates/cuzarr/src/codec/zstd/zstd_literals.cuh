@@ -1,34 +1,34 @@
-// The literals of zstd's blocks that are coded, into scratch.
+// Decodes the coded literals of zstd's blocks to scratch.
 //
-// A stream of Huffman codes is one lane's work, four streams a block. While few blocks are there each gets a warp of its own;
-// of many, four or eight share one, so that an instruction serves all its lanes. Literals that are stored stay in the source.
+// One lane decodes a stream of Huffman codes; a block has four streams. Few blocks get a warp each. With many, four or
+// eight share a warp, so that an instruction serves all its lanes. Stored literals stay in the source.
 //
-// A symbol costs a look into the table in shared memory and a shift, one waiting for the other: about 45 cycles. Four of
-// them, 44 bits at most, come from one window and leave as one word.
+// A symbol costs a load from the table in shared memory and a shift, one after the other: about 45 cycles. Four
+// symbols, at most 44 bits, come from one window and are stored as one word.
 #pragma once
 #include "codec/zstd/bit_window.cuh"
 #include "codec/zstd/zstd.cuh"
 
 #define CUZARR_ZSTD_TREE_ENTRIES (1u << CUZARR_ZSTD_TREE_BITS)
 
-/// The entry of the code that `top` begins with.
+/// Returns the entry of the code that `top` begins with.
 CUZARR_DEVICE u32 huffman_entry(SharedPlace table, u32 bits, u64 top) {
     return load_shared_u16(table, 2 * window_peek(top, bits));
 }
 
-/// One symbol.
+/// Decodes one symbol.
 CUZARR_DEVICE u8 huffman_symbol(BitWindow& window, SharedPlace table, u32 bits) {
     u32 entry = huffman_entry(table, bits, window.top);
     window_take(window, entry >> 8);
     return (u8)entry;
 }
 
-/// Decodes `count` symbols; false when the stream does not end with the last one.
+/// Decodes `count` symbols. Returns false if the stream does not end with the last one.
 CUZARR_DEVICE bool huffman_stream(const u8* src, u32 size, SharedPlace table, u32 bits, u8* to, u32 count) {
     BitWindow window;
     if (!window_open(window, src, size)) return false;
     const u8* end = to + count;
-    // Until words can be stored.
+    // Symbols before the first aligned word.
     while (to < end && (u64)to & 3) *to++ = huffman_symbol(window, table, bits);
     for (; end - to >= 4; to += 4) {
         u64 top = window.top;
@@ -46,7 +46,7 @@ CUZARR_DEVICE bool huffman_stream(const u8* src, u32 size, SharedPlace table, u3
     return window.at == window.begin;
 }
 
-/// The lane's stream of a block, if it has one.
+/// Decodes the lane's stream of a block, if it has one.
 CUZARR_DEVICE void huffman_literals(const ZstdTask& task, u32 index, u32 stream, SharedPlace table, u32 bits) {
     const ZstdBlock& block = task.blocks[index];
     if (stream >= block.streams) return;
@@ -72,14 +72,15 @@ CUZARR_DEVICE void huffman_literals(const ZstdTask& task, u32 index, u32 stream,
     if (!huffman_stream(src + at, size, table, bits, to, count)) zstd_report(task, block, CUZARR_ZSTD_BAD_BITS);
 }
 
-/// Literals of a block that are all the same. They begin at multiples of 16 and have room up to the next.
+/// Writes the literals of a block if they are all the same. They begin at multiples of 16 and have room up to the next
+/// multiple.
 CUZARR_DEVICE void same_literals(const ZstdTask& task, const ZstdBlock& block, u32 lane) {
     u32 word = task.src[block.src + block.literals_at] * 0x01010101u, units = (block.literal_bytes + 15) / 16;
     uint4* to = (uint4*)(task.literals + block.literals);
     for (u32 unit = lane; unit < units; unit += CUZARR_WARP) to[unit] = uint4{word, word, word, word};
 }
 
-/// One group of blocks by a warp; `space` has room for a table of each.
+/// Decodes one group of blocks, by a warp. `space` has room for a table of each block.
 template <u32 BLOCKS>
 CUZARR_DEVICE void decode_literals(const ZstdTask& task, u32 group, u32* space, u32 lane) {
     u32 part = lane / 4, bits = 0;

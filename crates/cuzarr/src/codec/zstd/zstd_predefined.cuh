@@ -13,7 +13,7 @@ CUZARR_CONSTANT(i16, MATCH_LENGTH_COUNTS, 53) = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1
 /// The largest log of a table that describes the weights of a Huffman code.
 #define CUZARR_ZSTD_WEIGHT_LOG 6u
 
-/// All lanes bring a kind's distribution: 0 literal lengths, 1 offsets, 2 match lengths.
+/// Loads the distribution of a kind, by all lanes: 0 literal lengths, 1 offsets, 2 match lengths.
 CUZARR_DEVICE void predefined_counts(FseSpace& fse, u32 kind, u32 lane) {
     u32 symbols = kind == 0 ? 36 : kind == 1 ? 29 : 53;
     const i16* counts = kind == 0 ? LITERAL_LENGTH_COUNTS : kind == 1 ? OFFSET_COUNTS : MATCH_LENGTH_COUNTS;

@@ -1,20 +1,20 @@
-// The sequences of zstd's blocks, into scratch, one lane a block.
+// Decodes the sequences of zstd's blocks to scratch, with one lane for each block's states.
 //
-// A block's stream cannot be entered in the middle (states never meet again), so its states come one after the other, and a
-// batch takes as long as its longest block. That chain is all that one lane does: three looks into tables (30 cycles), the sum
-// of their bits, a shift, a mask and an addition, about 80 cycles.
+// A block's stream cannot be entered in the middle (states never meet again). So its states come one after the other,
+// and a batch takes as long as its longest block. One lane only follows this chain: three table lookups (30 cycles),
+// the sum of their bits, a shift, a mask and an addition, about 80 cycles.
 //
 //     entry of each state -> bits of all -> shift, mask, add -> next states
 //
-// It writes the states and their place into a ring in shared memory. Other warps take 32 of them at a time, a lane each, and make
-// lengths and offsets of them: 64 bits from the place on hold what is needed. Which of the last offsets a sequence repeats is a
-// scan over what each does to them.
+// The lane writes the states and their place into a ring in shared memory. Other warps take 32 of them at a time, one
+// for each lane, and make lengths and offsets from them: 64 bits from the place on hold everything needed. The repeat
+// offset of each sequence is found by a scan over the changes of the repeat offsets.
 //
-// Blocks share the warp of chains, as one instruction serves all lanes. The order of the list keeps blocks of about the same
-// length together. The words of the streams that the chains come to next lie in shared memory, too.
+// Blocks share the warp of chains, because one instruction serves all lanes. The order of the list keeps blocks of
+// about the same length together. The next words of the streams lie in shared memory, too.
 //
-// Repeat offsets stay symbolic where they come from the block before (see ZSTD_SYMBOLIC), as DirectStorage's zstd decoder has
-// them (MIT). Format: RFC 8878, sections 3.1.1.3.2.1 and 3.1.1.5.
+// Repeat offsets that come from the block before stay symbolic (see ZSTD_SYMBOLIC), as in DirectStorage's zstd decoder
+// (MIT). Format: RFC 8878, sections 3.1.1.3.2.1 and 3.1.1.5.
 #pragma once
 #include "codec/zstd/bit_window.cuh"
 #include "codec/zstd/zstd.cuh"
@@ -22,23 +22,24 @@
 CUZARR_CONSTANT(u32, LITERAL_LENGTH_BASE, 36) = {0,  1,  2,  3,  4,  5,  6,  7,   8,   9,   10,   11,
                                                  12, 13, 14, 15, 16, 18, 20, 22,  24,  28,  32,   40,
                                                  48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
-/// Less 3, as sequences are kept.
+/// Lengths less 3, as in the sequences in scratch.
 CUZARR_CONSTANT(u32, MATCH_LENGTH_BASE, 53) = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,  13,   14,   15,   16,   17,
                                                18, 19, 20, 21, 22, 23, 24, 25, 26, 27,  28,  29,  30,  31,   32,   34,   36,   38,
                                                40, 44, 48, 56, 64, 80, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
 
 /// Words of a block's tables in shared memory: 512 entries for literal lengths, as many for match lengths, 256 for offsets.
 #define CUZARR_ZSTD_SPACE_WORDS 1280u
-/// Sequences that the chain is ahead: a ring has twice as many places.
+/// Number of sequences that the chain is ahead. A ring has twice as many places.
 #define CUZARR_ZSTD_AHEAD CUZARR_WARP
-/// Words of a block's stream in shared memory, and how many of the first stand behind the last again.
+/// Number of words of a block's stream in shared memory. The first CUZARR_ZSTD_STAGE_AGAIN words are repeated behind
+/// the last.
 #define CUZARR_ZSTD_STAGE_WORDS 256u
 #define CUZARR_ZSTD_STAGE_AGAIN 2u
 #define CUZARR_ZSTD_STAGE_ROOM (CUZARR_ZSTD_STAGE_WORDS + CUZARR_ZSTD_STAGE_AGAIN)
-/// Words below that of a sequence's window that may be read up to the end of the second step from its own: 2 x 32 and itself, of
-/// at most 89 bits, and a window.
+/// Number of words below a sequence's window that may be read until the end of the second step from its own: 2 x 32
+/// sequences and itself, of at most 89 bits, and a window.
 #define CUZARR_ZSTD_STAGE_BELOW 188
-/// In words of bases, the place of the number of bits that follow.
+/// The bit of a base's word from which on it holds the number of bits that follow.
 #define CUZARR_ZSTD_EXTRA_AT 24u
 #define CUZARR_ZSTD_MATCH_BASES_AT 64u
 #define CUZARR_ZSTD_BASES_WORDS 128u
@@ -53,8 +54,8 @@ struct SequenceChain {
     i32 at;            // where its first one's bits end, less 64
 };
 
-/// Shared memory of a block of threads. `WORDS` of an entry: one, or a second one that says where the next states begin, so that the
-/// chain need not compute it.
+/// Shared memory of a block of threads. An entry has `WORDS` words: one, or a second one with the place where the next
+/// states begin, so that the chain need not compute it.
 template <u32 BLOCKS, u32 WORDS>
 struct alignas(16) SequenceSpace {
     u32 tables[BLOCKS * CUZARR_ZSTD_SPACE_WORDS * WORDS];      // all blocks' of one kind, then those of the next: see `tables_place`
@@ -64,13 +65,13 @@ struct alignas(16) SequenceSpace {
     u32 bases[CUZARR_ZSTD_BASES_WORDS];                // of lengths
 };
 
-/// Where in `tables` the entries of a block begin, in bytes. Each is a multiple of its table's size.
+/// Returns where the entries of a block begin in `tables`, in bytes. Each place is a multiple of its table's size.
 template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE u32 tables_place(u32 kind, u32 i) {
     return WORDS * (kind == 0 ? 2048 * i : kind == 2 ? 2048 * (BLOCKS + i) : 4096 * BLOCKS + 1024 * i);
 }
 
-/// Puts the bases of lengths where makers find them.
+/// Loads the bases of lengths to shared memory, for the warps that make sequences.
 CUZARR_DEVICE void load_bases(u32* bases) {
     for (u32 i = thread_index(); i < 53; i += thread_count()) {
         bases[CUZARR_ZSTD_MATCH_BASES_AT + i] = MATCH_LENGTH_BASE[i] | (u32)ZSTD_MATCH_LENGTH_EXTRA[i] << CUZARR_ZSTD_EXTRA_AT;
@@ -78,7 +79,7 @@ CUZARR_DEVICE void load_bases(u32* bases) {
     }
 }
 
-/// Copies block `i`'s tables to shared memory, by all threads; false when one of them is damaged.
+/// Copies block `i`'s tables to shared memory, by all threads. Returns false if one of them is damaged.
 template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE bool load_tables(const ZstdTask& task, const ZstdBlock& block, u32* tables, u32 i, u32 logs[3]) {
     bool known = true;
@@ -103,7 +104,7 @@ struct SequenceEntries {
     u32 literal, offset, match;
 };
 
-/// Like `SequenceEntries`, with where the next states begin where an entry says it.
+/// Like `SequenceEntries`, with the places where the next states begin, if entries hold them.
 struct ChainEntries {
     u32 literal, offset, match, literal_next, offset_next, match_next;
 };
@@ -122,7 +123,7 @@ CUZARR_DEVICE ChainEntries look_up_chain(SharedPlace tables, u32 literal, u32 of
     return {(u32)ll, (u32)of, (u32)ml, (u32)(ll >> 32), (u32)(of >> 32), (u32)(ml >> 32)};
 }
 
-/// The lane's chain of states: where the entries of the next sequence lie in `tables`, and where its bits end, less 64.
+/// The lane's chain of states: the places of the next sequence's entries in `tables`, and where its bits end, less 64.
 struct StateChain {
     u32 literal, offset, match;
     i32 at;
@@ -148,7 +149,7 @@ CUZARR_DEVICE bool chain_open(StateChain& chain, BitWindow& window, const u8* sr
     return true;
 }
 
-/// The next states: what the entries say, and the lowest bits of `low`, those of the offset's last.
+/// Moves to the next states: the entries' bases plus the lowest bits of `low`, where those of the offset come last.
 template <u32 WORDS>
 CUZARR_DEVICE void chain_next(StateChain& chain, const ChainEntries& entries, u32 low) {
     u32 offset_bits = zstd_state_bits(entries.offset), match_bits = zstd_state_bits(entries.match);
@@ -161,11 +162,12 @@ CUZARR_DEVICE void chain_next(StateChain& chain, const ChainEntries& entries, u3
     chain.literal = literal + 4 * WORDS * low_bits(funnel_shift_right(low, 0, offset_bits + match_bits), literal_bits);
 }
 
-/// Where in a stage the word lies that holds a bit.
+/// Returns where the word that holds a bit lies in a stage.
 CUZARR_DEVICE u32 stage_place(i32 bit) { return (u32)(bit >> 3) & (4 * CUZARR_ZSTD_STAGE_WORDS - 4); }
 
-/// One sequence of the chain: puts its states into place `at` of the ring, and goes on to the next one's. Returns the sum of the
-/// entries: where it is negative, the sequence takes more than a window, and the states are wrong until `chain_far`.
+/// Takes one sequence of the chain: puts its states into place `at` of the ring, and goes on to the next states.
+/// Returns the sum of the entries. If that is negative, the sequence takes more than a window, and the states are wrong
+/// until `chain_far`.
 template <u32 WORDS>
 CUZARR_DEVICE u32 chain_step(
     StateChain& chain, ChainEntries& entries, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at
@@ -183,7 +185,7 @@ CUZARR_DEVICE u32 chain_step(
     return sum;
 }
 
-/// The states behind a sequence of more than 64 bits: their own bits are looked up where they lie.
+/// Corrects the states behind a sequence of more than 64 bits, by loading their own bits.
 template <u32 WORDS>
 CUZARR_DEVICE void chain_far(StateChain& chain, const ChainEntries& entries, SharedPlace stage) {
     u32 place = stage_place(chain.at + 64);
@@ -191,14 +193,15 @@ CUZARR_DEVICE void chain_far(StateChain& chain, const ChainEntries& entries, Sha
     chain_next<WORDS>(chain, entries, funnel_shift_right(low, high, (u32)chain.at));
 }
 
-/// Sequences between two looks whether one was too long.
+/// Number of sequences between two checks whether one was too long.
 #define CUZARR_ZSTD_STRIDE 4u
 
-/// Writes the next `count` states into the ring, from byte `at` of it on: in the lower word, where the entries of literal and
-/// offset lie, 16 bits each; in the upper, that of the match and the lowest 16 bits of where the sequence's bits end.
+/// Writes the next `count` states into the ring, from byte `at` of it on. The lower word holds the places of the
+/// literal's and the offset's entries, 16 bits each; the upper word the place of the match's entry, and the lowest 16
+/// bits of where the sequence's bits end.
 ///
-/// A few at a time, as if no sequence took more than 64 bits, for a branch would stand on the path from one to the next. When
-/// one did, they are done again.
+/// A few are done at a time, as if no sequence took more than 64 bits: a branch would delay each state. If one did take
+/// more, they are done again.
 template <u32 WORDS>
 CUZARR_DEVICE void chain_run(StateChain& own, SharedPlace tables, SharedPlace stage, SharedPlace ring, u32 at, u32 count) {
     StateChain chain = own;
@@ -224,7 +227,7 @@ CUZARR_DEVICE void chain_run(StateChain& own, SharedPlace tables, SharedPlace st
     own = chain;
 }
 
-/// A word of a stream; zero where it has none.
+/// Returns a word of a stream; zero outside the stream.
 CUZARR_DEVICE u32 stream_word(const SequenceChain& chain, i32 index) {
     if (index < 0 || index > chain.last) return 0;
     return index == chain.last ? chain.cut : chain.words[index];
@@ -236,7 +239,8 @@ CUZARR_DEVICE void stage_store(u32* stage, i32 index, u32 word) {
     if (place < CUZARR_ZSTD_STAGE_AGAIN) stage[CUZARR_ZSTD_STAGE_WORDS + place] = word;
 }
 
-/// Puts words of a stream into its stage by one warp, until those above `staged` are there and it is no longer above `target`.
+/// Loads words of a stream into its stage, by one warp, until `staged` is no longer above `target`. Words above
+/// `staged` are there.
 CUZARR_DEVICE void stage_words(const SequenceChain& chain, u32* stage, i32& staged, i32 target, u32 lane) {
     for (; staged > target; staged -= (i32)CUZARR_WARP) {
         i32 index = staged - (i32)lane;
@@ -244,7 +248,7 @@ CUZARR_DEVICE void stage_words(const SequenceChain& chain, u32* stage, i32& stag
     }
 }
 
-/// The facts about a block for a warp that makes sequences of states.
+/// The state of a warp that makes the sequences of a block.
 struct SequenceSums {
     Repeats repeats;
     u32 literals, out;  // a lane's share
@@ -252,8 +256,8 @@ struct SequenceSums {
     i32 staged;         // words above are in the stage
 };
 
-/// The change of the three repeat offsets by sequences where none of them is one less: of each, in a byte, which it was (0 to 2), or
-/// 128 and the lane that brings it.
+/// The change of the three repeat offsets by sequences, none of which repeats the first less one. One byte for each
+/// offset: which old one it is (0 to 2), or 128 and the lane with the new one.
 #define CUZARR_ZSTD_KEEPS 0x020100u
 
 CUZARR_DEVICE u32 compose_slots(u32 before, u32 after) {
@@ -267,8 +271,8 @@ CUZARR_DEVICE u32 slot_offset(u32 slot, u32 back, const Repeats& before) {
     return slot & 128 ? brought : slot == 0 ? before.first : slot == 1 ? before.second : before.third;
 }
 
-/// The offset of each lane's sequence, and in `repeats` what is behind the last one's. `which` says what it is: one of the three
-/// (0 to 2), the first less one (3), or a new one (4), `back`.
+/// Returns the offset of each lane's sequence, and sets `repeats` to those behind the last one. `which` says what the
+/// offset is: one of the three (0 to 2), the first less one (3), or a new one (4), `back`.
 CUZARR_DEVICE u32 last_offsets(u32 which, u32 back, Repeats& repeats, u32 lane) {
     if (warp_ballot(CUZARR_ALL_LANES, which == 3)) {
         Repeats own = zstd_unchanged();
@@ -291,7 +295,7 @@ CUZARR_DEVICE u32 last_offsets(u32 which, u32 back, Repeats& repeats, u32 lane) 
     return offset;
 }
 
-/// Makes sequences of the states in a ring, a lane each; what is behind `count` counts for nothing.
+/// Makes sequences from the states in a ring, one for each lane. States from `count` on are ignored.
 CUZARR_DEVICE void make_sequences(
     const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u64 states, i32 at, u64* to, u32 count, SequenceSums& sums,
     u32 lane
@@ -305,11 +309,11 @@ CUZARR_DEVICE void make_sequences(
     u32 offset_extra = zstd_symbol(entries.offset), match_extra = match_base >> CUZARR_ZSTD_EXTRA_AT;
     u32 literal_extra = literal_base >> CUZARR_ZSTD_EXTRA_AT;
     match_base &= (1u << CUZARR_ZSTD_EXTRA_AT) - 1, literal_base &= (1u << CUZARR_ZSTD_EXTRA_AT) - 1;
-    // A one in front of the bits, and the bits.
+    // The value: a 1, and the bits behind it.
     u32 value = funnel_shift_left((u32)(top >> 32), 1, offset_extra);
     u32 match_less_3 = match_base + window_peek(top << offset_extra, match_extra);
     u32 run = literal_base + window_peek(top << (offset_extra + match_extra), literal_extra);
-    // A new offset; or one of the last, 0 to 2, or 3 for the first less one.
+    // 4 for a new offset, 0 to 2 for a repeat offset, 3 for the first less one.
     u32 which = !mine ? 0 : value > 3 ? 4 : value - 1 + (run == 0);
     u32 back = value - 3 < CUZARR_ZSTD_FAR ? value - 3 : CUZARR_ZSTD_FAR;
     u32 offset = last_offsets(which, back, sums.repeats, lane);
@@ -319,11 +323,11 @@ CUZARR_DEVICE void make_sequences(
     sums.out += run + match_less_3 + 3;
 }
 
-/// The sums over a block's sequences, by the warp that made them.
+/// Stores the sums over a block's sequences, by the warp that made them.
 CUZARR_DEVICE void sum_sequences(const ZstdTask& task, u32 index, const SequenceSums& sums, u32 lane) {
     const ZstdBlock& block = task.blocks[index];
     u32 literals = sums.literals, out = sums.out;
-    // A lane's share may be large, but more than a block may be is enough to know.
+    // A lane's share may be large. It is enough to know that it is more than a block may have.
     literals = literals < 2 * CUZARR_ZSTD_BLOCK_BYTES ? literals : 2 * CUZARR_ZSTD_BLOCK_BYTES;
     out = out < 2 * CUZARR_ZSTD_BLOCK_BYTES ? out : 2 * CUZARR_ZSTD_BLOCK_BYTES;
     for (u32 mask = 1; mask < CUZARR_WARP; mask *= 2) {
@@ -367,8 +371,8 @@ CUZARR_DEVICE void open_chains(const ZstdTask& task, u32 group, SequenceSpace<BL
     }
 }
 
-/// A maker's work in a step: the words for the step after the next into the stage, and the sequences of the states that the
-/// chain left in `ring` a step before, from sequence `base` on.
+/// Does one step of a warp that makes sequences: loads the words for the step after the next into the stage, and makes
+/// the sequences of the states that the chain left in `ring` a step before, from sequence `base` on.
 CUZARR_DEVICE void make_step(
     const ZstdTask& task, const SequenceChain& chain, SharedPlace tables, SharedPlace bases, u32* stage, const u64* ring, u32 base,
     SequenceSums& sums, u32 lane
@@ -379,7 +383,7 @@ CUZARR_DEVICE void make_step(
     i32 at = sums.at - (i32)(((u32)sums.at - (u32)(states >> 48)) & 0xffff);
     sums.at = warp_shuffle(CUZARR_ALL_LANES, at, CUZARR_WARP - 1);
     i32 target = (sums.at >> 5) - CUZARR_ZSTD_STAGE_BELOW, first = sums.staged - (i32)lane;
-    // They are on their way while sequences are made.
+    // These words are loaded while sequences are made.
     bool hungry = left > CUZARR_ZSTD_AHEAD && sums.staged > target;
     u32 word = hungry ? stream_word(chain, first) : 0;
     make_sequences(chain, tables, bases, states, at, task.sequences + task.blocks[chain.index].first_sequence + base, left, sums, lane);
@@ -389,8 +393,8 @@ CUZARR_DEVICE void make_step(
     stage_words(chain, stage, sums.staged, target, lane);
 }
 
-/// A group of blocks: the first warp runs chains, a warp for each block makes sequences of what its chain left a step before, and
-/// puts the words of its stream where the chain finds them.
+/// Decodes the sequences of a group of blocks. The first warp runs the chains. One warp for each block makes sequences
+/// from the states that its chain left a step before, and loads the next words of its stream for the chain.
 template <u32 BLOCKS, u32 WORDS>
 CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpace<BLOCKS, WORDS>& space) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, steps = 0;
@@ -403,7 +407,7 @@ CUZARR_DEVICE void decode_sequences(const ZstdTask& task, u32 group, SequenceSpa
         u32 needed = (space.chains[i].count + CUZARR_ZSTD_AHEAD - 1) / CUZARR_ZSTD_AHEAD;
         steps = needed > steps ? needed : steps;
     }
-    // About the chain that the lane runs, or that the warp makes sequences of.
+    // These belong to the chain that the lane runs, or that the warp makes sequences of.
     u32 own = warp == 0 ? lane % BLOCKS : warp - 1;
     const SequenceChain& shared = space.chains[own];
     u32* stage = space.stage[own];

@@ -1,7 +1,7 @@
-// zstd, first pass: the tables of Huffman and FSE codes that blocks describe, each by one warp.
+// The first pass of zstd decoding: the tables of Huffman and FSE codes that blocks describe, each by one warp.
 //
-// Work items are the predefined tables, then the blocks that describe a Huffman code, then those that have sequences. A
-// description is read by one lane (a few hundred steps), its table filled by all.
+// Work items are the predefined tables, then the blocks that describe a Huffman code, then the blocks with sequences.
+// One lane reads a description (a few hundred steps); all lanes fill its table.
 #include "codec/zstd/bit_window.cuh"
 #include "codec/zstd/fse.cuh"
 #include "codec/zstd/zstd.cuh"
@@ -25,7 +25,7 @@ CUZARR_DEVICE u32 extra_bits(u32 kind, u32 symbol) {
 }
 CUZARR_DEVICE u32 symbols_of(u32 kind) { return kind == 0 ? 36 : kind == 1 ? 32 : 53; }
 
-/// All lanes build a sequences' table from the counts in shared memory.
+/// Builds a sequences' table from the counts in shared memory, by all lanes.
 CUZARR_DEVICE void build_table(FseSpace& fse, u32* slot, u32 kind, u32 lane) {
     u32* table = slot + zstd_table_at(kind);
     fse_build(fse, lane, [&](u32 state, u32 symbol, u32 bits, u32 next) {
@@ -42,7 +42,7 @@ CUZARR_DEVICE void predefined_tables(FseSpace& fse, u32* slot, u32 lane) {
     }
 }
 
-/// The tables that a block describes, in the order in which it does.
+/// Builds the tables that a block describes, in the block's order.
 CUZARR_DEVICE void sequence_tables(const ZstdTask& task, FseSpace& fse, u32 index, u32 lane) {
     const ZstdBlock& block = task.blocks[index];
     u32* slot = task.tables + (u64)block.own_tables * CUZARR_ZSTD_TABLE_WORDS;
@@ -73,7 +73,7 @@ CUZARR_DEVICE void sequence_tables(const ZstdTask& task, FseSpace& fse, u32 inde
             warp_barrier(CUZARR_ALL_LANES);
         }
         if (used != ~0u) continue;
-        // The sections behind it cannot be found.
+        // The sections behind a damaged table cannot be found.
         for (u32 rest = kind + lane; rest < 3; rest += CUZARR_WARP) {
             u32 rest_mode = block.modes >> (6 - 2 * rest) & 3;
             if (rest_mode != CUZARR_ZSTD_PREDEFINED && rest_mode != CUZARR_ZSTD_REPEAT)
@@ -85,7 +85,8 @@ CUZARR_DEVICE void sequence_tables(const ZstdTask& task, FseSpace& fse, u32 inde
     if (lane == 0) task.results[index].tables_bytes = used;
 }
 
-/// One lane reads weights that are coded by FSE, two states taking turns. False when they are damaged.
+/// Reads weights that are coded by FSE, with two states that take turns. Returns false if they are damaged. One lane
+/// calls.
 CUZARR_DEVICE bool coded_weights(TableSpace& space, const u8* src, u32 size) {
     BitWindow window;
     if (!window_open(window, src, size)) return false;
@@ -100,7 +101,7 @@ CUZARR_DEVICE bool coded_weights(TableSpace& space, const u8* src, u32 size) {
         if (count >= CUZARR_ZSTD_SYMBOLS - 2) return false;
         space.weights[count++] = (u8)entry;
         if (window.at - window.begin < (i32)bits) {
-            // No bits for another state: the other one has the last word.
+            // There are no bits for another state: the other state gives the last weight.
             space.weights[count++] = (u8)space.weight_states[states[turn ^ 1]];
             break;
         }
@@ -111,7 +112,7 @@ CUZARR_DEVICE bool coded_weights(TableSpace& space, const u8* src, u32 size) {
     return true;
 }
 
-/// One lane completes the weights by the last one, and sorts the symbols by weight. False when no code has these weights.
+/// Adds the last weight, and sorts the symbols by weight. Returns false if no code has these weights. One lane calls.
 CUZARR_DEVICE bool sort_weights(TableSpace& space) {
     u32 sum = 0, count = space.count, ranks[16];
     for (u32 i = 0; i < 16; ++i) ranks[i] = 0;
@@ -142,7 +143,7 @@ CUZARR_DEVICE bool sort_weights(TableSpace& space) {
     return true;
 }
 
-/// The Huffman table that a block describes.
+/// Builds the Huffman table that a block describes.
 CUZARR_DEVICE void huffman_table(const ZstdTask& task, TableSpace& space, u32 index, u32 lane) {
     const ZstdBlock& block = task.blocks[index];
     u32* slot = task.trees + (u64)block.tree * CUZARR_ZSTD_TREE_WORDS;

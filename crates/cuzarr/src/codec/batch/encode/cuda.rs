@@ -10,10 +10,10 @@ use crate::{Error, ErrorKind, Result};
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
-/// Blocks of the kernels that only compare: what a multiprocessor holds at once.
+/// Blocks per multiprocessor of the kernel that compares chunks: as many as a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// A `u32` for each chunk: its bytes, of which `chunk_bytes` tells, or 0 for a chunk that has the bits of a blank one.
+/// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk that has the bits of a blank one.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -29,7 +29,7 @@ pub(super) fn sizes(blank: Option<&Blank<'_>>, chunk_bytes: &[usize], stream: &S
     stream.h2d(&[words(compared_bytes), words(chunk_bytes)].concat(), &given)?;
     stream.memset(&sizes, 0)?;
     let kernel = ENCODED.kernel(stream.device(), "encode_differs")?;
-    // Few threads in `simt`, where each is a fiber.
+    // Few threads on `simt`, which runs each as a fiber.
     let threads = if stream.device() == Device::Simt { WARP } else { 256 };
     let blocks = (count as u32).clamp(1, kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR);
     let (compared, encoded) = (given.address(), given.address() + words_bytes);
@@ -42,8 +42,8 @@ pub(super) fn sizes(blank: Option<&Blank<'_>>, chunk_bytes: &[usize], stream: &S
     Ok(sizes)
 }
 
-/// Completes entries that say how large frames are ([`Launched::frames`](crate::codec::device::Launched::frames)): one frame
-/// begins behind the other.
+/// Fills in where each frame begins, in entries ([`Launched::frames`](crate::codec::device::Launched::frames)) that
+/// hold only the frames' sizes. Frames are placed one behind the other.
 ///
 /// # Errors
 /// `InvalidArgument` for read-only entries, and entries that do not begin at a multiple of 8 bytes; `MemorySpace` for a stream of

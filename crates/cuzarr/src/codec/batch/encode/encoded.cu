@@ -1,9 +1,9 @@
-// What the encoders of all codecs share: which chunks are encoded at all, and where their frames lie.
+// Kernels that the encoders of all codecs share: which chunks are encoded at all, and where their frames lie.
 #include "codec/batch/encode/encoded.cuh"
 #include "cuzarr/warp.cuh"
 
-/// Compares each chunk with `blank`, in 16 bytes a thread and step of a block: `compared[chunk]` bytes of both. The chunks that differ
-/// get their bytes, `encoded[chunk]`, in `sizes`, which are 0 at first.
+/// Compares `compared[chunk]` bytes of each chunk with `blank`, 16 bytes for each thread at a time. Chunks that differ
+/// get `encoded[chunk]` as their size in `sizes`, which are 0 at first.
 CUZARR_KERNEL(
     encode_differs, const u8* chunks, const u8* blank, u64 stride, u32 count, const u32* compared, const u32* encoded, u32* sizes
 ) {
@@ -11,7 +11,8 @@ CUZARR_KERNEL(
         const u8* from = chunks + chunk * stride;
         u32 size = compared[chunk];
         for (u32 first = 0; first < size; first += thread_count() * 16) {
-            // A thread that finds a difference tells the block by memory. Late news only cost a step.
+            // A thread that finds a difference tells its block through `sizes`. If others see it late, that only costs
+            // a step.
             if (volatile_load(sizes + chunk)) break;
             u32 begin = first + thread_index() * 16, end = begin + 16 < size ? begin + 16 : size;
             bool same = true;
@@ -28,10 +29,10 @@ CUZARR_KERNEL(
 
 CUZARR_DEVICE u64 aligned(u64 size) { return (size + CUZARR_FRAME_ALIGNMENT - 1) & ~(u64)(CUZARR_FRAME_ALIGNMENT - 1); }
 
-/// Entries of a lane at a time, which are on their way together.
+/// Number of entries that a lane loads at the same time.
 #define CUZARR_ENCODED_ENTRIES 8u
 
-/// One warp completes all entries, whose sizes are there.
+/// Fills in where each frame begins, in entries that hold the frames' sizes. One warp does it.
 CUZARR_KERNEL(encode_places, EncodedFrame* frames, u32 count) {
     u32 lane = thread_index();
     u64 begin = 0;

@@ -1,4 +1,4 @@
-// Where the frames lie that an encoder made: `Launched::frames` in crates/cuzarr/src/codec/device.rs.
+// The places of the frames that an encoder made: `Launched::frames` in crates/cuzarr/src/codec/device.rs.
 #pragma once
 #include "codec/batch/frames.cuh"
 
@@ -7,7 +7,7 @@
 /// Bytes of an entry.
 #define CUZARR_FRAME_ENTRY_BYTES 16u
 
-/// What becomes of a chunk.
+/// The frame of a chunk.
 struct EncodedFrame {
     u64 at;
     u32 size;      // 0: nothing but the fill value

@@ -1,8 +1,8 @@
-//! The way back: chunks in device memory become frames there.
+//! Encoding on a device: chunks in device memory become frames there.
 //!
-//! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished: then the host
-//! knows where each frame lies, and only those bytes need to cross the bus. A codec hands the encoder of chunks of a size out
-//! by [`crate::codec::BytesToBytes::device_encoder`].
+//! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished. Then
+//! the host knows where each frame lies, and only those bytes need to cross the bus. A codec returns the encoder for
+//! chunks of one size from [`crate::codec::BytesToBytes::device_encoder`].
 
 mod cuda;
 
@@ -26,24 +26,24 @@ pub struct EncodeBatch {
 /// Frames in device memory.
 #[derive(Debug)]
 pub struct Encoded {
-    /// The memory they lie in, in the order of the chunks.
+    /// The memory that holds the frames, in the order of the chunks.
     pub buffer: Buffer,
-    /// Where each frame is; `None` for a chunk of nothing but the fill value.
+    /// The range of each frame in `buffer`; `None` for a chunk of nothing but the fill value.
     pub frames: Vec<Option<Range<usize>>>,
 }
 
-/// Chunks that may hold nothing but the fill value, compared before they are encoded.
+/// Chunks that are compared with the fill value before they are encoded.
 pub(crate) struct Blank<'a> {
-    /// Their elements, `stride_bytes` from one chunk to the next.
+    /// Elements of the chunks, `stride_bytes` from one chunk to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
-    /// A chunk of the fill value, as large as the largest of them.
+    /// A chunk of the fill value, as large as the largest chunk of `chunks`.
     pub(crate) blank: &'a Buffer,
-    /// Bytes of each chunk that are compared.
+    /// How many bytes of each chunk are compared.
     pub(crate) compared_bytes: &'a [usize],
 }
 
-/// Bytes of a chunk's size on the device.
+/// Bytes of the number that holds a chunk's size on the device.
 const SIZE_BYTES: usize = 4;
 
 impl fmt::Debug for EncodeBatch {
@@ -53,9 +53,9 @@ impl fmt::Debug for EncodeBatch {
 }
 
 impl EncodeBatch {
-    /// Plans the encoding of the chunks of `src`, `stride_bytes` from one to the next. `chunk_bytes` has the size of each: that of the
-    /// encoder's chunks, or a smaller one where the encoder [takes smaller chunks](DeviceEncoder::takes_smaller). Nothing is put on the
-    /// device yet.
+    /// Plans the encoding of the chunks of `src`, `stride_bytes` from one to the next. `chunk_bytes` holds the size of
+    /// each chunk. All have the encoder's chunk size, unless the encoder [takes smaller
+    /// chunks](DeviceEncoder::takes_smaller). Nothing is put on the device yet.
     ///
     /// # Errors
     /// `InvalidArgument` for chunks that are not inside `src`, do not begin at multiples of 16, or have a size that the encoder does not
@@ -92,7 +92,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Most device memory that a run takes beside the chunks, its results included.
+    /// Maximum device memory, in bytes, that a run takes beside the chunks. Its results count too.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
@@ -131,7 +131,7 @@ impl EncodeBatch {
         Ok(())
     }
 
-    /// Waits for the last run, and says where the frames are.
+    /// Waits for the last run, and returns the frames.
     ///
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.

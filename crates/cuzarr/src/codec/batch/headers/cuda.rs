@@ -7,14 +7,14 @@ use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};
 
 const HEADER: &str = include_str!("headers.cuh");
-/// Bytes of a `HeaderPiece` in headers.cuh, and of the part of a frame that it holds.
+/// Bytes of a `HeaderPiece` in headers.cuh. `PIECE_DATA` of them are bytes of a frame.
 const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
 const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
-/// The room of the list: this many pieces for each frame, and one more for each `BYTES_PER_PIECE` stored and decoded
-/// bytes. Blocks of known writers are far larger; what has no room is read whole.
+/// The list has room for this many pieces for each frame, and one more for each `BYTES_PER_PIECE` stored and decoded
+/// bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
-/// Frames whose walks share a block of threads.
+/// Threads of a block. The walk through a frame takes [`HeaderWalk::threads`] of them.
 const THREADS: u32 = 128;
 
 /// `HeaderList` in headers.cuh.
@@ -27,7 +27,8 @@ struct List {
     reserved: u32,
 }
 
-/// A buffer as long as `src`. Only the bytes that a scan of the units' headers reads are filled in. The source must be there.
+/// Returns a buffer as long as `src`. Only the bytes that a scan of the units' headers reads are filled in. `src` must
+/// already hold its bytes.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -79,7 +80,7 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     Ok(bytes)
 }
 
-/// Copies a piece to its place.
+/// Copies a piece of a frame to its place in `bytes`.
 fn put(bytes: &mut [u8], piece: &[u8; PIECE_BYTES]) {
     let (place, data) = piece.split_at(PIECE_DATA);
     let (at, size) = place.split_at(8);

@@ -1,9 +1,9 @@
-// The headers inside of frames that lie on the device alone, brought together for the host: what its scans read, and nothing
-// of the data between. Bytes are copied as they are, 16 at a time with their place, so that a codec's scan makes the same
-// tables of them as of whole frames.
+// Gathers the headers inside frames that lie only on the device, for the host: the bytes that its scans read, and none
+// of the data between. Bytes are copied unchanged, 16 at a time with their place, so that a codec's scan makes the same
+// tables from them as from whole frames.
 //
-// A codec's walk goes on wherever its scan may go on: it looks at what it needs to find the next header, and leaves it to the
-// scan what may stand there. It never leaves its frame, and ends when the list is full: the host then reads that frame whole.
+// A codec's walk goes on wherever its scan may go on. It reads what it needs to find the next header, and leaves all
+// checks to the scan. It never leaves its frame, and ends when the list is full: the host then reads that frame whole.
 #pragma once
 #include "cuzarr/kernel.cuh"
 

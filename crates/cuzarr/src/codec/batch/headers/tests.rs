@@ -1,4 +1,4 @@
-//! Tables from gathered headers are those from whole frames, for each decoder that has its headers gathered.
+//! Tests that gathered headers give the same tables as whole frames, for each decoder whose headers are gathered.
 
 use cuzarr_device::{Buffer, Device};
 use serde_json::json;
@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Steps of 16 bits with noise: something to compress, and something that is stored.
+/// Returns 16-bit numbers that grow in random steps: some parts compress, others are stored.
 fn plain(size: usize, random: &mut Dice) -> Vec<u8> {
     let noise = 1 + random.below(200);
     let mut at = 0u16;
@@ -116,7 +116,7 @@ fn assert_same_tables(device: Device, name: &str, seed: u64, intact: bool) {
     assert_eq!(described(name, device, &read, &units), whole);
 }
 
-/// Rounds of 60 frames for each format, intact ones and damaged ones; more with `CUZARR_DAMAGE_ROUNDS`.
+/// Tests rounds of 60 frames for each format: one of intact frames, then some of damaged ones (`CUZARR_DAMAGE_ROUNDS`).
 #[test]
 fn headers_from_the_device_make_the_tables_of_whole_frames() {
     let rounds = std::env::var("CUZARR_DAMAGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2);

@@ -1,4 +1,4 @@
-// Blosc-1 containers around streams that another encoder made.
+// Makes Blosc-1 containers around streams that another encoder made.
 //
 //     blosc_encode_streams gives each stream its size, or 0 where its chunk is left out
 //     blosc_encode_sizes   sums up where streams go in their container; a copy where that is shorter   a warp a chunk
@@ -25,7 +25,7 @@ struct BloscStreams {
     u32 parts;                    // of a stream
 };
 
-/// All that kernels work on. `BloscTask` in codec/blosc/encode/cuda.rs.
+/// The arguments of the kernels: `BloscTask` in codec/blosc/encode/cuda.rs.
 struct BloscEncode {
     const u8* src;
     const u32* sizes;             // of chunks; 0: it is left out

@@ -1,4 +1,4 @@
-//! Launches of `blosc_encode.cu`, around those of the encoder of the streams.
+//! Launches of `blosc_encode.cu`, before and after those of the streams' encoder.
 
 use cuzarr_device::internal::shuffle;
 use cuzarr_device::internal::shuffle::{Shuffle, Span};
@@ -24,12 +24,12 @@ static ENCODE: KernelSource =
 const PART_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PART_BYTES") as usize;
 /// Threads of a block; few in `simt`, where each is a fiber.
 const THREADS: u32 = 128;
-/// Blocks that move bytes: what a multiprocessor holds at once.
+/// Blocks of threads that move bytes: as many as a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
-/// A word of the device.
+/// Bytes of a word on the device.
 const WORD_BYTES: usize = 4;
 
-/// What kernels work on. `BloscEncode` in blosc_encode.cu.
+/// The arguments of the kernels: `BloscEncode` in blosc_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BloscTask {
@@ -62,7 +62,7 @@ struct EncodedStreams {
 }
 
 impl EncodedStreams {
-    /// Streams of `size_bytes`, `count` of each chunk, whose plain bytes lie as `row` says.
+    /// Describes streams of `size_bytes`, `count` in each chunk. Their plain bytes lie as `row` says.
     fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> EncodedStreams {
         EncodedStreams {
             plain: plain.address(),
@@ -86,10 +86,10 @@ pub(super) struct BloscChunks {
     output_bound_bytes: usize,
 }
 
-/// Most device memory that a launch takes for itself, beside what the streams' encoders take.
+/// Maximum device memory, in bytes, that a launch takes itself. The streams' encoders take more.
 pub(super) fn memory_bytes(encoder: &BloscEncoder, row: &ChunkRow) -> usize {
     let [streams, rests] = encoder.layout.rows(row);
-    // Blocks that are shuffled, and their streams, where those do not lie one behind the other.
+    // Shuffled blocks, and their streams if these must be moved to aligned places.
     let work = [streams, rests].map(|row| row.count.saturating_mul(row.stride_bytes)).into_iter();
     let work = work.fold(0, usize::saturating_add).saturating_mul(2);
     let words = streams.count.saturating_add(row.count).saturating_mul(2).saturating_mul(WORD_BYTES);
@@ -110,7 +110,7 @@ impl BloscChunks {
         })
     }
 
-    /// The shuffle of blocks of `size_bytes`; `None` for blocks that Blosc leaves alone.
+    /// The shuffle of blocks of `size_bytes`; `None` for blocks that Blosc does not shuffle.
     fn shuffle_of(&self, size_bytes: usize) -> Option<Shuffle> {
         let unit = usize::from(self.layout.type_bytes);
         match self.layout.shuffling {
@@ -121,13 +121,14 @@ impl BloscChunks {
         }
     }
 
-    /// Where each block of `size_bytes` begins in the chunks: `each` of a chunk, from byte `first` on.
+    /// Returns where each block of `size_bytes` begins in the source. Each chunk has `each` blocks, from its byte
+    /// `first` on.
     fn blocks(&self, first: usize, each: usize, size_bytes: usize) -> impl Iterator<Item = usize> {
         let stride = self.row.stride_bytes;
         (0..self.row.count * each).map(move |index| index / each * stride + first + index % each * size_bytes)
     }
 
-    /// Blocks of one size, shuffled, `stride_bytes` from one to the next.
+    /// Shuffles blocks of one size, which begin at `begins`, to new memory, `stride_bytes` from one to the next.
     fn shuffled(
         &self,
         src: &Buffer,
@@ -153,7 +154,7 @@ impl BloscChunks {
         Ok(work)
     }
 
-    /// The streams of whole blocks, as a row of chunks.
+    /// Returns the streams of whole blocks, as a row of chunks for their encoder.
     fn whole(&self, src: &Buffer, stream: &Stream) -> Result<Buffer> {
         let BloscLayout { block_bytes: block, chunk_bytes, .. } = self.layout;
         let (bytes, stride) = (self.layout.stream_bytes(), self.rows[0].stride_bytes);
@@ -174,7 +175,7 @@ impl BloscChunks {
     }
 }
 
-/// Copies pieces of one size, each from the first of two places to the second.
+/// Copies pieces of one size. `places` holds the offsets of each piece in `src` and `dst`.
 fn copy_each(
     src: &Buffer,
     dst: &Buffer,
@@ -198,7 +199,7 @@ impl Encode for BloscChunks {
         let resident = (write.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR) as usize;
         let grid = |warps: usize| warps.div_ceil((threads / WARP) as usize).clamp(1, resident) as u32;
 
-        // Streams of one size, of which each chunk has `per_chunk`, encoded by their own encoder.
+        // Encodes streams of one size, `per_chunk` in each chunk, by their own encoder.
         let encode = |encode: &dyn Encode, src: &Buffer, per_chunk: usize, stream_bytes: usize| {
             let streams = count * per_chunk;
             let made = pool::allocate(streams * WORD_BYTES, stream)?;

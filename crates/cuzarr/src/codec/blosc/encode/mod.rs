@@ -1,5 +1,5 @@
-//! Blosc-1 containers, made on a device: chunks are shuffled block by block, another codec's encoder makes the streams, and
-//! `blosc_encode.cu` puts the containers around them.
+//! Encodes Blosc-1 containers on a device. Chunks are shuffled block by block, another codec's encoder makes the
+//! streams, and `blosc_encode.cu` puts the containers around them.
 
 mod cuda;
 
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// Streams begin at multiples of this, as encoders want chunks to.
+/// Streams begin at multiples of this, as encoders require of chunks.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
 /// How chunks are cut into blocks and streams, and what the header says.
@@ -21,7 +21,7 @@ const STREAM_ALIGNMENT_BYTES: usize = 16;
 pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Streams of a block. The last block of a chunk is one stream, where it is shorter than the others.
+    /// Number of streams of a block. If the last block of a chunk is shorter than the others, it is one stream.
     pub(super) splits: usize,
     pub(super) type_bytes: u8,
     pub(super) shuffling: Shuffling,
@@ -33,17 +33,18 @@ impl BloscLayout {
         self.block_bytes / self.splits
     }
 
-    /// Streams of a chunk's whole blocks.
+    /// Number of streams of a chunk's whole blocks.
     fn whole_streams(&self) -> usize {
         self.chunk_bytes / self.block_bytes * self.splits
     }
 
-    /// Bytes of the short last block; 0 where there is none.
+    /// Bytes of the short last block; 0 if there is none.
     pub(super) fn rest_bytes(&self) -> usize {
         self.chunk_bytes % self.block_bytes
     }
 
-    /// The streams of whole blocks of a row of chunks, and those of the short last blocks, as rows of chunks for encoders.
+    /// The streams of the chunks in `row`, as rows of chunks for encoders: those of whole blocks, and those of short
+    /// last blocks.
     fn rows(&self, row: &ChunkRow) -> [ChunkRow; 2] {
         let stride = |bytes: usize| bytes.next_multiple_of(STREAM_ALIGNMENT_BYTES);
         let of = |count, bytes| ChunkRow { device: row.device, count, stride_bytes: stride(bytes) };
@@ -51,13 +52,13 @@ impl BloscLayout {
     }
 }
 
-/// Makes Blosc-1 containers of chunks of one size.
+/// Encodes chunks of one size to Blosc-1 containers.
 #[derive(Clone, Debug)]
 pub(super) struct BloscEncoder {
     pub(super) layout: BloscLayout,
-    /// Makes the streams of whole blocks.
+    /// The encoder of the streams of whole blocks.
     pub(super) streams: Arc<dyn DeviceEncoder>,
-    /// Makes the stream of the short last block, where there is one.
+    /// The encoder of the short last block's stream, if there is one.
     pub(super) rest: Option<Arc<dyn DeviceEncoder>>,
 }
 

@@ -30,13 +30,14 @@ const HEADER: &str = include_str!("deflate_encode.cuh");
 const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_DEFLATE_COUNTERS") as usize;
 const CODES_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
-/// Threads of the kernels that have a block of threads for each block; few in `simt`, where each is a fiber.
+/// Threads of the kernels that have a block of threads for each block of data. `simt` uses fewer, because each thread
+/// is a fiber.
 const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
 const SIMT_THREADS: u32 = 64;
-/// The most blocks of a grid, which then stride.
+/// Maximum number of blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// What kernels work on. `DeflateEncode` in deflate_encode.cuh.
+/// The arguments of the kernels: `DeflateEncode` in deflate_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeflateTask {
@@ -86,7 +87,7 @@ impl DeflateChunks {
         }
     }
 
-    /// Where the chunks lie.
+    /// The ranges of the chunks in the source.
     fn ranges(&self, task: &EncodeTask<'_>) -> Vec<Range<usize>> {
         let begins = (0..self.row.count).map(|index| index * self.row.stride_bytes);
         begins.zip(task.chunk_bytes).map(|(begin, bytes)| begin..begin + bytes).collect()
@@ -96,7 +97,7 @@ impl DeflateChunks {
         [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
     }
 
-    /// Most device memory that a launch takes beside the chunks, its results included.
+    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
     pub(super) fn memory_bytes(&self) -> usize {
         let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
         let checksums = checksum::compute_bytes(chunks);

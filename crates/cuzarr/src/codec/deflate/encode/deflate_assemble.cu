@@ -1,13 +1,14 @@
-// Deflate streams, last passes: where blocks begin, and their bits.
+// The last passes of deflate encoding: where blocks begin, and their bits.
 //
-// A block may begin at any bit. A stored one ends at a whole byte, so how long it is depends on where it begins; a scan
-// follows that (`Extent`). A block is put together in shared memory from the bit of a word that it begins with, by a block
-// of threads, each from the place that a sum gives. Words that two blocks share are zeros first, and joined by OR.
+// A block may begin at any bit. A stored block ends at a whole byte, so its length depends on where it begins; a scan
+// follows that (`Extent`). A block of threads makes a block in shared memory, from the bit of a word that it begins
+// with; each thread writes from the place that a sum gives. Words that two blocks share are zeros first, and joined by
+// OR.
 #include "codec/deflate/encode/deflate_encode.cuh"
 #include "codec/lz/bits.cuh"
 
-/// How blocks that follow each other move the place: `before` bits on, and, when some of them are stored, on to a whole byte
-/// and `behind` bits further.
+/// How successive blocks move the position: `before` bits on; if some of them are stored, then on to a whole byte and
+/// `behind` bits further.
 struct Extent {
     u32 before, behind, is_stored;
 };
@@ -49,7 +50,7 @@ CUZARR_KERNEL(deflate_encode_sizes, const DeflateEncode task) {
     }
 }
 
-/// Words that a block touches, from the one that it begins in on.
+/// Number of words that a block touches, from the one that it begins in.
 CUZARR_DEVICE u32 block_words(const DeflateEncode& task, u32 block, u32 at) {
     return (end_of(extent_of(task, block), at) - at / 32 * 32 + 31) / 32;
 }
@@ -57,7 +58,7 @@ CUZARR_DEVICE u32* block_to(const DeflateEncode& task, u32 block, u32 at) {
     return (u32*)(task.out + task.frames[block / task.blocks.chunk_blocks].at) + at / 32;
 }
 
-/// A thread for each block: zeros in the words that it may share with others.
+/// Sets the words that a block may share with others to zero. One thread takes each block.
 CUZARR_KERNEL(deflate_encode_clear, const DeflateEncode task) {
     u32 step = block_count() * thread_count();
     for (u32 block = block_index() * thread_count() + thread_index(); block < block_count_of(task.blocks); block += step) {
@@ -74,10 +75,10 @@ struct WriteSpace {
     u32 sums[CUZARR_DEFLATE_THREADS / CUZARR_WARP];
 };
 
-/// A distance's word and what follows it.
+/// Returns a distance's word, and the bits that follow it.
 CUZARR_DEVICE u32 offset_word(const u32* symbols, u32 offset) {
     u32 extra, word = symbols[CUZARR_DEFLATE_SYMBOLS + offset_symbol(offset, &extra)], count = word_count(word);
-    // Up to 28 bits: more than beside a count.
+    // Up to 28 bits, which leave no room for their number.
     return word_bits(word) | ((offset - 1) & ((1u << extra) - 1)) << count;
 }
 CUZARR_DEVICE u32 offset_bits(const u32* symbols, u32 offset) {
@@ -85,7 +86,7 @@ CUZARR_DEVICE u32 offset_bits(const u32* symbols, u32 offset) {
     return word_count(word) + extra;
 }
 
-/// Bits of one thread, which go to whole words one after the other.
+/// A writer of one thread's bits, to whole words one after the other.
 struct BitRow {
     u32* words;
     u32 at;    // the next word
@@ -104,7 +105,7 @@ CUZARR_DEVICE void row_end(BitRow& row) {
     if ((u32)row.bits) atomic_or(row.words + row.at, (u32)row.bits);
 }
 
-/// The bits of a coded block, from bit `place` of the words on.
+/// Writes the bits of a coded block, from bit `place` of the words on.
 CUZARR_DEVICE void write_coded(WriteSpace& space, const DeflateEncode& task, const DeflateMade& made, u32 block, u32 place) {
     const DeflateCodes& codes = task.codes[block];
     u32 thread = thread_index(), threads = thread_count();
@@ -142,7 +143,7 @@ CUZARR_DEVICE void write_coded(WriteSpace& space, const DeflateEncode& task, con
     }
 }
 
-/// A stored block (RFC 1951, 3.2.4), likewise.
+/// Writes a stored block (RFC 1951, 3.2.4), in the same way.
 CUZARR_DEVICE void write_stored(WriteSpace& space, const DeflateEncode& task, u32 block, u32 place) {
     u32 size = block_bytes(task.blocks, block), at = whole_bytes(place + 3);
     const u8* src = block_src(task, block);
@@ -175,7 +176,7 @@ CUZARR_KERNEL(deflate_encode_write, const DeflateEncode task) {
     }
 }
 
-/// A thread for each frame: what stands before and behind its stream.
+/// Writes the header and the trailer of each frame. One thread takes each frame.
 CUZARR_KERNEL(deflate_encode_finish, const DeflateEncode task) {
     u32 step = block_count() * thread_count();
     for (u32 chunk = block_index() * thread_count() + thread_index(); chunk < task.blocks.chunks; chunk += step) {

@@ -1,7 +1,8 @@
-// Deflate streams, first pass: where matches begin, and how often each symbol comes, by a block of threads for each block.
+// The first pass of deflate encoding: where matches begin, and how often each symbol occurs. A block of threads takes
+// each block of data.
 #include "codec/deflate/encode/deflate_encode.cuh"
 
-/// Puts into each sequence where its match begins.
+/// Sets `before` of each sequence to where its match begins.
 CUZARR_DEVICE void place_matches(LzFound* sequences, u32 count, u32* sums) {
     u32 covered = 0;
     for (u32 first = 0; first < count; first += thread_count()) {

@@ -1,4 +1,4 @@
-// What the kernels that make deflate streams hand to each other, and the way through a block's sequences.
+// The data that the kernels of deflate encoding hand to each other, and the walk through a block's sequences.
 #pragma once
 #include "codec/batch/encode/encoded.cuh"
 #include "codec/lz/find/lz_find.cuh"
@@ -15,7 +15,7 @@
 /// Counters of a block: symbols, then distances; a multiple of 4 bytes.
 #define CUZARR_DEFLATE_COUNTERS 316u
 static_assert(CUZARR_DEFLATE_COUNTERS == CUZARR_DEFLATE_BOTH, "counters of a block");
-/// A match is written in pieces of so many bytes.
+/// Minimum and maximum bytes of the pieces in which a match is written.
 #define CUZARR_DEFLATE_LEAST_PIECE 3u
 #define CUZARR_DEFLATE_MOST_PIECE 258u
 
@@ -24,7 +24,8 @@ static_assert(CUZARR_DEFLATE_COUNTERS == CUZARR_DEFLATE_BOTH, "counters of a blo
 #define CUZARR_DEFLATE_FIXED 1u
 #define CUZARR_DEFLATE_DYNAMIC 2u
 
-/// Most words of a block's header: its codes' lengths one by one, with 7 bits and 7 behind, and what stands before.
+/// Maximum words of a block's header: the lengths of its codes one by one, with 7 bits and 7 behind, and the fields
+/// before them.
 #define CUZARR_DEFLATE_HEADER_WORDS 142u
 static_assert(32 * CUZARR_DEFLATE_HEADER_WORDS >= 17 + 3 * CUZARR_DEFLATE_DESCRIBING + 14 * CUZARR_DEFLATE_BOTH, "a block's header");
 
@@ -34,12 +35,12 @@ struct DeflateCodes {
     u32 header[CUZARR_DEFLATE_HEADER_WORDS];  // what stands before the first symbol, but for the bit of the last block
 };
 
-/// Bits, lowest first, and how many.
+/// Packs bits, lowest first, and their number.
 CUZARR_DEVICE u32 deflate_word(u32 bits, u32 count) { return bits | count << 24; }
 CUZARR_DEVICE u32 word_bits(u32 word) { return word & 0xffffff; }
 CUZARR_DEVICE u32 word_count(u32 word) { return word >> 24; }
 
-/// What becomes of a block.
+/// The kind, the sizes and the place of an encoded block.
 struct DeflateMade {
     u32 kind;         // CUZARR_DEFLATE_STORED and so on
     u32 header_bits;
@@ -51,10 +52,10 @@ struct DeflateMade {
 #define CUZARR_DEFLATE_MADE_BYTES 16u
 static_assert(sizeof(DeflateCodes) == CUZARR_DEFLATE_CODES_BYTES && sizeof(DeflateMade) == CUZARR_DEFLATE_MADE_BYTES, "as the host counts them");
 
-/// Most bytes of a frame's header.
+/// Maximum bytes of a frame's header.
 #define CUZARR_DEFLATE_HEADER_BYTES 16u
 
-/// All that the kernels work on. `DeflateTask` in codec/deflate/encode/cuda.rs.
+/// The arguments of the kernels: `DeflateTask` in codec/deflate/encode/cuda.rs.
 struct DeflateEncode {
     const u8* src;
     const LzFoundBlock* counts;
@@ -76,7 +77,8 @@ CUZARR_DEVICE const u8* block_src(const DeflateEncode& task, u32 block) {
     return task.src + block / task.blocks.chunk_blocks * task.blocks.stride + block_begin(task.blocks, block);
 }
 
-/// The symbol of a piece's length; `extra` gets how many bits follow it, the lowest ones of the length less 3.
+/// Returns the symbol of a piece's length. `extra` gets the number of bits that follow it: the lowest ones of the
+/// length less 3.
 CUZARR_DEVICE u32 length_symbol(u32 length, u32* extra) {
     u32 more = length - CUZARR_DEFLATE_LEAST_PIECE;
     *extra = 0;
@@ -84,27 +86,29 @@ CUZARR_DEVICE u32 length_symbol(u32 length, u32* extra) {
     if (more >= 4) *extra = highest_bit(more) - 2;
     return CUZARR_DEFLATE_END + 1 + 4 * *extra + (more >> *extra);
 }
-/// The symbol of a distance; `extra` gets how many bits follow it, the lowest ones of the distance less 1.
+/// Returns the symbol of a distance. `extra` gets the number of bits that follow it: the lowest ones of the distance
+/// less 1.
 CUZARR_DEVICE u32 offset_symbol(u32 offset, u32* extra) {
     u32 more = offset - 1;
     *extra = 0;
     if (more >= 2) *extra = highest_bit(more) - 1;
     return 2 * *extra + (more >> *extra);
 }
-/// Bits that follow a symbol, and a distance's.
+/// Number of bits that follow a symbol; `offset_extra` is for distances.
 CUZARR_DEVICE u32 symbol_extra(u32 symbol) {
     u32 code = symbol - CUZARR_DEFLATE_END - 1;
     return symbol <= CUZARR_DEFLATE_END || code < 8 || code == 28 ? 0 : code / 4 - 1;
 }
 CUZARR_DEVICE u32 offset_extra(u32 symbol) { return symbol < 2 ? 0 : symbol / 2 - 1; }
 
-/// The next piece of a match of which `left` bytes are left: not so many that too few would remain.
+/// Returns the size of the next piece of a match that has `left` bytes left. It never leaves too few bytes for another
+/// piece.
 CUZARR_DEVICE u32 next_piece(u32 left) {
     if (left <= CUZARR_DEFLATE_MOST_PIECE) return left;
     return left < CUZARR_DEFLATE_MOST_PIECE + CUZARR_DEFLATE_LEAST_PIECE ? left - CUZARR_DEFLATE_LEAST_PIECE : CUZARR_DEFLATE_MOST_PIECE;
 }
 
-/// A thread's part of a block: what begins at positions [begin, end).
+/// A thread's part of a block: the literals and matches that begin at positions [begin, end).
 struct DeflateShare {
     const u8* src;
     const LzFound* sequences;
@@ -115,7 +119,7 @@ struct DeflateShare {
     u32 from;   // the first position that no earlier match covers
 };
 
-/// The part of the calling thread, when matches' places are there.
+/// Returns the calling thread's part. The places of matches must be known.
 CUZARR_DEVICE DeflateShare share_of(const DeflateEncode& task, u32 block) {
     u32 size = block_bytes(task.blocks, block), share = ((size + thread_count() - 1) / thread_count() + 3) / 4 * 4;
     u32 begin = thread_index() * share, end = begin + share;
@@ -131,7 +135,7 @@ CUZARR_DEVICE DeflateShare share_of(const DeflateEncode& task, u32 block) {
     return {block_src(task, block), sequences, count, size, begin, end, first, covered > begin ? covered : begin};
 }
 
-/// The 4 bytes of a block that begin with a multiple of 4; zeros behind the end.
+/// Returns the 4 bytes of a block from `at` on, a multiple of 4; zeros behind the end.
 CUZARR_DEVICE u32 block_word(const u8* src, u32 at, u32 size) {
     if (at + 4 <= size) return *(const u32*)(src + at);
     u32 word = 0;
@@ -139,7 +143,7 @@ CUZARR_DEVICE u32 block_word(const u8* src, u32 at, u32 size) {
     return word;
 }
 
-/// Goes through a share: `literal(byte)`, and `piece(length, offset)` for the pieces of each match.
+/// Walks through a share: calls `literal(byte)`, and `piece(length, offset)` for the pieces of each match.
 template <class Literal, class Piece>
 CUZARR_DEVICE void walk(const DeflateShare& share, Literal literal, Piece piece) {
     u32 index = share.first, at = share.from, word = 0, known = ~0u;

@@ -1,4 +1,5 @@
-// Deflate streams, second pass: the codes of a block, and whether it is dynamic, fixed or stored, by a warp for each block.
+// The second pass of deflate encoding: the codes of a block, and whether it is dynamic, fixed or stored. A warp takes
+// each block.
 //
 //     Huffman codes of at most 15 bits for symbols and for distances, from their counts
 //     their lengths, one behind the other, become runs, and those get a code of at most 7 bits
@@ -10,7 +11,7 @@
 #define CUZARR_DEFLATE_WORD_BITS 15u
 #define CUZARR_DEFLATE_DESCRIBING_BITS 7u
 
-/// The order in which a block's header has the lengths of the describing code.
+/// The order in which a block's header holds the lengths of the describing code.
 CUZARR_CONSTANT(u8, DESCRIBING_ORDER, CUZARR_DEFLATE_DESCRIBING) = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
 
 struct TreesSpace {
@@ -24,7 +25,8 @@ struct TreesSpace {
     u32 header[CUZARR_DEFLATE_HEADER_WORDS];
 };
 
-/// All lanes find a code's lengths. Old decoders want codes of two words and more, so what is not there is counted once.
+/// Finds the lengths of a code's words, by all lanes. Old decoders want codes of at least two words, so missing symbols
+/// are counted once.
 template <u32 SYMBOLS>
 CUZARR_DEVICE void find_lengths(HuffmanSpace<SYMBOLS>& space, u32 most, u32 lane) {
     u32 used = huffman_sort(space, lane);
@@ -41,7 +43,7 @@ CUZARR_DEVICE void find_lengths(HuffmanSpace<SYMBOLS>& space, u32 most, u32 lane
     warp_barrier(CUZARR_ALL_LANES);
 }
 
-/// All lanes give out the words of a code (RFC 1951, 3.2.2): those of a length follow the order of symbols.
+/// Assigns the words of a code (RFC 1951, 3.2.2), by all lanes: words of one length follow the order of symbols.
 template <u32 SYMBOLS>
 CUZARR_DEVICE void give_words(const HuffmanSpace<SYMBOLS>& space, u32* next, u32* words, u32 lane) {
     if (lane == 0) {
@@ -62,7 +64,8 @@ CUZARR_DEVICE void give_words(const HuffmanSpace<SYMBOLS>& space, u32* next, u32
     }
 }
 
-/// One lane writes the lengths of `symbols` and `offsets` words as runs, and counts what describes them.
+/// Turns the lengths of `symbols` and `offsets` words into runs, and counts the symbols that describe them. One lane
+/// calls.
 CUZARR_DEVICE void find_runs(TreesSpace& space, u32 symbols, u32 offsets) {
     u32 all = symbols + offsets, runs = 0;
     for (u32 i = 0; i < CUZARR_DEFLATE_DESCRIBING; ++i) space.describing.counts[i] = 0;
@@ -86,10 +89,10 @@ CUZARR_DEVICE void find_runs(TreesSpace& space, u32 symbols, u32 offsets) {
     space.run_count = runs;
 }
 
-/// How many bits follow a describing symbol.
+/// Number of bits that follow a describing symbol.
 CUZARR_DEVICE u32 run_extra(u32 symbol) { return symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7; }
 
-/// The last symbol that has a word; the least is `least`.
+/// Returns the last symbol that has a word, and at least `least`.
 template <u32 SYMBOLS>
 CUZARR_DEVICE u32 last_used(const HuffmanSpace<SYMBOLS>& space, u32 least, u32 lane) {
     u32 last = least;
@@ -100,7 +103,7 @@ CUZARR_DEVICE u32 last_used(const HuffmanSpace<SYMBOLS>& space, u32 least, u32 l
     return last;
 }
 
-/// All lanes make a dynamic block's header; gives its bits.
+/// Makes a dynamic block's header, by all lanes. Returns its number of bits.
 CUZARR_DEVICE u32 describe(TreesSpace& space, u32 lane) {
     u32 symbols = last_used(space.symbols, CUZARR_DEFLATE_END, lane) + 1, offsets = last_used(space.offsets, 0, lane) + 1;
     for (u32 i = lane; i < CUZARR_DEFLATE_HEADER_WORDS; i += CUZARR_WARP) space.header[i] = 0;

@@ -1,10 +1,10 @@
-//! Deflate streams, made on a device.
+//! Encodes deflate streams on a device.
 //!
-//! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder give each block codes of its own and put all
-//! blocks of a chunk together, bit behind bit, into one stream. Any decoder reads it.
+//! `codec/lz/find` finds what blocks of 32 KiB repeat. The kernels of this folder make codes for each block, and join
+//! all blocks of a chunk to one stream, bit by bit. Any decoder reads it.
 //!
-//! The streams are not those of libdeflate. Levels 1 to [`MAX_LEVEL`] give the same streams; level 0, which stores, and those
-//! above are left to libdeflate.
+//! The streams differ from libdeflate's. Levels 1 to [`MAX_LEVEL`] give the same streams. Level 0, which only stores,
+//! and higher levels are left to libdeflate.
 
 mod cuda;
 
@@ -18,15 +18,15 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Larger chunks are left to the host: places in a frame are counted in bits, by 32 bits.
+/// Larger chunks are left to the host: positions in a frame are counted in bits, as 32-bit numbers.
 const MAX_CHUNK_BYTES: usize = 1 << 28;
-/// Higher levels look for the smallest stream, which these kernels do not.
+/// Higher levels are left to the host: they look for the smallest stream, which these kernels do not.
 const MAX_LEVEL: i32 = 9;
-/// Most bytes of a block beside its content: a stored one's header, with the bits up to a whole byte.
+/// Maximum bytes of a block beside its content: the header of a stored block, filled up to a whole byte.
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
-/// Makes deflate streams, in one container, of chunks of `chunk_bytes` and fewer.
+/// Encodes chunks of at most `chunk_bytes` to deflate streams in one container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeflateEncoder {
     container: Container,
@@ -50,17 +50,18 @@ impl DeflateEncoder {
         DeflateEncoder::new(Container::Raw, chunk_bytes, level)
     }
 
-    /// `None` for chunks that the host encodes: empty and very large ones.
+    /// Returns an encoder; `None` for chunks that the host encodes: empty and very large ones.
     fn new(container: Container, chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
         (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(DeflateEncoder { container, chunk_bytes, level })
     }
 
-    /// The bytes before the stream, those that libdeflate writes.
+    /// The bytes before the stream, as libdeflate writes them.
     fn header(&self) -> Vec<u8> {
         match self.container {
             Container::Raw => Vec::new(),
             Container::Zlib => {
-                // RFC 1950: deflate with a window of 32 KiB, how much was tried, and what makes a multiple of 31 of both.
+                // RFC 1950: deflate with a window of 32 KiB, the effort, and bits that make the number a multiple of
+                // 31.
                 let tried: u16 = match self.level {
                     ..2 => 0,
                     2..6 => 1,
@@ -71,7 +72,7 @@ impl DeflateEncoder {
                 (header + 31 - header % 31).to_be_bytes().to_vec()
             }
             Container::Gzip => {
-                // RFC 1952: no name and no time; how much was tried; an unknown system.
+                // RFC 1952: no name and no time; the effort; an unknown system.
                 let tried = match self.level {
                     ..2 => 4,
                     2..8 => 0,

@@ -18,36 +18,38 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// How regions are measured when there is little to do for the device, and otherwise: the rounds of an entry, each of some 3
-/// KiB decoded, and the warps. A row of `warps` rounds is measured at a time; entries do not reach from one to the next.
+/// How regions are measured: by `FEW` if there is little to do for the device, else by `MANY`. An entry has some
+/// rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in one row.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Decoded bytes below which there is little to do; fewer in `simt`, so that tests take both ways.
+/// Fewer decoded bytes than this are little to do. `simt` has a smaller limit, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
-/// Encoded bytes for one place in the list. About one place in 180 bytes passes the first look; places that do not fit are
-/// left out, which costs time only.
+/// Encoded bytes for each place in the list. About one place in 180 bytes passes the first check. Places that do not
+/// fit are left out, which only costs time.
 const BYTES_PER_PLACE: usize = 64;
-/// An entry stands for a block, or some rounds of 1.4 KB encoded, and a round at least for a block; frames with more are
-/// decoded in order.
+/// Encoded bytes for each entry in the list. An entry is a block, or some rounds of 1.4 KB encoded; a block has at
+/// least one round. Frames with more entries or rounds are decoded in order.
 const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
-/// Encoded bytes of a block whose tables are kept; those of further ones are made twice.
+/// Encoded bytes for each block whose tables are kept. The tables of further blocks are made twice.
 const BYTES_PER_TABLE: usize = 16 << 10;
-/// Decoded bytes of a sequence: frames with shorter ones are decoded in order. A match has three bytes at least, and literals in
-/// front, so that on average even short ones have more than six.
+/// Minimum decoded bytes of a sequence, on average; frames with shorter ones are decoded in order. A match has at least
+/// three bytes, and literals in front, so that even short sequences have more than six on average.
 const BYTES_PER_SEQUENCE: usize = 4;
-/// What a multiprocessor holds at once: blocks of one warp, blocks of 256 threads, and warps that measure.
+/// Number of blocks of one warp that a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of 256 threads;
+/// `MEASURING_WARPS` are warps that measure.
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// The number of parts of scratch memory, and how many of the first ones a launch sets to zero, and to ones.
+/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those behind them up to `FILLED`
+/// to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
 const FILLED: usize = 4;
 
-/// Bytes of what lists hold.
+/// Bytes of one element of each list.
 const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
 const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
 const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");
@@ -88,7 +90,7 @@ struct Tables {
 struct Measuring {
     rounds: u32,
     warps: u32,
-    /// One slot of this many may have a beginning inside a block of the fixed codes.
+    /// One in this many slots may begin inside a block of the fixed codes.
     inside_slots: u32,
     kernel: &'static str,
 }
@@ -108,13 +110,14 @@ struct Lists {
     dst_bytes: usize,
 }
 
-/// The most sequences of a frame that is split.
+/// Maximum number of sequences of a frame that is split.
 fn most_sequences(unit: &Unit) -> usize {
     unit.dst.len() / BYTES_PER_SEQUENCE + unit.src.len() / BYTES_PER_ENTRY + 64
 }
 
 impl DeflateSplit {
-    /// A split of frames, whose entries it completes. Scratch memory keeps within `scratch_aim_bytes` where it can.
+    /// Plans the split of frames, and completes their `entries`. Scratch memory keeps within `scratch_aim_bytes` if it
+    /// can.
     pub(in crate::codec::deflate) fn new(
         device: Device,
         units: &[Unit],
@@ -124,7 +127,7 @@ impl DeflateSplit {
         let (mut slots, mut sequences) = (0, 0);
         let mut copied = Vec::with_capacity(units.len());
         for (index, (unit, entry)) in units.iter().zip(entries).enumerate() {
-            // Slots are counted from an aligned word; behind them the frame's first region.
+            // Slots are counted from an aligned word. One more is for the frame's first region.
             let own_slots = (unit.src.len() + 3).div_ceil(SLOT_BYTES) + 1;
             let own_sequences = most_sequences(unit);
             entry.first_stream = slots as u64;
@@ -133,7 +136,7 @@ impl DeflateSplit {
             entry.block_bytes = own_sequences as u32;
             copied.push(lz::LzUnit {
                 dst: unit.dst.clone(),
-                // Literals lie where they go.
+                // Literals already lie in the target.
                 literals: unit.dst.start as u64,
                 scratch_literals: 0,
                 first_sequence: sequences as u64,
@@ -168,7 +171,7 @@ impl Lists {
     }
 
     fn most_tables(&self) -> usize {
-        // The first are those of the fixed codes.
+        // The first tables are those of the fixed codes.
         self.src_bytes / BYTES_PER_TABLE + self.frames as usize + 64
     }
 
@@ -201,8 +204,8 @@ impl DeflateSplit {
         self.lists.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }
 
-    /// Decodes the regions that can be decoded side by side. Gives the scratch memory, and the address in it of the states
-    /// that say which frames are done.
+    /// Decodes the regions that can be decoded side by side. Returns the scratch memory, and the address in it of the
+    /// states, which say which frames are done.
     pub(in crate::codec::deflate) fn launch(
         &self,
         container: Container,

@@ -4,16 +4,17 @@
 // 0.15 ms, chaining 160 regions in 0.06 ms, emitting in 0.05 ms, and copying in 0.3 ms: 12 GB/s.
 #include "codec/deflate/split/deflate_split.cuh"
 
-/// Slots ahead of where a frame's regions are followed that are brought near, by three: a line of the cache has them.
+/// Number of slots, ahead of where a frame's regions are followed, that are prefetched. A cache line holds
+/// CUZARR_DEFLATE_ASKED_TOGETHER of them.
 #define CUZARR_DEFLATE_ASKED 512u
 #define CUZARR_DEFLATE_ASKED_TOGETHER 3u
-/// Attempts to fall into step after which a row is what is true of it. Three or four do, but where symbols repeat with a period
-/// it may never come to that.
+/// Number of attempts to fall into step, after which only the right part of a row counts. Three or four are enough, but
+/// where symbols repeat with a period, a decoder may never fall into step.
 #define CUZARR_DEFLATE_ATTEMPTS 24u
 /// Words of a slot.
 #define CUZARR_DEFLATE_SLOT_WORDS (CUZARR_DEFLATE_SLOT_BITS / 32)
 
-/// The tables of the fixed codes, where blocks find them later.
+/// Stores the tables of the fixed codes, where blocks find them later.
 CUZARR_DEVICE void deflate_keep_fixed(const DeflateSplit& split) {
     u32* literals = split.tables + CUZARR_DEFLATE_FIXED * CUZARR_DEFLATE_KEPT_WORDS;
     u32* distances = literals + CUZARR_DEFLATE_KEPT_DISTANCES;
@@ -21,7 +22,7 @@ CUZARR_DEVICE void deflate_keep_fixed(const DeflateSplit& split) {
     for (u32 i = thread_index(); i < 1u << CUZARR_DEFLATE_DISTANCE_BITS; i += thread_count()) distances[i] = deflate_fixed_distance(i);
 }
 
-/// Brings the tables that were kept of a block; all threads.
+/// Loads the tables that were kept for a block, by all threads.
 template <u32 kThreads>
 CUZARR_DEVICE void deflate_bring_kept(DeflateCodes& shared, const DeflateSplit& split, u32 table) {
     const u32* kept = split.tables + (u64)table * CUZARR_DEFLATE_KEPT_WORDS;
@@ -51,7 +52,7 @@ CUZARR_KERNEL(deflate_find, const u8* src, const FrameTable* table, u32 count, u
 #pragma unroll
             for (u32 k = 0; k < 4; ++k) w[k] = deflate_word(input, word + k);
             u64 x = (u64)w[1] << 32 | w[0];
-            // The type is 2; neither of both counts, of five bits, is 30 or 31.
+            // The type is 2; neither of the two counts, of five bits each, is 30 or 31.
             u64 many_literals = x >> 4 & x >> 5 & x >> 6 & x >> 7, many_distances = x >> 9 & x >> 10 & x >> 11 & x >> 12;
             u32 could = (u32)(~(x >> 1) & x >> 2 & ~many_literals & ~many_distances);
             for (; could; could &= could - 1) {
@@ -66,7 +67,8 @@ CUZARR_KERNEL(deflate_find, const u8* src, const FrameTable* table, u32 count, u
     }
 }
 
-/// A region begins at `start`. Headers take precedence over places inside blocks, as their numbers are smaller.
+/// Adds a region that begins at `start`. Headers take precedence over places inside blocks, because their numbers are
+/// smaller.
 CUZARR_DEVICE void deflate_add_region(const DeflateSplit& split, const Frame& frame, u32 start) {
     u32 region = (u32)frame.first_stream + deflate_slot(start), before = atomic_min(&split.regions[region].start, start);
     if (before == CUZARR_DEFLATE_NONE) split.listed[atomic_add(&split.counts->regions, 1u)] = region;
@@ -75,7 +77,7 @@ CUZARR_DEVICE void deflate_add_region(const DeflateSplit& split, const Frame& fr
 CUZARR_KERNEL(deflate_verify, const u8* src, const FrameTable* table, u32 count, u32 slots, DeflateSplit split) {
     const Frame* frames = frames_of(table);
     u32 places = min_of(split.counts->places, split.most_places);
-    // Places inside blocks first, which take longer; warps have either kind.
+    // Places inside blocks come first, because they take longer. A warp has only one kind.
     u32 insides = (slots + split.inside_slots - 1) / split.inside_slots, of_warps = (insides + CUZARR_WARP - 1) / CUZARR_WARP * CUZARR_WARP;
     for (u32 i = block_index() * thread_count() + thread_index(); i < of_warps + places; i += block_count() * thread_count()) {
         if (i >= of_warps) {
@@ -95,7 +97,7 @@ CUZARR_KERNEL(deflate_verify, const u8* src, const FrameTable* table, u32 count,
     }
 }
 
-/// The first block of each frame, whatever it is.
+/// Adds the first block of each frame as a region, whatever its kind.
 CUZARR_KERNEL(deflate_begin, const u8* src, const FrameTable* table, u32 count, u32 container, DeflateSplit split) {
     const Frame* frames = frames_of(table);
     u32 lane = thread_index();
@@ -111,13 +113,13 @@ CUZARR_KERNEL(deflate_begin, const u8* src, const FrameTable* table, u32 count, 
     }
 }
 
-/// Shared memory of a block of threads that only reads symbols: codes, and what their tables are made in.
+/// Shared memory of a block of threads that only reads symbols: codes, and memory to make their tables in.
 struct DeflateReading : DeflateCodes {
     DeflateBuilding made;
     CUZARR_DEVICE DeflateBuilding& building() { return made; }
 };
 
-/// The shared memory of a block of threads that measures; the words of a row of rounds come on top.
+/// The shared memory of a block of threads that measures, with the words of a row of rounds.
 template <u32 kWarps>
 struct DeflateMeasuring : DeflateReading {
     u32 words[CUZARR_DEFLATE_SEGMENT_WORDS * CUZARR_WARP * kWarps + 4];
@@ -130,7 +132,8 @@ struct DeflateMeasuring : DeflateReading {
     DeflateProgress progress;
 };
 
-/// Opens the block at the position, for all threads of the block, or goes on inside one of the fixed codes; keeps its tables.
+/// Opens the block at the position, or goes on inside one of the fixed codes, for all threads. Keeps the block's
+/// tables.
 template <u32 kWarps>
 CUZARR_DEVICE DeflateBlock deflate_open_shared(
     DeflateMeasuring<kWarps>& shared, const DeflateInput& input, const DeflateSplit& split, bool inside,
@@ -170,7 +173,7 @@ struct DeflateRow {
     u32 last;                // thread that counts
 };
 
-/// The lowest thread whose bit is set, 32 a word.
+/// Returns the lowest thread whose bit is set; each word has 32 bits.
 template <u32 kWarps>
 CUZARR_DEVICE u32 deflate_first(const u32* votes) {
     u32 first = CUZARR_DEFLATE_NONE;
@@ -179,7 +182,8 @@ CUZARR_DEVICE u32 deflate_first(const u32* votes) {
     return first;
 }
 
-/// Finds where each thread's segment begins, and what it makes; all threads. No symbol begins at `stop` or behind.
+/// Finds where each thread's segment begins, and counts its bytes and matches, by all threads. No symbol begins at or
+/// behind `stop`.
 template <u32 kWarps>
 CUZARR_DEVICE DeflateRow deflate_measure_row(
     DeflateMeasuring<kWarps>& shared, const DeflateInput& input, u32 position, u32 stop
@@ -207,7 +211,7 @@ CUZARR_DEVICE DeflateRow deflate_measure_row(
         u32 wrong = warp_ballot(CUZARR_ALL_LANES, wanted), ended = warp_ballot(CUZARR_ALL_LANES, row.segment.state != 0);
         if (lane == 0) shared.wrong[warp] = wrong, shared.ended[warp] = ended;
         block_barrier();
-        // Before the first that is wrong, all is true.
+        // Threads before the first wrong one are right.
         u32 first_wrong = deflate_first<kWarps>(shared.wrong), first_ended = deflate_first<kWarps>(shared.ended);
         row.last = min_of(first_ended, most);
         if (first_wrong == CUZARR_DEFLATE_NONE || first_ended < first_wrong) break;
@@ -225,12 +229,12 @@ CUZARR_DEVICE DeflateRow deflate_measure_row(
     return row;
 }
 
-/// The number of entries for so many rounds; one for a stored block, which has none.
+/// Number of entries for `rounds` rounds; 1 for a stored block, which has none.
 CUZARR_DEVICE u32 deflate_entries(const DeflateSplit& split, u32 rounds) {
     return max_of(1, (rounds + split.entry_rounds - 1) / split.entry_rounds);
 }
 
-/// Writes down `rounds` of a row, and entries for them; without a row, one entry. False when there is no room.
+/// Stores `rounds` of a row, and entries for them; without a row, one entry. Returns false if there is no room.
 template <u32 kWarps>
 CUZARR_DEVICE bool deflate_append(
     DeflateMeasuring<kWarps>& shared, const DeflateSplit& split, DeflateEntry entry, const DeflateRow& row, u32 rounds,
@@ -262,7 +266,8 @@ CUZARR_DEVICE bool deflate_append(
     return room;
 }
 
-/// Counts what was measured of a region, `at` bytes so far. False when that is too much: false regions must not cost more than the true ones.
+/// Counts the bytes that were measured of a region, `at` so far. Returns false if they are too many: false regions must
+/// not cost more than the true ones.
 template <u32 kWarps>
 CUZARR_DEVICE bool deflate_spend(DeflateMeasuring<kWarps>& shared, const Frame& frame, DeflateState& state, u32 at) {
     block_barrier();
@@ -314,7 +319,7 @@ CUZARR_DEVICE void deflate_measure_region(
             // The row's shared memory has been read.
             block_barrier();
             if (progress.position == stop && progress.damage == 0) link = CUZARR_DEFLATE_INSIDE;
-            // Arrived behind the place: it was none, and may have led others astray.
+            // The decoder arrived behind the place, so the place was false, and may have misled others.
             if (progress.position <= stop) continue;
             if (!deflate_spend(shared, frame, state, progress.at)) progress.damage = CUZARR_TOO_LONG;
         }
@@ -370,14 +375,14 @@ CUZARR_KERNEL(
         u32 region = (u32)frame.first_stream + frame.streams - 1, at = 0, sequences = 0, end = 0, asked = 0;
         bool final = false, last = false;
         for (; region != CUZARR_DEFLATE_NONE && !final; region = deflate_region_at(split, frame, end)) {
-            // Who comes next is not known yet, but about where.
+            // The next region is not known yet, but roughly where it is.
             const u32 together = CUZARR_DEFLATE_ASKED_TOGETHER;
             for (; asked < deflate_slot(end) + CUZARR_DEFLATE_ASKED && asked < frame.streams; asked += together * CUZARR_WARP) {
                 u32 slot = asked + together * lane;
                 if (slot < frame.streams) prefetch(split.regions + frame.first_stream + slot);
             }
             DeflateRegion measured = split.regions[region];
-            // It began inside a block, which only those before it know to be the stream's last.
+            // The region began inside a block. Only the regions before know whether that block is the stream's last.
             bool inside = measured.start & CUZARR_DEFLATE_INSIDE, ends = measured.block_end != CUZARR_DEFLATE_NONE;
             if (inside && ends && last) {
                 measured.end = measured.block_end, measured.bytes = measured.block_bytes;
@@ -415,7 +420,7 @@ struct DeflateEmitting : DeflateReading {
     u32 words[CUZARR_DEFLATE_ROUND_WORDS];
 };
 
-/// Brings the tables that were kept of a block, or makes them again. False when that does not succeed.
+/// Loads the tables that were kept for a block, or makes them again. Returns false if that fails.
 CUZARR_DEVICE bool deflate_bring(
     DeflateEmitting& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u32 lane
 ) {
@@ -429,7 +434,7 @@ CUZARR_DEVICE bool deflate_bring(
     return true;
 }
 
-/// Puts a lane's literals to their places, and writes down its matches.
+/// Writes a lane's literals to their places, and stores its matches.
 struct DeflateLister {
     u8* bytes;
     u64* to;
@@ -447,8 +452,8 @@ struct DeflateLister {
     }
 };
 
-/// The literals and matches of an entry's rounds: of a frame's bytes from `at` on, and from `to` on. False for a match before the
-/// stream's first byte.
+/// Writes the literals of an entry's rounds to the frame's bytes from `at` on, and its matches from `to` on. Returns
+/// false for a match before the stream's first byte.
 CUZARR_DEVICE bool deflate_emit_rounds(
     DeflateEmitting& shared, const DeflateInput& input, const DeflateSplit& split, const DeflateEntry& entry, u8* bytes, u32 at,
     u64* to, u32 lane
@@ -470,7 +475,7 @@ CUZARR_DEVICE bool deflate_emit_rounds(
         // The words have been read.
         warp_barrier(CUZARR_ALL_LANES);
     }
-    // The entry's end.
+    // A match of no bytes ends the entry.
     if (lane == 0) *to = lz_match(at, 0, 1);
     return true;
 }
@@ -486,7 +491,7 @@ CUZARR_KERNEL(deflate_emit, const u8* src, u8* dst, const FrameTable* table, u32
         u32 index = frame_of_stream(frames, count, entry.region);
         DeflateRegion region = split.regions[entry.region];
         const Frame& frame = frames[index];
-        // Not reached, or behind the stream's end.
+        // The region was not reached, or lies behind the stream's end.
         if (split.states[index].split == 0 || region.at == CUZARR_DEFLATE_NONE || entry.sequences >= region.sequences) continue;
         u32 at = region.at + entry.at;
         u64* to = split.matches + frame.work_offset + region.first_sequence + entry.sequences;
@@ -501,7 +506,7 @@ CUZARR_KERNEL(deflate_emit, const u8* src, u8* dst, const FrameTable* table, u32
         } else {
             intact = deflate_emit_rounds(*shared, input, split, entry, bytes, at, to, lane);
         }
-        // A match before the stream's first byte: decoding in order will say where.
+        // A match reaches before the stream's first byte. Decoding in order will say where.
         if (!intact && lane == 0) volatile_store(&split.states[index].split, 0), volatile_store((u32*)&split.skipped[index], 1);
         warp_barrier(CUZARR_ALL_LANES);
     }

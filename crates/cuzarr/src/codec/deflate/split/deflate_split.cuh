@@ -1,9 +1,10 @@
-// Large deflate streams, decoded by many warps: the tables that the kernels of deflate_split.cu hand to each other.
+// Decodes large deflate streams with many warps: the tables that the kernels of deflate_split.cu hand to each other.
 //
-// A stream is cut where dynamic blocks begin. Their headers say much that must fit, so that nearly every place of a stream
-// that could be one is one; where it is not, nothing is lost but work, as only what is reached from the stream's beginning
-// counts. Blocks of the fixed codes have no such headers, but their codes are known: a decoder that begins anywhere in one falls
-// into step, so such a block is cut at symbols, too. Where the one before does not arrive there, it goes on:
+// A stream is cut where dynamic blocks begin. Their headers hold so much that must fit that nearly every place of a
+// stream that could be one is one. A false place only costs work, because only regions that are reached from the
+// stream's beginning count. Blocks of the fixed codes have no such headers, but their codes are known: a decoder that
+// begins anywhere in one falls into step. So such a block is cut at symbols, too; if the region before does not arrive
+// there, it goes on:
 //
 //     find      every bit where a header could begin                    (a warp a slot of 1 KiB)
 //     verify    those whose codes are codes: the first one of each slot; and, in one slot of some, where the fixed codes
@@ -14,19 +15,20 @@
 //     chain     from region to region: where each one's bytes and sequences go   (a warp a frame)
 //     emit      literals to their places, and matches                            (a warp an entry)
 //
-// The engine of `codec/lz` copies then what the sequences repeat. A frame for which all that does not work out, be it damaged or
-// of several members, is decoded in order by deflate_frames, which also says what is wrong.
+// Then the engine of `codec/lz` copies what the sequences repeat. A frame for which this fails, because it is damaged
+// or has several members, is decoded in order by deflate_frames, which also reports the damage.
 //
 // Prior art: block finding of rapidgzip (Knespel and Brunst, HPDC 2023) and pugz (Kerbiriou and Chikhi, 2019).
 #pragma once
 #include "codec/deflate/deflate_container.cuh"
 #include "codec/lz/lz_sequences.cuh"
 
-/// Encoded bytes that have at most one beginning of a region.
+/// Bits of a slot, in which at most one region begins.
 #define CUZARR_DEFLATE_SLOT_BITS 8192u
-/// A bit of a place to begin at: it is inside a block of the fixed codes.
+/// A bit of a region's place: the place is inside a block of the fixed codes.
 #define CUZARR_DEFLATE_INSIDE 0x80000000u
-/// Bits that are passed to fall into step with the fixed codes, and bits that must then be symbols.
+/// Number of bits that are skipped to fall into step with the fixed codes. The CUZARR_DEFLATE_CHECKED_BITS behind them
+/// must be symbols.
 #define CUZARR_DEFLATE_STEP_BITS 1024u
 #define CUZARR_DEFLATE_CHECKED_BITS 2048u
 
@@ -35,10 +37,11 @@
 #define CUZARR_DEFLATE_FINAL 2u   // with the stream
 #define CUZARR_DEFLATE_BROKEN 3u
 #define CUZARR_DEFLATE_HOW 3u
-/// Beside CUZARR_DEFLATE_LINKED: inside the stream's last block.
+/// A flag beside CUZARR_DEFLATE_LINKED: the region ends inside the stream's last block.
 #define CUZARR_DEFLATE_LAST 4u
 
-/// From one beginning to the next: 40 bytes, all bits set before. One a slot, and one a frame for its first block.
+/// A region, from one beginning to the next: 40 bytes, all bits set before. There is one for each slot, and one for
+/// each frame's first block.
 struct DeflateRegion {
     u32 start, end;  // bits; with CUZARR_DEFLATE_INSIDE or without
     u32 bytes;       // decoded
@@ -46,8 +49,8 @@ struct DeflateRegion {
     u32 state;
     u32 at;          // where the bytes go; none when it is not reached
     u32 first_sequence;
-    /// Where the block ends that it begins inside of, and its bytes and sequences until there: should that be the stream's last, so
-    /// does the stream. None: the block does not end in it.
+    /// Where the block that the region begins in ends, and the region's bytes and sequences until there. If that is the
+    /// stream's last block, the stream ends there. None: the block does not end in the region.
     u32 block_end, block_bytes, block_sequences;
 };
 
@@ -66,14 +69,14 @@ struct DeflateEntry {
 struct DeflateRound {
     u32 position;  // bit where the first begins
     u32 stop;      // bit that no symbol begins at or behind
-    /// How many bits behind its beginning a segment's first symbol is (6 bits), its bytes (16) and matches (8); highest bit:
-    /// there is something.
+    /// For each segment: how many bits behind its beginning its first symbol is (6 bits), its bytes (16) and matches
+    /// (8). The highest bit is set if the segment counts.
     u32 segments[CUZARR_WARP];
 };
 
 /// The number of the fixed codes' tables.
 #define CUZARR_DEFLATE_FIXED 0u
-/// Words of what is kept of a block: tables of literals and distances, and the bit of its first symbol.
+/// Words that are kept for a block: its tables of literals and distances, and the bit of its first symbol.
 #define CUZARR_DEFLATE_KEPT_DISTANCES (CUZARR_DEFLATE_LITERAL_ENTRIES + 2)
 #define CUZARR_DEFLATE_KEPT_WORDS (CUZARR_DEFLATE_KEPT_DISTANCES + CUZARR_DEFLATE_DISTANCE_ENTRIES + 2)
 
@@ -83,7 +86,7 @@ struct DeflateState {
     u32 measured;  // KiB, of true and false regions
 };
 
-/// Lists that kernels fill, and how far others are with them; zero before.
+/// The lengths of the lists that kernels fill, and how far other kernels are with them; zero before.
 struct DeflateCounts {
     u32 places, regions, entries, rounds, tables, measured, emitted;
     u32 reserved[9];
@@ -97,7 +100,7 @@ static_assert(sizeof(DeflateRegion) == 40 && sizeof(DeflateEntry) == 28 && sizeo
               sizeof(DeflateState) == 8 && sizeof(DeflateCounts) == 64 && sizeof(DeflatePlaceFound) == 8,
               "as cuda.rs counts them");
 
-/// All of it, in scratch memory. `Tables` in codec/deflate/split/cuda.rs.
+/// The lists in scratch memory. `Tables` in codec/deflate/split/cuda.rs.
 struct DeflateSplit {
     DeflateCounts* counts;
     DeflateState* states;
@@ -120,7 +123,7 @@ struct DeflateSplit {
 
 CUZARR_DEVICE u32 deflate_slot(u32 position) { return (position & ~CUZARR_DEFLATE_INSIDE) / CUZARR_DEFLATE_SLOT_BITS; }
 
-/// The region that begins at `position`, inside a block or not, else none.
+/// Returns the region that begins at `position`, inside a block or not; none if there is no such region.
 CUZARR_DEVICE u32 deflate_region_at(const DeflateSplit& split, const Frame& frame, u32 position) {
     u32 slot = deflate_slot(position);
     if (slot + 1 >= frame.streams) return CUZARR_DEFLATE_NONE;
@@ -128,7 +131,7 @@ CUZARR_DEVICE u32 deflate_region_at(const DeflateSplit& split, const Frame& fram
     return split.regions[region].start == position ? region : CUZARR_DEFLATE_NONE;
 }
 
-/// The next place behind `position` at which a region begins inside a block, if it is near; else none.
+/// Returns the next place behind `position` at which a region begins inside a block, if it is near; else none.
 CUZARR_DEVICE u32 deflate_next_inside(const DeflateSplit& split, const Frame& frame, u32 position) {
     u32 first = (u32)frame.first_stream, region = (first + deflate_slot(position)) / split.inside_slots * split.inside_slots;
     for (u32 i = 0; i < 2; ++i, region += split.inside_slots) {
@@ -145,8 +148,8 @@ CUZARR_DEVICE u32 deflate_take(u32* taken, u32 lane) {
     return warp_shuffle(CUZARR_ALL_LANES, number, 0u);
 }
 
-/// Whether a dynamic block could begin, by its first 17 bits and the lengths of the code that its codes are told in: those
-/// are to use up all words. `quarters` holds what four lengths take of them.
+/// Whether a dynamic block could begin, by its first 17 bits and the lengths of the code that describes its codes,
+/// which must use up all words. `quarters` holds the share of four lengths.
 CUZARR_DEVICE bool deflate_could_begin(const u8* quarters, u32 w0, u32 w1, u32 w2) {
     u32 lengths = 4 + (w0 >> 13 & 15);
     u64 bits = funnel_shift_right(w0, w1, w2, 17);
@@ -157,7 +160,7 @@ CUZARR_DEVICE bool deflate_could_begin(const u8* quarters, u32 w0, u32 w1, u32 w
     return used == 128;
 }
 
-/// The share of four lengths of 3 bits in 128 words; saturated.
+/// Returns the share of four lengths of 3 bits, in 128ths of all words. It saturates.
 CUZARR_DEVICE u8 deflate_quarter(u32 bits) {
     u32 used = 0;
     for (u32 i = 0; i < 12; i += 3) {
@@ -223,8 +226,8 @@ CUZARR_DEVICE bool deflate_begins(const DeflateInput& input, u32 position) {
     return end_length && literal_words == all && (distance_words == all || one_distance);
 }
 
-/// A place behind `position` where a symbol of the fixed codes begins, should a block of them be there: what begins anywhere
-/// falls into step, and what then comes must be symbols. None where it is not.
+/// Returns a place behind `position` where a symbol of the fixed codes begins, if a block of them is there: a decoder
+/// that begins anywhere falls into step, and then only symbols may follow. Returns none if that is not so.
 CUZARR_DEVICE u32 deflate_inside(const DeflateInput& input, u32 position) {
     u32 in_step = position + CUZARR_DEFLATE_STEP_BITS, end = in_step + CUZARR_DEFLATE_CHECKED_BITS;
     if (position < input.begin || end >= input.end) return CUZARR_DEFLATE_NONE;
@@ -233,7 +236,7 @@ CUZARR_DEVICE u32 deflate_inside(const DeflateInput& input, u32 position) {
         u32 window = deflate_peek(bits), entry = deflate_fixed_literal(window), used = entry & 15;
         bool literal = entry & CUZARR_DEFLATE_LITERAL, special = entry & CUZARR_DEFLATE_SPECIAL, symbol = true;
         if (special) {
-            // Behind the end of a block another of the fixed codes.
+            // Behind the end of a block, another block of the fixed codes must follow.
             symbol = (entry >> 8 & 0xffff) == 256 && (window >> 8 & 3) == 1;
             used += 3;
         } else if (!literal) {

@@ -1,3 +1,3 @@
-//! Large deflate streams, many warps each: `deflate_split.cu` and its launches.
+//! Decodes each large deflate stream with many warps: `deflate_split.cu` and its launches.
 
 pub(super) mod cuda;

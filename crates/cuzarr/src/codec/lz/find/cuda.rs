@@ -17,8 +17,8 @@ const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
 const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
 /// Blocks of threads that a multiprocessor has room for.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
-/// Multiprocessors of the largest GPUs: for each of their blocks of threads there is scratch memory for the candidates of a
-/// block, 4 bytes for each of its bytes.
+/// Multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates of a
+/// block: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 
@@ -27,7 +27,7 @@ const COUNT_BYTES: usize = 8;
 /// Bytes of the counter by which blocks of threads share the work.
 const TAKEN_BYTES: usize = 4;
 
-/// Most device memory that [`find`] takes, its results included.
+/// Maximum device memory that [`find`] takes, in bytes. Its results count too.
 pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
     let working = blocks.count().min((MOST_MULTIPROCESSORS * BLOCKS_PER_MULTIPROCESSOR) as usize);
     working * BLOCK_BYTES * CANDIDATE_BYTES
@@ -35,7 +35,7 @@ pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
         + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
 }
 
-/// Finds the sequences of all blocks of the chunks that are not left out.
+/// Finds the sequences of all blocks, except in chunks of size 0.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

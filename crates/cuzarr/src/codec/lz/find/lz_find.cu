@@ -1,4 +1,4 @@
-// The match finder of encoders: what a block of 32 KiB repeats, by one block of threads.
+// The match finder of encoders: one block of threads finds what a block of 32 KiB repeats.
 //
 //     bring the 16 KiB before it to shared memory, and its positions to the table
 //     for each half of the block: bring it to shared memory, in place of what is 32 KiB before
@@ -24,34 +24,36 @@
 
 /// Threads of a block, and positions of a step.
 #define CUZARR_FIND_THREADS 256u
-/// Bytes that are in shared memory at a time; a half of them comes at once.
+/// Bytes that are in shared memory at a time. They are loaded by halves.
 #define CUZARR_FIND_WINDOW_BYTES 32768u
 #define CUZARR_FIND_TILE_BYTES (CUZARR_FIND_WINDOW_BYTES / 2)
 #define CUZARR_FIND_TABLE_BITS 14u
 #define CUZARR_FIND_NEAR_BITS 9u
-/// Candidates are no longer.
+/// Maximum length of a candidate.
 #define CUZARR_FIND_MOST_MATCH 128u
-/// Bytes that a lane compares alone, where not so many of a warp go on that each does better alone.
+/// Bytes that a lane compares alone. Behind them, the whole warp compares for one lane after the other if at most
+/// CUZARR_FIND_FEW lanes go on; otherwise each lane goes on alone.
 #define CUZARR_FIND_ALONE 24u
 #define CUZARR_FIND_FEW 6u
-/// Bytes in whose runs only the first positions are remembered: of elements of so many bytes, or half as many.
+/// Bytes of the elements whose repetition is a run; elements of half as many bytes count, too. Of a run, only the first
+/// positions are remembered.
 #define CUZARR_FIND_RUN 8u
 #define CUZARR_FIND_SEGMENT_BYTES 256u
 #define CUZARR_FIND_SEGMENTS (CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_SEGMENT_BYTES)
-/// Threads that share a segment: where many are open, few, and very few.
+/// Threads that share a segment if many segments are open. The next two are for few, and for very few.
 #define CUZARR_FIND_PARTS 2u
 #define CUZARR_FIND_MORE_PARTS 4u
 #define CUZARR_FIND_MOST_PARTS 8u
 /// Steps that are compared at once to tell how far a match goes on.
 #define CUZARR_FIND_STEPS_AHEAD 32u
-/// Shared memory of a block of threads: the window, the tables; later the costs and choices of all segments. 99 KiB are what
-/// all GPUs since compute capability 8.6 have.
+/// Shared memory of a block of threads: the window and the tables; later the costs and choices of all segments. All
+/// GPUs since compute capability 8.6 have 99 KiB.
 #define CUZARR_FIND_SHARED_BYTES 100368u
 
 #define CUZARR_FIND_WINDOW_WORDS (CUZARR_FIND_WINDOW_BYTES / 4)
-/// Words that are read behind a position, and so behind the end of what was brought.
+/// Number of words that are read behind a position, and so behind the end of the loaded bytes.
 #define CUZARR_FIND_WORDS_BEHIND 3u
-/// The window's first words stand behind its last ones, too.
+/// Number of the window's first words that are repeated behind its last ones.
 #define CUZARR_FIND_AGAIN_WORDS 4u
 #define CUZARR_FIND_TABLE_AT (CUZARR_FIND_WINDOW_WORDS + CUZARR_FIND_AGAIN_WORDS)
 static_assert(
@@ -66,13 +68,13 @@ static_assert(CUZARR_FIND_SEGMENT_BYTES == CUZARR_FIND_THREADS && 2 * CUZARR_FIN
 #define CUZARR_FIND_MATCH_COST 56u
 #define CUZARR_FIND_LONG_MATCH 35u
 #define CUZARR_FIND_LONG_MATCH_COST 24u
-/// How much of a match may be given up.
+/// Maximum number of bytes by which a match may be cut.
 #define CUZARR_FIND_CUT 3u
 
-/// Words of the window, which goes round, from one on: a few of them.
+/// Returns a pointer to word `index` of the window, which is circular. A few words may be read from there.
 CUZARR_DEVICE const u32* window_words(const u32* words, u32 index) { return words + index % CUZARR_FIND_WINDOW_WORDS; }
 
-/// 4 bytes from any place.
+/// Returns the 4 bytes at any position.
 CUZARR_DEVICE u32 find_word(const u32* words, u32 at) {
     const u32* from = window_words(words, at / 4);
     return funnel_shift_right(from[0], from[1], at * 8);
@@ -80,7 +82,7 @@ CUZARR_DEVICE u32 find_word(const u32* words, u32 at) {
 
 CUZARR_DEVICE u32 find_hash(u32 word) { return word * 2654435761u >> (32 - CUZARR_FIND_TABLE_BITS); }
 
-/// How many of the 8 bytes from `at` on are those of `low` and `high`.
+/// Number of the 8 bytes from `at` on that equal those of `low` and `high`, up to the first difference.
 CUZARR_DEVICE u32 find_same(const u32* words, u32 at, u32 low, u32 high) {
     const u32* from = window_words(words, at / 4);
     u32 first = from[0], second = from[1], third = from[2];
@@ -88,7 +90,8 @@ CUZARR_DEVICE u32 find_same(const u32* words, u32 at, u32 low, u32 high) {
     return differ ? count_trailing_zeros(differ) / 8 : differ_high ? 4 + count_trailing_zeros(differ_high) / 8 : 8;
 }
 
-/// How many bytes from `a` and `b` on are the same, up to `most`, the first `done` of which are known to be; multiples of 8.
+/// Number of equal bytes from `a` and `b` on, up to `most`. The first `done` are known to be equal. `done` and `most`
+/// are multiples of 8.
 CUZARR_DEVICE u32 find_common(const u32* words, u32 a, u32 b, u32 done, u32 most) {
     for (; done < most; done += 8) {
         const u32 *from_a = window_words(words, (a + done) / 4), *from_b = window_words(words, (b + done) / 4);
@@ -100,8 +103,8 @@ CUZARR_DEVICE u32 find_common(const u32* words, u32 a, u32 b, u32 done, u32 most
     return most;
 }
 
-/// Like `find_common`, by a whole warp: its lanes compare 128 bytes at once behind the first `done`, for one lane that has
-/// `is_long` after the other.
+/// Like `find_common`, but a whole warp compares 128 bytes behind the first `done` at once. It does so for each lane
+/// with `is_long`, one after the other.
 CUZARR_DEVICE u32 find_common_long(const u32* words, u32 a, u32 b, u32 done, bool is_long, u32 lane) {
     u32 own = done;
     for (u32 lanes = warp_ballot(CUZARR_ALL_LANES, is_long); lanes; lanes &= lanes - 1) {
@@ -114,21 +117,22 @@ CUZARR_DEVICE u32 find_common_long(const u32* words, u32 a, u32 b, u32 done, boo
     return own;
 }
 
-/// How a match covers a segment: it begins there, or it is that of the segment before if one covers that, too.
+/// How a match covers a segment: it begins there, or it continues the match of the segment before, if one covers that.
 #define CUZARR_FIND_COVERED 1u
 #define CUZARR_FIND_GOES_ON 2u
 
-/// A match's cost, without what its length adds.
+/// The cost of a match, without the cost of its length.
 CUZARR_DEVICE u32 find_cost(u32 offset) {
     u32 log = 31 - count_leading_zeros(offset);
     return CUZARR_FIND_MATCH_COST + 8 * log + ((offset - (1u << log)) * 8 >> log);
 }
 
-/// What positions are compared by: a later step's are larger, but of one step the first one is the largest. It is the better place
-/// to repeat: where rows repeat, as a whole from the beginning of a run only. The same turns back.
+/// The rank by which positions are compared. Later steps have larger ranks; within a step, the first position has the
+/// largest. It is the better place to repeat, because repeated rows are found as a whole only from the beginning of a
+/// run. The function is its own inverse.
 CUZARR_DEVICE u32 find_rank(u32 at) { return at ^ (CUZARR_FIND_THREADS - 1); }
 
-/// What shared memory holds while candidates are looked for.
+/// The shared memory while candidates are searched.
 struct FindSpace {
     u32* words;  // the window
     u32* table;  // of a hash: its first position in the last step that had it, and the one that was it before, in the lower half
@@ -137,8 +141,8 @@ struct FindSpace {
     u32* ahead;  // of each warp: the first of its steps that a match does not go on for
 };
 
-/// Brings positions [begin, end) to the window, 16 bytes a thread where the memory's place allows, and zeros behind. Position 0
-/// is `from`; `begin` is a multiple of a half of the window.
+/// Loads positions [begin, end) to the window, 16 bytes for each thread if the memory is aligned, and zeros behind
+/// them. Position 0 is at `from`; `begin` is a multiple of half the window.
 CUZARR_DEVICE void find_bring(u32* words, const u8* from, u32 begin, u32 end) {
     u32 thread = thread_index(), threads = thread_count(), units = (u64)from % 16 ? begin / 16 : end / 16;
     for (u32 i = begin / 16 + thread; i < units; i += threads) {
@@ -156,7 +160,8 @@ CUZARR_DEVICE void find_bring(u32* words, const u8* from, u32 begin, u32 end) {
     }
 }
 
-/// The 8 bytes at a position, and whether the first 4 are those 4 before it, and those a run's length before it.
+/// The 8 bytes at a position, and whether the first 4 of them equal the 4 bytes before, and those CUZARR_FIND_RUN bytes
+/// before.
 struct FindBytes {
     u32 low, high;
     bool is_four, is_run;
@@ -169,7 +174,7 @@ CUZARR_DEVICE FindBytes find_bytes(const u32* words, u32 at) {
     return {low, high, at >= CUZARR_FIND_RUN / 2 && funnel_shift_right(from[1], from[2], at * 8) == low, is_run};
 }
 
-/// Positions [begin, end) go into the table; of those with the same hash the first one of the last step that has some.
+/// Enters positions [begin, end) into the table. Of positions with one hash, the first one of the last step is kept.
 CUZARR_DEVICE void find_enter(const FindSpace& space, u32 begin, u32 end) {
     for (u32 word = begin / 4 + thread_index(); 4 * word < end; word += thread_count()) {
         for (u32 at = 4 * word; at < 4 * word + 4; ++at) {
@@ -180,29 +185,29 @@ CUZARR_DEVICE void find_enter(const FindSpace& space, u32 begin, u32 end) {
     }
 }
 
-/// A candidate, as it is handed on.
+/// A candidate in the form that is stored; 0 if it is too short.
 CUZARR_DEVICE u32 find_candidate(u32 offset, u32 length) { return length < CUZARR_FIND_LEAST_MATCH ? 0 : offset | length << 16; }
 
-/// A candidate by which others are compared: the longer one is larger, and the nearer of equally long ones.
+/// The key by which candidates are compared. A longer candidate is larger; of equally long ones, the nearer one.
 CUZARR_DEVICE u32 find_key(u32 offset, u32 length) { return length << 16 | (offset ^ 0xffff); }
 #define CUZARR_FIND_KEY_LENGTH (1u << 16)
 
 CUZARR_DEVICE u32 find_most(u32 at, u32 size) { return size - at < CUZARR_FIND_MOST_MATCH ? size - at : CUZARR_FIND_MOST_MATCH; }
 
-/// The shortest offset at which a run repeats that repeats 4 bytes, whose first ones are `word`.
+/// The shortest offset at which a run repeats, if the run repeats the 4 bytes `word`.
 CUZARR_DEVICE u32 find_period(u32 word) {
     u32 half = word >> 16;
     if (half != (word & 0xffff)) return CUZARR_FIND_RUN / 2;
     return half >> 8 != (half & 0xff) ? CUZARR_FIND_RUN / 4 : 1;
 }
 
-/// The candidate of a position inside of a run, that run, as a key; 0 for others. All lanes of a warp call, with positions that follow
-/// each other: a match goes on as long as the positions behind it are inside of the run as well.
+/// Returns the candidate of a position inside a run, which is that run, as a key; 0 for other positions. All lanes of a
+/// warp call, with successive positions: a match goes on as long as the positions behind it are inside the run, too.
 CUZARR_DEVICE u32 find_run(const u32* words, u32 at, const FindBytes& bytes, bool known, u32 size) {
     u32 fours = warp_ballot(CUZARR_ALL_LANES, known && bytes.is_four), runs = warp_ballot(CUZARR_ALL_LANES, known && bytes.is_run);
     if (!(fours | runs)) return 0;
     u32 lane = at % CUZARR_WARP, behind = 0;
-    // The run that the warp's last position is in.
+    // Looks for the end of the run that the warp's last position is in.
     bool is_four = fours >> (CUZARR_WARP - 1);
     for (u32 votes = (fours | runs) >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_FIND_MOST_MATCH; behind += count_trailing_zeros(~votes)) {
         const FindBytes next = find_bytes(words, at + CUZARR_WARP + behind);
@@ -216,8 +221,8 @@ CUZARR_DEVICE u32 find_run(const u32* words, u32 at, const FindBytes& bytes, boo
     return find_key(by_four ? find_period(bytes.low) : CUZARR_FIND_RUN, length < most ? length : most);
 }
 
-/// The candidate of another position, which begins with `bytes`, of three places, as a key; 0 where it is not `wanted`. All lanes of
-/// a warp call. What is before `oldest` is no longer in the window.
+/// Returns the longest match of a position outside runs with three places, as a key; 0 if it is not `wanted`. The
+/// position begins with `bytes`. Bytes before `oldest` are no longer in the window. All lanes of a warp call.
 CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, const FindBytes& bytes, const u32* from, bool wanted, u32 oldest, u32 size) {
     u32 most = wanted ? find_most(at, size) : 0, best = 0, same[3];
     for (u32 i = 0; i < 3; ++i) same[i] = find_same(words, from[i], bytes.low, bytes.high);
@@ -238,8 +243,9 @@ CUZARR_DEVICE u32 find_longest(const u32* words, u32 at, const FindBytes& bytes,
     return best;
 }
 
-/// The best of a position's own candidate and its neighbours', as keys: what the next one repeats may begin here already, and what
-/// the one before repeats goes on here, though the table has forgotten it. All lanes of a warp call.
+/// Returns the best of a position's own candidate and its neighbours', as keys. The match of the next position may
+/// begin here already. The match of the position before goes on here, even if the table has forgotten it. All lanes of
+/// a warp call.
 CUZARR_DEVICE u32 find_beside(const u32* words, u32 at, u32 word, u32 own, bool wanted, u32 oldest) {
     u32 lane = at % CUZARR_WARP, behind = warp_shuffle_down(CUZARR_ALL_LANES, own, 1), from = at - (~behind & 0xffff);
     bool begins = wanted && lane + 1 < CUZARR_WARP && (i32)(from - oldest) >= 0 &&
@@ -250,8 +256,8 @@ CUZARR_DEVICE u32 find_beside(const u32* words, u32 at, u32 word, u32 own, bool 
     return wanted && lane && before >= CUZARR_FIND_KEY_LENGTH && rest > own ? rest : own;
 }
 
-/// For how many whole steps from `step` on, before `size`, bytes are those `offset` before them, as far as steps are compared at
-/// once. All threads call.
+/// Number of whole steps from `step` on, before `size`, whose bytes equal those `offset` before them. Counts at most
+/// the steps that are compared at once. All threads call.
 CUZARR_DEVICE u32 find_steps_ahead(const FindSpace& space, u32 step, u32 offset, u32 size) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, warps = thread_count() / CUZARR_WARP;
     u32 left = (size - step) / thread_count(), steps = left < CUZARR_FIND_STEPS_AHEAD ? left : CUZARR_FIND_STEPS_AHEAD, own = warp;
@@ -268,11 +274,11 @@ CUZARR_DEVICE u32 find_steps_ahead(const FindSpace& space, u32 step, u32 offset,
     return steps;
 }
 
-/// Candidates of positions [begin, size): offset | length << 16 for each; of segments that one match covers, of their first one.
-/// `going` is the offset of the match that reaches `begin`, or 0; gives that of the one that reaches `size`. Nothing is looked up from
-/// `last` on.
+/// Finds the candidates of positions [begin, size): offset | length << 16 for each. In a segment that one match covers,
+/// only the first position gets one. `going` is the offset of the match that reaches `begin`, or 0. Returns the offset
+/// of the match that reaches `size`, or 0. From `last` on, nothing is looked up.
 CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u32 last, u32 going, u32* candidates, u8* covered) {
-    // What was before has made place, and what is read behind the end.
+    // Older bytes have been overwritten by newer ones, and by those that are read behind the end.
     u32 round = size + 4 * (CUZARR_FIND_WORDS_BEHIND + 1), oldest = round < CUZARR_FIND_WINDOW_BYTES ? 0 : round - CUZARR_FIND_WINDOW_BYTES;
     for (u32 step = begin; step < size; step += thread_count()) {
         if (going) {
@@ -286,7 +292,7 @@ CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u
                 block_barrier();
             }
             if (step >= last) break;
-            // What was covered repeats its last `going` bytes.
+            // The covered steps repeat their last `going` bytes.
             find_enter(space, step - first > going ? step - going : first, step);
             block_barrier();
             if (step >= size) break;
@@ -300,7 +306,7 @@ CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u
         block_barrier();
         bool wanted = known && !in_run;
         if (wanted) atomic_max(space.table + hash, find_rank(at) << 16 | entry >> 16);
-        // An empty entry is some position of the first step, which is looked at like any other.
+        // An empty entry means a position of the first step, which is compared like any other.
         const u32 from[3] = {*near & 0xffff, find_rank(entry >> 16), find_rank(entry & 0xffff)};
         u32 key = find_longest(space.words, at, bytes, from, wanted, oldest, size);
         key |= find_run(space.words, at, bytes, known, size);
@@ -319,18 +325,19 @@ CUZARR_DEVICE u32 find_candidates(const FindSpace& space, u32 begin, u32 size, u
     return going;
 }
 
-/// Choices above this are literals: how many, less this.
+/// A choice above this stands for literals: as many as the choice minus this.
 #define CUZARR_FIND_LITERALS CUZARR_FIND_MOST_MATCH
 #define CUZARR_FIND_MOST_LITERALS (255 - CUZARR_FIND_LITERALS)
 
-/// What is cheapest from position `i` of `count` on, by a candidate, or `best` by a literal: the cost << 8, and the match cut by.
+/// Returns the cheaper of a match by `candidate`, which may be cut, and `best`, a choice of a literal. A choice is its
+/// cost << 8 | CUZARR_FIND_MOST_MATCH - the match's length. `left` positions are left.
 CUZARR_DEVICE u32 find_cheapest(u32 candidate, u32 best, u32 left, const u16* costs) {
     u32 length = candidate >> 16;
     length = length < left ? length : left;
     if (length < CUZARR_FIND_LEAST_MATCH) return best;
     u32 cost = find_cost(candidate & 0xffff);
     for (u32 cut = 0; cut <= CUZARR_FIND_CUT; ++cut) {
-        // What is cut too short is as long as it may be, and has been looked at.
+        // A cut never goes below the shortest match, which has been tried already.
         u32 least = length < CUZARR_FIND_LEAST_MATCH + cut ? CUZARR_FIND_LEAST_MATCH : length - cut;
         u32 sum = costs[least * CUZARR_FIND_THREADS] + cost + (least >= CUZARR_FIND_LONG_MATCH ? CUZARR_FIND_LONG_MATCH_COST : 0);
         u32 choice = sum << 8 | (CUZARR_FIND_MOST_MATCH - least);
@@ -339,7 +346,7 @@ CUZARR_DEVICE u32 find_cheapest(u32 candidate, u32 best, u32 left, const u16* co
     return best;
 }
 
-/// Chooses the cheapest way through `count` positions. Threads' costs and choices take turns in memory.
+/// Chooses the cheapest way through `count` positions. The costs and choices of threads are interleaved in memory.
 CUZARR_DEVICE void find_choose(const u32* candidates, u32 count, u16* costs, u8* choices) {
     const u32 stride = CUZARR_FIND_THREADS;
     u32 cost = 0, literals = 0, groups = (count + 3) / 4;
@@ -367,7 +374,7 @@ CUZARR_DEVICE u32 find_segment_bytes(u32 first, u32 size) {
     return size - first < CUZARR_FIND_SEGMENT_BYTES ? size - first : CUZARR_FIND_SEGMENT_BYTES;
 }
 
-/// How many segments behind one go on with its match: the ones behind a bit.
+/// Number of segments behind segment `bit` that go on with its match: the set bits directly behind it.
 CUZARR_DEVICE u32 find_ones_behind(const u32* bits, u32 bit) {
     u32 at = bit + 1;
     while (at < CUZARR_FIND_SEGMENTS) {
@@ -378,7 +385,8 @@ CUZARR_DEVICE u32 find_ones_behind(const u32* bits, u32 bit) {
     return at - bit - 1;
 }
 
-/// The matches of a segment's cheapest way, whose `part`s are threads' one after the other: `each(position, length, number)`; gives how many.
+/// Calls `each(position, length, number)` for the matches of a segment's cheapest way, and returns their number.
+/// Successive threads hold the choices of its parts, `part` positions each.
 template <class Each>
 CUZARR_DEVICE u32 find_follow(const u8* choices, u32 count, u32 part, Each each) {
     u32 matches = 0;
@@ -426,7 +434,8 @@ CUZARR_DEVICE LzFoundBlock find_join(const u32* matches, const u16* offsets, u32
     return {made, size - covered};
 }
 
-/// `candidates` has room for one block of each block of threads; `taken` is how many blocks are looked at or done, 0 at first.
+/// Finds the sequences of all blocks. `candidates` has room for one block of data for each block of threads. `taken`
+/// counts the blocks of data that were begun, from 0.
 CUZARR_KERNEL_SIZED(
     CUZARR_FIND_THREADS, 2, lz_find, const u8* src, LzBlocks blocks, u32* candidates, LzFound* found, LzFoundBlock* counts,
     u32* taken
@@ -436,18 +445,19 @@ CUZARR_KERNEL_SIZED(
     CUZARR_SHARED(u32, halves, 2);
     CUZARR_SHARED(u8, covered, CUZARR_FIND_SEGMENTS);
     CUZARR_SHARED(u32, joined, CUZARR_FIND_SEGMENTS / CUZARR_WARP);
-    // Of segments that no match covers, one behind the other: which they are.
+    // The numbers of the segments that no match covers.
     CUZARR_SHARED(u8, open, CUZARR_FIND_SEGMENTS);
     FindSpace space = {memory, memory + CUZARR_FIND_TABLE_AT, memory + CUZARR_FIND_TABLE_AT + (1u << CUZARR_FIND_TABLE_BITS), halves, sums};
     u16* costs = (u16*)memory;
     u8* choices = (u8*)(costs + (CUZARR_FIND_SEGMENT_BYTES / CUZARR_FIND_PARTS + 1) * CUZARR_FIND_THREADS);
-    // In place of the costs, when the choices are made.
+    // These replace the costs, once the choices are made.
     u32* matches = memory;
     u16* offsets = (u16*)(memory + CUZARR_FIND_BLOCK_BYTES / CUZARR_FIND_LEAST_MATCH);
     candidates += (u64)block_index() * CUZARR_FIND_BLOCK_BYTES;
     u32 thread = thread_index();
     for (;;) {
-        // Blocks take unlike times, so who is done takes the next one; all chunks' first blocks first, which take longest.
+        // Blocks take different times, so a block of threads that is done takes the next one. The first blocks of all
+        // chunks come first, because they take longest.
         if (thread == 0) sums[0] = atomic_add(taken, 1u);
         block_barrier();
         u32 turn = sums[0];
@@ -477,7 +487,7 @@ CUZARR_KERNEL_SIZED(
         block_barrier();
         u32 segment = thread * CUZARR_FIND_SEGMENT_BYTES, opened, total;
         bool exists = thread < CUZARR_FIND_SEGMENTS && segment < size, is_open = exists && !covered[thread];
-        // Segments whose match is that of the one before.
+        // Segments that go on with the match of the segment before.
         u32 goes_on = warp_ballot(CUZARR_ALL_LANES, thread < CUZARR_FIND_SEGMENTS && thread && covered[thread] == CUZARR_FIND_GOES_ON && covered[thread - 1]);
         if (thread % CUZARR_WARP == 0 && thread < CUZARR_FIND_SEGMENTS) joined[thread / CUZARR_WARP] = goes_on;
         u32 place = block_sum_before(is_open, sums, &opened);
@@ -497,7 +507,7 @@ CUZARR_KERNEL_SIZED(
         u32 count = is_open ? find_segment_bytes(segment, size) : 0;
         bool begins = exists && !is_open && !(goes_on >> thread % CUZARR_WARP & 1);
         u32 own = begins ? 1 : find_follow(chosen, count, part, [](u32, u32, u32) {});
-        // Its barriers let go of the costs.
+        // Behind its barriers, the costs are no longer used.
         u32 index = block_sum_before(own, sums, &total);
         if (begins) matches[index] = segment << 16 | (1 + find_ones_behind(joined, thread)) * CUZARR_FIND_SEGMENT_BYTES;
         find_follow(chosen, count, part, [&](u32 i, u32 length, u32 number) {

@@ -1,13 +1,13 @@
-// What the match finder (lz_find.cu) hands to encoders: the sequences of blocks, and how many they are.
+// The output of the match finder (lz_find.cu) for encoders: the sequences of blocks, and their number.
 #pragma once
 #include "cuzarr/kernel.cuh"
 #include "cuzarr/warp.cuh"
 
 /// Bytes of a block. Its matches may begin in earlier blocks of its chunk; they end in it.
 #define CUZARR_FIND_BLOCK_BYTES 32768u
-/// No match is shorter.
+/// Minimum bytes of a match.
 #define CUZARR_FIND_LEAST_MATCH 4u
-/// Bytes of an entry below, and of what stands for a block.
+/// Bytes of an `LzFound`, and of an `LzFoundBlock`.
 #define CUZARR_FIND_ENTRY_BYTES 8u
 
 /// Literals, then a match.
@@ -18,7 +18,7 @@ struct alignas(8) LzFound {
     u16 before;  // literals of the block's sequences before
 };
 
-/// A block: what no sequence covers are literals behind the last one.
+/// A block: its number of sequences, and of literals. Bytes that no sequence covers are literals behind the last one.
 struct alignas(8) LzFoundBlock {
     u32 sequences, literals;
 };
@@ -51,12 +51,13 @@ CUZARR_DEVICE u32 block_bytes(const LzBlocks& blocks, u32 block) {
 CUZARR_DEVICE bool is_wanted(const LzBlocks& blocks, u32 block) { return bytes_from(blocks, block) != 0; }
 /// Whether it is the last block of its chunk.
 CUZARR_DEVICE bool is_last(const LzBlocks& blocks, u32 block) { return bytes_from(blocks, block) <= CUZARR_FIND_BLOCK_BYTES; }
-/// Blocks of a chunk that have bytes.
+/// Number of blocks of a chunk that have bytes.
 CUZARR_DEVICE u32 blocks_of(const LzBlocks& blocks, u32 chunk) {
     return (blocks.sizes[chunk] + CUZARR_FIND_BLOCK_BYTES - 1) / CUZARR_FIND_BLOCK_BYTES;
 }
 
-/// What the threads before have together; `total` gets the sum of all. `sums` has a word for each warp. All threads call.
+/// Returns the sum of `value` over the threads before; `total` gets the sum of all. `sums` has a word for each warp.
+/// All threads call.
 CUZARR_DEVICE u32 block_sum_before(u32 value, u32* sums, u32* total) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP, sum = inclusive_sum(value, lane);
     if (lane == CUZARR_WARP - 1) sums[warp] = sum;

@@ -1,6 +1,6 @@
-//! The match finder of encoders: what blocks of chunks repeat (`lz_find.cu`). Not a codec.
+//! The match finder of encoders: it finds what the blocks of chunks repeat (`lz_find.cu`). Not a codec.
 //!
-//! An encoder cuts its chunks into [`Blocks`], has [`find`] find their sequences, and writes those in its own format.
+//! An encoder cuts its chunks into [`Blocks`], calls [`find`] for their sequences, and writes these in its own format.
 
 mod cuda;
 
@@ -12,7 +12,7 @@ use cuzarr_device::{Buffer, Device};
 use crate::codec::device::{ChunkRow, EncodeTask};
 
 const FIND: &str = include_str!("lz_find.cuh");
-/// Bytes of a block: matches end in it, and may begin in earlier blocks of its chunk.
+/// Bytes of a block. A match ends in its block; the bytes that it repeats may lie in earlier blocks of the chunk.
 pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") as usize;
 /// Bytes of a sequence.
 pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
@@ -20,10 +20,10 @@ const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
 /// The number of entries that are read at a time.
 const ENTRIES_TOGETHER: usize = 4;
 
-/// GPUs since this one give a block of threads the shared memory that `lz_find.cu` asks for.
+/// From this compute capability on, a block of threads gets the shared memory that `lz_find.cu` asks for.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// Why the host encodes what a value on `device` becomes; `None` where the finder runs there.
+/// Why the host encodes chunks of a value on `device`; `None` if the finder runs there.
 pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
     let has_room = match device {
         Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
@@ -47,7 +47,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of a row of chunks of at most `chunk_bytes`, fewer than 2 GiB.
+    /// The blocks of the chunks in `row`, each of at most `chunk_bytes`, which is less than 2 GiB.
     pub(crate) fn new(chunk_bytes: usize, row: &ChunkRow) -> Blocks {
         let most = chunk_bytes.min(BLOCK_BYTES) / LEAST_MATCH + 1;
         Blocks {
@@ -60,17 +60,17 @@ impl Blocks {
         }
     }
 
-    /// The blocks of chunks that have these sizes.
+    /// Returns the blocks with the chunk sizes of `task`.
     pub(crate) fn sized(&self, task: &EncodeTask<'_>) -> Blocks {
         Blocks { sizes: task.sizes.address(), ..*self }
     }
 
-    /// Blocks of all chunks.
+    /// Number of blocks in all chunks.
     pub(crate) fn count(&self) -> usize {
         self.chunks as usize * self.chunk_blocks as usize
     }
 
-    /// Sequences that each block has room for.
+    /// Maximum number of sequences in a block.
     pub(crate) fn most_sequences(&self) -> usize {
         self.most_sequences as usize
     }

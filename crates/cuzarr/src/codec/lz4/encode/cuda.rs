@@ -17,11 +17,12 @@ static ENCODE: KernelSource =
     KernelSource { name: "lz4_encode", text: TEXT, headers: &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS] };
 
 const HEADER: &str = include_str!("lz4_encode.cuh");
-/// Bytes of what kernels hand to each other: a piece, a chunk's last literals.
+/// Bytes of a piece's entry, which one kernel hands to the next. The entry of a chunk's last literals has
+/// `TRAIL_BYTES`.
 const PIECE_ENTRY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_ENTRY_BYTES") as usize;
 const TRAIL_BYTES: usize = defined(TEXT, "CUZARR_LZ4_TRAIL_BYTES") as usize;
-/// Bytes of a piece, and of what comes before it that its matches may begin in. In `simt` small ones, so that small chunks
-/// have several.
+/// Bytes of a piece. Its matches may begin in the `HISTORY_BYTES` before it. Both are small on `simt`, so that small
+/// chunks have several pieces.
 const PIECE_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_BYTES") as usize;
 const HISTORY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_HISTORY_BYTES") as usize;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
@@ -32,13 +33,14 @@ const SIMT_PIECE_THREADS: u32 = 64;
 const SHARED_BYTES: u32 = defined(HEADER, "CUZARR_LZ4_SHARED_BYTES");
 /// Blocks of threads that a multiprocessor has room for.
 const PIECES_PER_MULTIPROCESSOR: u32 = 3;
-/// Multiprocessors of the largest GPUs: for each of their blocks of threads there is scratch memory for the candidates of a
-/// piece, 4 bytes for each of its bytes.
+/// Multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates of a
+/// piece: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 /// Bytes of the counter by which blocks of threads share the work.
 const TAKEN_BYTES: usize = 4;
-/// Threads of the other kernels, and how many blocks of them move bytes: what a multiprocessor holds at once.
+/// Threads of a block in the other kernels. A multiprocessor holds `BLOCKS_PER_MULTIPROCESSOR` of the blocks that move
+/// bytes.
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
@@ -72,7 +74,7 @@ impl Lz4Chunks {
         };
         let shape = Shape {
             stride: row.stride_bytes as u64,
-            // Lengths of literals may take a byte in 255 more than the piece.
+            // Lengths of literals may take one byte more for each 255 bytes of the piece.
             slot_stride: (piece_bytes + piece_bytes / 128 + 64).next_multiple_of(16) as u64,
             sizes: 0,
             chunks: row.count as u32,
@@ -89,7 +91,7 @@ impl Lz4Chunks {
         self.shape.chunks as usize * self.shape.pieces as usize
     }
 
-    /// Blocks of threads that encode pieces, on `multiprocessors` multiprocessors.
+    /// Number of blocks of threads that encode pieces, on `multiprocessors` multiprocessors.
     fn working(&self, multiprocessors: u32) -> usize {
         let resident = multiprocessors.min(MOST_MULTIPROCESSORS) * PIECES_PER_MULTIPROCESSOR;
         self.pieces().clamp(1, resident as usize)
@@ -109,7 +111,7 @@ impl Lz4Chunks {
         ]
     }
 
-    /// Most device memory that a launch takes beside the chunks, its results included.
+    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }

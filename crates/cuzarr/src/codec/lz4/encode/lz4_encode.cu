@@ -1,14 +1,14 @@
-// Chunks -> LZ4 blocks, each behind its decoded size (numcodecs) or alone (Blosc's streams).
+// Encodes chunks to LZ4 blocks, each behind its decoded size (numcodecs) or alone (Blosc's streams).
 //
 //     chunks ──encode_pieces──> pieces, each by a block of threads, in slots       (lz4_encode.cuh)
 //            ──encode_joins───> how pieces join to blocks, and how large those are  a warp a chunk
 //            ──encode_places──> where frames lie, one behind the other              (encoded.cu)
 //            ──encode_assemble> the frames, from slots and literals                 a warp a piece
 //
-// Chunks have the room of the largest one, so that where anything lies is arithmetic (`Shape`), and no table is needed. Nothing
-// here can fail: a block that does not get smaller is a little larger.
+// All chunks have the room of the largest one, so that all places can be computed (`Shape`), and no table is needed.
+// Nothing here can fail: a block that does not get smaller gets a little larger.
 //
-// Floor: encode_pieces, by its instructions; the others move bytes once.
+// Floor: encode_pieces is limited by its instructions; the other kernels move bytes once.
 #include "codec/batch/encode/encoded.cuh"
 #include "codec/lz4/encode/lz4_encode.cuh"
 
@@ -40,7 +40,8 @@ CUZARR_DEVICE u32 piece_size(const Shape& shape, u32 size, u32 begin) {
     return size - begin < shape.piece_bytes ? size - begin : shape.piece_bytes;
 }
 
-/// `candidates` has a word for each byte of a piece, for each block of threads; `taken` is how many pieces are begun, 0 at first.
+/// Encodes all pieces. `candidates` has a word for each byte of a piece, for each block of threads. `taken` counts the
+/// pieces that were begun, from 0.
 CUZARR_KERNEL_SIZED(
     CUZARR_LZ4_THREADS, 3, encode_pieces, const u8* src, u8* slots, Lz4Piece* pieces, u32* candidates, Shape shape, u32* taken
 ) {
@@ -49,7 +50,8 @@ CUZARR_KERNEL_SIZED(
     CUZARR_SHARED(u32, starts, CUZARR_LZ4_MATCHES / CUZARR_WARP);
     candidates += (u64)block_index() * shape.piece_bytes;
     for (;;) {
-        // Pieces take unlike times, so who is done takes the next one; all chunks' first pieces first, which take longest.
+        // Pieces take different times, so a block of threads that is done takes the next one. The first pieces of all
+        // chunks come first, because they take longest.
         if (thread_index() == 0) sums[0] = atomic_add(taken, 1u);
         block_barrier();
         u32 index = sums[0];
@@ -68,7 +70,8 @@ CUZARR_KERNEL_SIZED(
     }
 }
 
-/// The sum of `value`s of the pieces up to each lane's, from the last one on that `is_first`; `carry` is that of the pieces before.
+/// Returns the sum of `value` over the pieces up to each lane's, from the last one with `is_first` on. `carry` is the
+/// sum for the pieces before.
 CUZARR_DEVICE u32 carried(u32 value, bool is_first, u32 carry, u32 lane) {
     u32 is_known = is_first;
     for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
@@ -78,20 +81,20 @@ CUZARR_DEVICE u32 carried(u32 value, bool is_first, u32 carry, u32 lane) {
     return is_known ? value : value + carry;
 }
 
-/// The value of the lane below; `first` for the first one.
+/// Returns the value of the lane below; `first` for the first lane.
 CUZARR_DEVICE u32 from_below(u32 value, u32 first, u32 lane) {
     u32 below = warp_shuffle_up(CUZARR_ALL_LANES, value, 1);
     return lane ? below : first;
 }
 
-/// Bytes of a match's offset, and of what its length adds to its token.
+/// Bytes of a match's offset, and of the length that its token does not hold.
 CUZARR_DEVICE u32 match_bytes(u32 length) { return 2 + lz4_more_bytes(length - CUZARR_LZ4_LEAST_MATCH); }
 
-/// What is left of a piece's tail when its head belongs to a match before.
+/// Bytes of a piece's tail without its head, if the head belongs to a match before.
 CUZARR_DEVICE u32 tail_behind_head(const Lz4Piece& piece) { return piece.is_one ? 0 : piece.tail - match_bytes(piece.head); }
 
-/// Bytes that the length of a match of pieces before adds to its token, where it ends in this piece or before: it does not when
-/// the whole piece is a part of it, or has nothing but literals, which stand behind.
+/// The length of a match of earlier pieces, if it ends in this piece or before, else 0. It does not end if the whole
+/// piece is a part of it, or if the piece has only literals, which stand behind.
 CUZARR_DEVICE u32 open_length(const Lz4Piece& piece) {
     bool ends = piece.length && piece.match != CUZARR_LZ4_NO_SEQUENCE && !(piece.goes_on && piece.is_one && piece.last);
     return ends ? piece.length + (piece.goes_on ? piece.head : 0) : 0;
@@ -109,7 +112,8 @@ CUZARR_DEVICE u32 piece_bytes(const Lz4Piece& piece) {
 CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* frames, Shape shape) {
     u32 warps = thread_count() / CUZARR_WARP, lane = thread_index() % CUZARR_WARP;
     for (u32 chunk = block_index() * warps + thread_index() / CUZARR_WARP; chunk < shape.chunks; chunk += block_count() * warps) {
-        // Of the pieces before: literals behind their last match, the length of one that is open, the last piece's match.
+        // State of the pieces before: the literals behind their last match, the length of an open match, the last
+        // piece's match.
         u32 at = shape.header_bytes, carry = 0, open = 0, last = 0, offset = 0;
         u32 size = shape.sizes[chunk], count = (size + shape.piece_bytes - 1) / shape.piece_bytes;
         Lz4Piece* own = pieces + (u64)chunk * shape.pieces;
@@ -120,7 +124,7 @@ CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* fr
             bool has_match = piece.match != CUZARR_LZ4_NO_SEQUENCE;
             u32 literals = carried(has_match ? piece.trail : piece.lead, has_match, carry, lane);
             piece.carry = from_below(literals, carry, lane);
-            // Shuffles are for all lanes.
+            // All lanes must take part in shuffles.
             u32 last_before = from_below(piece.last, last, lane), offset_before = from_below(piece.offsets >> 16, offset, lane);
             piece.goes_on = piece.head && last_before && offset_before == (piece.offsets & 0xffff);
             bool passes = piece.goes_on && piece.is_one && piece.last;
@@ -136,7 +140,7 @@ CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* fr
             offset = warp_shuffle(CUZARR_ALL_LANES, piece.offsets >> 16, CUZARR_WARP - 1);
         }
         if (lane == 0) {
-            // Where literals stand behind an open match alone, what its length adds comes first.
+            // If only literals stand behind an open match, the rest of its length comes first.
             u32 more = open ? lz4_more_bytes(open - CUZARR_LZ4_LEAST_MATCH) : 0;
             trails[chunk] = {carry, at, open, 0};
             frames[chunk] = {0, size ? at + more + 1 + lz4_more_bytes(carry) + carry : 0, 0};
@@ -144,7 +148,7 @@ CUZARR_KERNEL(encode_joins, Lz4Piece* pieces, Lz4Trail* trails, EncodedFrame* fr
     }
 }
 
-/// Writes a token that names no match, or the beginning of one, its literals, and gives where they end.
+/// Writes a token with its literals, and no match or the beginning of one. Returns where the literals end.
 CUZARR_DEVICE u8* write_literals(u8* to, const u8* from, u32 literals, u32 match, u32 lane) {
     if (lane == 0) *to = (u8)(lz4_nibble(literals) << 4 | match);
     to += 1;
@@ -153,13 +157,13 @@ CUZARR_DEVICE u8* write_literals(u8* to, const u8* from, u32 literals, u32 match
     return to + literals;
 }
 
-/// Writes what a match's length adds to its token, and gives where that ends.
+/// Writes the part of a match's length that its token does not hold, and returns where that ends.
 CUZARR_DEVICE u8* write_length(u8* to, u32 length, u32 lane) {
     return length ? to + lz4_write_more(to, length - CUZARR_LZ4_LEAST_MATCH, lane, CUZARR_WARP) : to;
 }
 
-/// Puts each piece in its place: the length of a match before it, the literals in front of its first match, and its slot. The
-/// last one of a chunk writes the literals at the end.
+/// Writes each piece to its place: the rest of the length of a match before it, the literals in front of its first
+/// match, and its slot. The last piece of a chunk also writes the literals at the end.
 CUZARR_KERNEL(
     encode_assemble, const u8* src, const u8* slots, const Lz4Piece* pieces, const Lz4Trail* trails, const EncodedFrame* frames,
     u8* out, Shape shape

@@ -1,7 +1,8 @@
-// One piece of an LZ4 block, encoded by a block of threads.
+// Encodes one piece of an LZ4 block by a block of threads.
 //
-// A block is cut into pieces, so that many multiprocessors work on it. Matches begin in their piece or in so much of what comes
-// before it, its history, that positions fit 16 bits. What a piece cannot know is left to `encode_assemble`:
+// A block is cut into pieces, so that many multiprocessors work on it. Matches begin in their piece, or in its history:
+// a part of the block before it, so small that positions fit 16 bits. What a piece cannot know is left to
+// `encode_assemble`:
 //
 //     literals   those behind a piece's last match go to the first match of a later piece
 //     lengths    a match that ends with its piece may go on in the next one, at the same offset, and in more behind that
@@ -38,46 +39,48 @@
 
 /// Threads of a block, and positions of a step: a power of 2.
 #define CUZARR_LZ4_THREADS 512u
-/// Bytes of a piece, and of what comes before it that its matches may begin in: multiples of a step. In `simt` they are smaller.
+/// Bytes of a piece, and of its history, in which matches may begin, too: multiples of a step. In `simt` they are
+/// smaller.
 #define CUZARR_LZ4_PIECE_BYTES 16384u
 #define CUZARR_LZ4_HISTORY_BYTES 8192u
 /// A match ends with its segment, unless it is joined with the next one.
 #define CUZARR_LZ4_SEGMENT_BYTES 128u
 #define CUZARR_LZ4_TABLE_BITS 13u
 #define CUZARR_LZ4_TABLE (1u << CUZARR_LZ4_TABLE_BITS)
-/// Words of the piece, its history, and what is read behind them.
+/// Words of the piece and its history, and words that are read behind them.
 #define CUZARR_LZ4_WINDOW_WORDS ((CUZARR_LZ4_PIECE_BYTES + CUZARR_LZ4_HISTORY_BYTES) / 4 + 4)
-/// Words before the window, which are read, and mean nothing.
+/// Number of words before the window that are read but not used.
 #define CUZARR_LZ4_BEFORE_WORDS 4u
-/// Shared memory of a block of threads: the window and the table. 64 KiB are what all GPUs since compute capability 7.5 have.
+/// Shared memory of a block of threads: the window and the table. All GPUs since compute capability 7.5 have 64 KiB.
 #define CUZARR_LZ4_SHARED_BYTES 57376u
 static_assert(4 * (CUZARR_LZ4_BEFORE_WORDS + CUZARR_LZ4_WINDOW_WORDS + CUZARR_LZ4_TABLE) == CUZARR_LZ4_SHARED_BYTES, "the window and the table");
 /// liblz4's rules for the end of a block: no match begins in the last 12 bytes, or reaches into the last 5.
 #define CUZARR_LZ4_NO_BEGIN 12u
 #define CUZARR_LZ4_NO_MATCH 5u
 #define CUZARR_LZ4_LEAST_MATCH 4u
-/// A token's half that says that bytes of length follow.
+/// The value of a token's half that means that bytes of length follow.
 #define CUZARR_LZ4_MORE 15u
-/// Only the first positions of runs of elements of so many bytes, or half as many, are remembered.
+/// Bytes of the elements whose repetition is a run; elements of half as many bytes count, too. Of a run, only the first
+/// positions are remembered.
 #define CUZARR_LZ4_RUN 8u
-/// After so many steps without a match, steps are left out.
+/// Number of steps without a match after which steps are left out.
 #define CUZARR_LZ4_MISSES 4u
-/// Words that threads tell each other of steps by.
+/// Number of words by which threads share results of steps.
 #define CUZARR_LZ4_FOUND 5u
 static_assert(CUZARR_LZ4_FOUND <= CUZARR_LZ4_THREADS / CUZARR_WARP, "they are where sums are later");
-/// Literals of a sequence up to which its thread copies them alone.
+/// Up to this many literals of a sequence are copied by its thread alone.
 #define CUZARR_LZ4_FEW_LITERALS 16u
-/// Literals up to which a match that was cut at a segment's end is tried on the next one.
+/// Maximum number of literals across which a match that was cut at a segment's end is continued.
 #define CUZARR_LZ4_MOST_GAP 8u
-/// Matches that reach the end of their piece from this length on may go on: their token is the same then.
+/// Minimum length of a match that may go on in the next piece: from this length on, its token stays the same.
 #define CUZARR_LZ4_LEAST_LAST (CUZARR_LZ4_LEAST_MATCH + CUZARR_LZ4_MORE)
 
-/// Matches of a segment, and of a piece: they take the table's place, with their offsets.
+/// Maximum matches of a segment, and of a piece. They take the table's place, with their offsets.
 #define CUZARR_LZ4_SEGMENT_MATCHES (CUZARR_LZ4_SEGMENT_BYTES / CUZARR_LZ4_LEAST_MATCH)
 #define CUZARR_LZ4_MATCHES (CUZARR_LZ4_PIECE_BYTES / CUZARR_LZ4_LEAST_MATCH)
 static_assert(2 * CUZARR_LZ4_MATCHES <= CUZARR_LZ4_TABLE, "matches by segment and one behind the other");
 
-/// What a piece came to: 48 bytes.
+/// The result of a piece: 48 bytes.
 struct Lz4Piece {
     u32 lead, tail, trail;
     u32 match;    // what the first token says of its match; CUZARR_LZ4_NO_SEQUENCE when the piece is all literals
@@ -85,7 +88,7 @@ struct Lz4Piece {
     u32 last;     // bytes of the match that the piece ends with, whose length the tail does not tell; 0 for none
     u32 offsets;  // of its first match, and << 16 that of its last one
     u32 is_one;   // whether those are the same match
-    // By `encode_joins`:
+    // Written by `encode_joins`:
     u32 carry;    // literals of pieces before that belong to the first token
     u32 at;       // where the piece's bytes go, in the encoded block
     u32 length;   // of a match of pieces before, without the head: what it adds to its token stands first; 0 for none
@@ -96,14 +99,14 @@ static_assert(sizeof(Lz4Piece) == CUZARR_LZ4_PIECE_ENTRY_BYTES, "as the host cou
 
 #define CUZARR_LZ4_NO_SEQUENCE 16u
 
-/// Bytes of length that follow a token for `length`.
+/// Number of bytes that follow a token for `length`.
 CUZARR_DEVICE u32 lz4_more_bytes(u32 length) {
     return length < CUZARR_LZ4_MORE ? 0 : (length - CUZARR_LZ4_MORE) / 255 + 1;
 }
 
 CUZARR_DEVICE u32 lz4_nibble(u32 length) { return length < CUZARR_LZ4_MORE ? length : CUZARR_LZ4_MORE; }
 
-/// Writes them, each `step`th from the `first` on, and returns how many they are.
+/// Writes every `step`th of these bytes, from the `first` on, and returns the number of all.
 CUZARR_DEVICE u32 lz4_write_more(u8* to, u32 length, u32 first, u32 step) {
     u32 count = lz4_more_bytes(length);
     for (u32 i = first; i < count; i += step) to[i] = i + 1 < count ? 255 : (u8)((length - CUZARR_LZ4_MORE) % 255);
@@ -112,12 +115,12 @@ CUZARR_DEVICE u32 lz4_write_more(u8* to, u32 length, u32 first, u32 step) {
 
 CUZARR_DEVICE u32 lz4_hash(u32 word) { return word * 2654435761u >> (32 - CUZARR_LZ4_TABLE_BITS); }
 
-/// 4 bytes from any place of the window.
+/// Returns 4 bytes from any place of the window.
 CUZARR_DEVICE u32 lz4_word(const u32* words, u32 at) {
     return funnel_shift_right(words[at / 4], words[at / 4 + 1], at % 4 * 8);
 }
 
-/// How many bytes from `a` and `b` on are the same, up to `most`. The first 4 are known to be.
+/// Number of equal bytes from `a` and `b` on, up to `most`. The first 4 are known to be equal.
 CUZARR_DEVICE u32 lz4_common(const u32* words, u32 a, u32 b, u32 most) {
     u32 shift_a = a % 4 * 8, shift_b = b % 4 * 8, word_a = a / 4 + 1, word_b = b / 4 + 1;
     u32 low_a = words[word_a], low_b = words[word_b], done = CUZARR_LZ4_LEAST_MATCH;
@@ -133,11 +136,12 @@ CUZARR_DEVICE u32 lz4_common(const u32* words, u32 a, u32 b, u32 most) {
     return done < most ? done : most;
 }
 
-/// What positions are compared by: a later step's are larger, but of one step the first one is the largest. It is the better
-/// place to repeat: where rows repeat, as a whole from the beginning of a run only. The same turns back.
+/// The rank by which positions are compared. Later steps have larger ranks; within a step, the first position has the
+/// largest. It is the better place to repeat, because repeated rows are found as a whole only from the beginning of a
+/// run. The function is its own inverse.
 CUZARR_DEVICE u32 lz4_rank(u32 at) { return at ^ (thread_count() - 1); }
 
-/// The 4 bytes at a position, and whether they are those 4 before it, and those a run's length before it.
+/// The 4 bytes at a position, and whether they equal the 4 bytes before, and those CUZARR_LZ4_RUN bytes before.
 struct Lz4Bytes {
     u32 word;
     bool is_four, is_run;
@@ -150,7 +154,7 @@ CUZARR_DEVICE Lz4Bytes lz4_bytes(const u32* words, u32 at) {
     return {word, at >= CUZARR_LZ4_RUN / 2 && funnel_shift_right(here[-1], here[0], at * 8) == word, is_run};
 }
 
-/// The positions before `end`, a multiple of 4, go into the table: those that are not inside of a run.
+/// Enters the positions before `end`, a multiple of 4, into the table, except those inside a run.
 CUZARR_DEVICE void lz4_enter(const u32* words, u32* table, u32 end) {
     for (u32 word = thread_index(); 4 * word < end; word += thread_count()) {
         for (u32 at = 4 * word; at < 4 * word + 4; ++at) {
@@ -160,13 +164,13 @@ CUZARR_DEVICE void lz4_enter(const u32* words, u32* table, u32 end) {
     }
 }
 
-/// The candidate of a position inside of a run, that run; 0 for others. All lanes of a warp call, with positions that follow each
-/// other: a match goes on as long as the positions behind it are inside of the run as well.
+/// Returns the candidate of a position inside a run, which is that run; 0 for other positions. All lanes of a warp
+/// call, with successive positions: a match goes on as long as the positions behind it are inside the run, too.
 CUZARR_DEVICE u32 lz4_run(const u32* words, u32 at, const Lz4Bytes& bytes, u32 most) {
     u32 fours = warp_ballot(CUZARR_ALL_LANES, bytes.is_four), runs = warp_ballot(CUZARR_ALL_LANES, bytes.is_run);
     if (!(fours | runs)) return 0;
     u32 lane = at % CUZARR_WARP, behind = 0;
-    // The run that the warp's last position is in.
+    // Looks for the end of the run that the warp's last position is in.
     bool is_four = fours >> (CUZARR_WARP - 1);
     for (u32 votes = (fours | runs) >> (CUZARR_WARP - 1) ? ~0u : 0; votes == ~0u && behind < CUZARR_LZ4_SEGMENT_BYTES; behind += count_trailing_zeros(~votes)) {
         u32 place = at + CUZARR_WARP + behind, last = 4 * (CUZARR_LZ4_WINDOW_WORDS - 2);
@@ -201,7 +205,7 @@ CUZARR_DEVICE Lz4Bounds lz4_bounds(u32 block_bytes, u32 begin, u32 history, u32 
     return bounds;
 }
 
-/// Brings `bytes` bytes to the window, and zeros behind.
+/// Loads `bytes` bytes to the window, and zeros behind.
 CUZARR_DEVICE void lz4_bring(u32* words, const u8* from, u32 bytes) {
     u32 units = (u64)from % 16 ? 0 : bytes / 16, whole = bytes / 4;
     for (u32 i = thread_index(); i < units; i += thread_count()) ((uint4*)words)[i] = ((const uint4*)from)[i];
@@ -216,8 +220,8 @@ CUZARR_DEVICE void lz4_bring(u32* words, const u8* from, u32 bytes) {
     }
 }
 
-/// Where what repeats at `offset` from position `at` on ends: at `end`, or before. `limit` is a word of shared memory. All threads
-/// call; `at` is a multiple of 16.
+/// Returns where the bytes from position `at` on stop to repeat those `offset` before: `end`, or before. `limit` is a
+/// word of shared memory. All threads call; `at` is a multiple of 16.
 CUZARR_DEVICE u32 lz4_repeats_to(const u32* words, u32 at, u32 offset, u32 end, u32* limit) {
     u32 shift = (at - offset) % 4 * 8;
     if (thread_index() == 0) *limit = end;
@@ -241,8 +245,9 @@ CUZARR_DEVICE u32 lz4_repeats_to(const u32* words, u32 at, u32 offset, u32 end, 
     return end;
 }
 
-/// Writes the candidates of steps that repeat at `offset` from `step` on, up to position `end`, and gives the first step behind
-/// them: `step` when not one repeats as a whole. Of a segment only the beginning is looked at, for its match is as long.
+/// Writes the candidates of whole steps from `step` on that repeat at `offset`, up to position `end`. Returns the first
+/// step behind them, which is `step` if there are none. Only the first position of a segment gets a candidate, because
+/// its match is as long as the segment.
 CUZARR_DEVICE u32 lz4_repeated(const Lz4Bounds& bounds, u32 step, u32 offset, u32 end, u32* candidates) {
     bool is_last = end == bounds.match_end;
     u32 to = end - bounds.begin, next = is_last ? bounds.size : to - (to - step) % thread_count();
@@ -254,20 +259,20 @@ CUZARR_DEVICE u32 lz4_repeated(const Lz4Bounds& bounds, u32 step, u32 offset, u3
         bool is_one = length >= CUZARR_LZ4_LEAST_MATCH && bounds.begin + place < bounds.stop;
         *(uint4*)(candidates + place) = uint4{is_one ? offset | length << 16 : 0, 0, 0, 0};
     }
-    // What is behind the last match of a block.
+    // Positions behind the last match of a block.
     u32 rest = to / CUZARR_LZ4_SEGMENT_BYTES * CUZARR_LZ4_SEGMENT_BYTES;
     rest = rest < first ? step : rest + 4;
     for (u32 place = rest + thread_index(); is_last && place < next; place += thread_count()) candidates[place] = 0;
     return next;
 }
 
-/// The candidates of a piece's positions, offset | length << 16, or 0. `found` are CUZARR_LZ4_FOUND words.
+/// Finds the candidates of a piece's positions: offset | length << 16, or 0. `found` are CUZARR_LZ4_FOUND words.
 CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds& bounds, u32* found, u32* candidates) {
-    // Whether the steps with even and odd numbers had a match; the offset of one that fills the last segment; the number of the
-    // last step that does not go on with it, and 1; where it ends.
+    // Words of `found`: whether steps with even and odd numbers had a match; the offset of a match that fills the last
+    // segment; the number, plus 1, of the last step that does not go on with it; where it ends.
     u32 *follows = found + 2, *differs = found + 3, *limit = found + 4;
     if (thread_index() < CUZARR_LZ4_FOUND) found[thread_index()] = thread_index() < 2;
-    // How many steps in a row had none.
+    // Number of the step, and of steps in a row without a match.
     u32 number = 0, misses = 0;
     // The thread of the last segment of a step.
     u32 last = thread_count() > CUZARR_LZ4_SEGMENT_BYTES ? thread_count() - CUZARR_LZ4_SEGMENT_BYTES : 0;
@@ -281,7 +286,7 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         bool is_looked_up = is_known && !bytes.is_four && !bytes.is_run;
         block_barrier();
         misses = found[(number + 1) % 2] ? 0 : misses + 1;
-        // Whether the step repeats what a match before repeats: no thread says that it does not.
+        // Whether the step goes on with the match before: if not, some thread says so.
         u32 offset = *follows;
         if (offset && is_known && word != lz4_word(words, at - offset)) *differs = number + 1;
         if (thread_index() == 0) found[number % 2] = 0;
@@ -297,7 +302,7 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         }
         u32 segment_end = (place | (CUZARR_LZ4_SEGMENT_BYTES - 1)) + 1 + bounds.begin;
         u32 most = (segment_end < bounds.match_end ? segment_end : bounds.match_end) - at, candidate = 0;
-        // An empty entry is some position of the first step, which is looked at like any other.
+        // An empty entry means a position of the first step, which is compared like any other.
         const u32 places[2] = {lz4_rank(before), lz4_rank(table[hash])};
         for (u32 i = 0; i < 2; ++i) {
             u32 from = places[i];
@@ -309,19 +314,20 @@ CUZARR_DEVICE void lz4_candidates(const u32* words, u32* table, const Lz4Bounds&
         if (place < bounds.size) candidates[place] = candidate;
         if (thread_index() == last) {
             bool is_full = place % CUZARR_LZ4_SEGMENT_BYTES == 0 && candidate >> 16 == CUZARR_LZ4_SEGMENT_BYTES;
-            // Where steps are left out, the next one does not follow this segment.
+            // If steps are left out, the next step does not follow this segment.
             is_full = is_full && misses < CUZARR_LZ4_MISSES;
             *follows = is_full ? candidate & 0xffff : 0;
         }
         if (warp_ballot(CUZARR_ALL_LANES, candidate != 0) && place % CUZARR_WARP == 0) found[number % 2] = 1;
-        // Nothing for a while: steps are left out, as in liblz4.
+        // No match for a while: steps are left out, as in liblz4.
         next = step + (1 + misses / CUZARR_LZ4_MISSES) * thread_count();
         for (place += thread_count(); place < next && place < bounds.size; place += thread_count()) candidates[place] = 0;
     }
     block_barrier();
 }
 
-/// Chooses matches of a segment: each is begin << 16 | length. Those of all segments take turns in memory. Gives how many.
+/// Chooses the matches of a segment, begin << 16 | length each, and returns their number. The matches of all segments
+/// are interleaved in memory.
 CUZARR_DEVICE u32 lz4_choose(const u32* candidates, u32 begin, u32 size, u32* matches, u32 segments) {
     u32 made = 0, end = begin + CUZARR_LZ4_SEGMENT_BYTES < size ? begin + CUZARR_LZ4_SEGMENT_BYTES : size;
     for (u32 at = begin; at < end;) {
@@ -356,7 +362,7 @@ CUZARR_DEVICE u32 match_begin(const Lz4Matches& matches, u32 index) { return mat
 CUZARR_DEVICE u32 match_end(const Lz4Matches& matches, u32 index) {
     return (matches.list[index] >> 16) + (matches.list[index] & 0xffff);
 }
-/// Whether a match begins where the one before ends, at the same offset.
+/// Whether a match begins where the one before ends, with the same offset.
 CUZARR_DEVICE bool match_goes_on(const Lz4Matches& matches, u32 index) {
     return index && match_end(matches, index - 1) == match_begin(matches, index) && matches.offsets[index - 1] == matches.offsets[index];
 }
@@ -369,13 +375,13 @@ CUZARR_DEVICE void lz4_mark(const Lz4Matches& matches) {
     }
     block_barrier();
 }
-/// The match with which a row begins that goes on to this one.
+/// Returns the first match of the row of joined matches that this one is in.
 CUZARR_DEVICE u32 match_first(const Lz4Matches& matches, u32 index) {
     u32 word = index / CUZARR_WARP, starts = matches.starts[word] & (lanes_below(index % CUZARR_WARP) | 1u << index % CUZARR_WARP);
     while (!starts) starts = matches.starts[--word];
     return word * CUZARR_WARP + highest_bit(starts);
 }
-/// The match behind the row of this one.
+/// Returns the match behind the row that this one is in.
 CUZARR_DEVICE u32 match_next(const Lz4Matches& matches, u32 index) {
     u32 word = ++index / CUZARR_WARP, words = (matches.count + CUZARR_WARP - 1) / CUZARR_WARP;
     if (index >= matches.count) return matches.count;
@@ -384,8 +390,8 @@ CUZARR_DEVICE u32 match_next(const Lz4Matches& matches, u32 index) {
     return starts ? word * CUZARR_WARP + lowest_bit(starts) : matches.count;
 }
 
-/// Matches begin earlier where the literals before them repeat at their offset, too: a position's hash may have been another's
-/// in the table.
+/// Lets matches begin earlier if the literals before them repeat at their offset, too. The table may have lost such a
+/// position to another one with the same hash.
 CUZARR_DEVICE void lz4_begin_earlier(const u8* window, u32 begin, const u16* offsets, u32* list, u32 count) {
     for (u32 index = thread_index(); index < count; index += thread_count()) {
         u32 match = list[index], from = match >> 16, before = index ? list[index - 1] : 0, least = (before >> 16) + (before & 0xffff);
@@ -397,12 +403,13 @@ CUZARR_DEVICE void lz4_begin_earlier(const u8* window, u32 begin, const u16* off
     block_barrier();
 }
 
-/// Matches that would do as well with the offset of the one that their row of equal offsets follows get it, with the few literals
-/// behind a segment's end: a run, or a row that is repeated, becomes one match. What a piece begins with tries the offset of the
-/// next one, which may be that of the piece before. `words` is the window, in which the piece begins at `begin`; `offsets` get
-/// what the matches have then.
+/// Gives matches the offset of the row of equal offsets before them, if they repeat as well with it, together with the
+/// few literals behind a segment's end. So a run, or a repeated row, becomes one match. The first matches of a piece
+/// try the offset of the next row, which may be that of the piece before. `words` is the window, in which the piece
+/// begins at `begin`; the new offsets go to `offsets`.
 ///
-/// `list` changes while others read it. They see where a match ends, which stays, and whether few literals are before it.
+/// `list` changes while other threads read it. They only see where a match ends, which stays, and whether few literals
+/// are before it.
 CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 begin, u32* list, u16* offsets) {
     for (u32 index = thread_index(); index < matches.count; index += thread_count()) {
         u32 first = match_first(matches, index), offset = matches.offsets[index];
@@ -426,8 +433,9 @@ CUZARR_DEVICE void lz4_unite(const Lz4Matches& matches, const u32* words, u32 be
     }
 }
 
-/// Gives whole rows of equal offsets that of the match before, where all of a row does as well with it: what `lz4_unite` made may
-/// go on there. For a match a thread; `offsets` are those of `matches`, and `votes` has a word for each warp. All threads call.
+/// Gives whole rows of equal offsets the offset of the match before, if all of a row repeats as well with it: a match
+/// that `lz4_unite` made may go on there. A thread takes a match; `offsets` are those of `matches`, and `votes` has a
+/// word for each warp. All threads call.
 CUZARR_DEVICE void lz4_unite_rows(const Lz4Matches& matches, const u32* words, u32 begin, u16* offsets, u32* votes) {
     u32 index = thread_index(), first = 0, other = 0;
     bool is_same = false;
@@ -513,7 +521,7 @@ CUZARR_DEVICE Lz4Piece lz4_encode_piece(
     for (u32 i = thread; i < CUZARR_LZ4_TABLE / 4; i += threads) ((uint4*)table)[i] = uint4{0, 0, 0, 0};
     block_barrier();
     lz4_candidates(window, table, lz4_bounds(block_bytes, begin, history, size), sums, candidates);
-    // In place of the table: matches by segment, then their offsets; matches one behind the other.
+    // These take the table's place: matches by segment, then their offsets; matches one behind the other.
     u32 *by_segment = table, *list = table + CUZARR_LZ4_MATCHES, total;
     u32 segments = (size + CUZARR_LZ4_SEGMENT_BYTES - 1) / CUZARR_LZ4_SEGMENT_BYTES, own = 0;
     if (thread < segments) own = lz4_choose(candidates, thread * CUZARR_LZ4_SEGMENT_BYTES, size, by_segment + thread, segments);

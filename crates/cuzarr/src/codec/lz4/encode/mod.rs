@@ -1,10 +1,10 @@
-//! LZ4 blocks, made on a device.
+//! Encodes LZ4 blocks on a device.
 //!
-//! `lz4_encode.cu` lets a block of threads encode a piece of 16 KiB, then joins the pieces to blocks. Any decoder reads them:
-//! pieces only say who makes which part of a block.
+//! In `lz4_encode.cu`, each block of threads encodes a piece of 16 KiB; then the pieces are joined to LZ4 blocks. Any
+//! decoder reads the blocks: pieces only divide the work.
 //!
-//! The blocks are not those of liblz4. Matches begin in their piece or shortly before it. The kernels look at every position,
-//! whatever level or acceleration is asked.
+//! The blocks differ from liblz4's. Matches begin in their piece or shortly before it. The kernels look at every
+//! position, whatever level or acceleration is asked.
 
 mod cuda;
 
@@ -16,7 +16,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// room for data that does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
-/// Makes LZ4 blocks of chunks of `chunk_bytes` and fewer.
+/// Encodes chunks of at most `chunk_bytes` to LZ4 blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lz4Encoder {
     chunk_bytes: usize,

@@ -29,17 +29,18 @@ const CODES_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
 /// Bytes of a step of the three chains of states, two for each.
 const STATES_BYTES: usize = 2 * 3;
-/// Bytes that may be read behind literals, which are read by 16 bytes and more.
+/// Bytes that may be read behind literals, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
 /// CUZARR_ZSTD_CHAIN_BLOCKS in zstd_chains.cu.
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
-/// Threads of the kernels that have a block of threads for each block: CUZARR_ZSTD_THREADS; few in `simt`, where each is a fiber.
+/// Threads of the kernels that have a block of threads for each block of data. `simt` uses fewer, because each thread
+/// is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
-/// The most blocks of a grid, which then stride.
+/// Maximum number of blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// What kernels work on. `ZstdEncode` in zstd_encode.cuh.
+/// The arguments of the kernels: `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ZstdTask {
@@ -90,7 +91,7 @@ impl ZstdChunks {
         ]
     }
 
-    /// Most device memory that a launch takes beside the chunks, its results included.
+    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes

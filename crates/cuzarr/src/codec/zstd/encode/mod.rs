@@ -1,10 +1,11 @@
-//! Zstandard frames, made on a device.
+//! Encodes Zstandard frames on a device.
 //!
-//! `codec/lz/find` finds what blocks of 32 KiB repeat; kernels of this folder code the sequences and literals of all blocks
-//! side by side, and put them together. Any decoder reads the frames, and GPUs decode blocks of that size well.
+//! `codec/lz/find` finds what blocks of 32 KiB repeat. The kernels of this folder code the sequences and literals of
+//! all blocks side by side, and assemble the frames. Any decoder reads the frames, and GPUs decode blocks of that size
+//! fast.
 //!
-//! The frames are not those of libzstd. Levels up to [`MAX_LEVEL`] give the same frames; higher ones ask for smaller frames, and
-//! are left to libzstd.
+//! The frames differ from libzstd's. All levels up to [`MAX_LEVEL`] give the same frames. Higher levels ask for smaller
+//! frames, and are left to libzstd.
 
 mod cuda;
 
@@ -19,14 +20,15 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 /// Larger chunks that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
-/// Higher levels ask for frames that are smaller than those of libzstd's level 3 by a tenth and more, which these kernels do not make.
+/// Higher levels are left to the host: they ask for frames at least a tenth smaller than libzstd's at level 3, which
+/// these kernels do not make.
 const MAX_LEVEL: i32 = 9;
-/// Most bytes of a frame's header, of a block's, and of the checksum.
+/// Maximum bytes of a frame's header. A block's header and the checksum follow.
 const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Makes Zstandard frames of chunks of `chunk_bytes` and fewer.
+/// Encodes chunks of at most `chunk_bytes` to Zstandard frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZstdEncoder {
     chunk_bytes: usize,

@@ -1,4 +1,4 @@
-// zstd frames, last passes: how large blocks and frames are, and their bytes.
+// The last passes of zstd encoding: the sizes of blocks and frames, and their bytes.
 //
 // A block is put together in shared memory by a block of threads: headers by one thread; Huffman codes and sequences by all,
 // each from the place that a sum over those behind it gives, since both are written from the last to the first. A block
@@ -9,10 +9,10 @@
 #include "codec/zstd/xxh64.cuh"
 
 #define CUZARR_ZSTD_THREADS 256u
-/// A window that holds every block and what it repeats: 64 KiB, as a frame's header says it.
+/// The window in a frame's header: 64 KiB, which hold every block and the bytes that it repeats.
 #define CUZARR_ZSTD_WINDOW 0x30u
 
-/// Bytes of a block's content: sequences as they are coded.
+/// The size of a block's coded sequences, in bytes.
 CUZARR_DEVICE u32 sequences_bytes(const ZstdMade& made) {
     u32 header = sequences_header_bytes(made.sequences);
     if (made.sequences == 0) return header;
@@ -44,7 +44,7 @@ CUZARR_KERNEL(zstd_encode_sizes, const ZstdEncode task) {
 
 CUZARR_DEVICE void put_bytes(u32* words, u32 at, u32 value, u32 count) { put_bits(words, 8 * at, value, 8 * count); }
 
-/// The header of a block's literals; gives its size.
+/// Writes the header of a block's literals, and returns its size.
 CUZARR_DEVICE u32 put_literals_header(u32* words, const ZstdMade& made) {
     u32 literals = made.literals, coded = literals_bytes(made);
     u32 bytes = literals_header_bytes(made.literals_kind, literals, coded);
@@ -58,7 +58,7 @@ CUZARR_DEVICE u32 put_literals_header(u32* words, const ZstdMade& made) {
     return bytes;
 }
 
-/// Literals [first, last), from the last to the first: `each(literal)`.
+/// Calls `each(literal)` for literals [first, last), from the last to the first.
 template <class Each>
 CUZARR_DEVICE void literals_backward(const u8* literals, u32 first, u32 last, Each each) {
     while (last > first) {
@@ -72,8 +72,8 @@ CUZARR_DEVICE void literals_backward(const u8* literals, u32 first, u32 last, Ea
     }
 }
 
-/// Huffman codes of all streams, by all threads: each stream by a part of them, whose threads have shares of it, the first
-/// thread the last one. `at` is where the tree is described.
+/// Writes the Huffman codes of all streams, by all threads. Each stream has a part of the threads; these have shares of
+/// it, the first thread the last share. `at` is where the tree is described.
 CUZARR_DEVICE void put_streams(u32* words, u32 at, const ZstdMade& made, const u16* codes, const u8* literals, u32* sums, u32* firsts) {
     u32 streams = stream_count(made.literals), threads = thread_count() / streams;
     u32 stream = thread_index() / threads, part = thread_index() % threads, most = stream_literals(made.literals);
@@ -104,12 +104,12 @@ CUZARR_DEVICE void put_streams(u32* words, u32 at, const ZstdMade& made, const u
             place += 32, held -= 32, value >>= 32;
         }
     });
-    // Whoever has the stream's first literal marks its end.
+    // The thread with the stream's first literal marks its end.
     if (first == begin && last > begin) value |= 1ull << held, held += 1;
     put_bits(words, place, value, held);
 }
 
-/// What stands before the bits of sequences: how many, and their tables; gives its size.
+/// Writes the header of sequences: their number, and the modes of their tables. Returns its size.
 CUZARR_DEVICE u32 put_sequences_header(u32* words, u32 at, const ZstdMade& made) {
     u32 count = made.sequences, bytes = sequences_header_bytes(count);
     if (bytes == 1) return 1;
@@ -119,7 +119,7 @@ CUZARR_DEVICE u32 put_sequences_header(u32* words, u32 at, const ZstdMade& made)
     return bytes;
 }
 
-/// The bits of sequences, by all threads, from the last sequence on.
+/// Writes the bits of sequences, by all threads, from the last sequence on.
 CUZARR_DEVICE void put_sequences(u32* words, u32 at, const ZstdEncode& task, const ZstdMade& made, u32 block, u32* sums) {
     u32 stride = task.blocks.most_sequences, count = made.sequences, place = 8 * at;
     const u64* records = task.records + (u64)block * stride;
@@ -157,7 +157,8 @@ CUZARR_DEVICE void store_bytes(u8* to, u64 value, u32 count) {
     for (u32 i = 0; i < count; ++i) to[i] = (u8)(value >> 8 * i);
 }
 
-/// RFC 8878, section 3.1.1.1: what fits the window is one segment; all frames say how much they hold.
+/// Writes a frame's header (RFC 8878, section 3.1.1.1). A frame that fits the window is one segment; all frames state
+/// their content size.
 CUZARR_DEVICE void put_frame_header(u8* to, u32 bytes, u32 checksum) {
     store_bytes(to, 0xfd2fb528u, 4);
     u32 flags = checksum << 2;
@@ -173,7 +174,7 @@ struct AssembleSpace {
     u32 firsts[CUZARR_ZSTD_STREAMS];
 };
 
-/// The content of a coded block.
+/// Makes the content of a coded block.
 CUZARR_DEVICE void assemble(AssembleSpace& space, const ZstdEncode& task, const ZstdMade& made, u32 block) {
     const ZstdCodes& codes = task.codes[block];
     u32 thread = thread_index(), threads = thread_count();
@@ -220,7 +221,7 @@ CUZARR_KERNEL(zstd_encode_write, const ZstdEncode task) {
             assemble(*spaces, task, made, block);
             from = (const u8*)spaces->words;
         }
-        // A share of each warp.
+        // Each warp copies a share.
         u32 share = (made.bytes + warps - 1) / warps, begin = warp * share < made.bytes ? warp * share : made.bytes;
         u32 end = begin + share < made.bytes ? begin + share : made.bytes;
         copy_far(from + begin, frame + made.at + 3 + begin, end - begin, lane);
@@ -228,7 +229,7 @@ CUZARR_KERNEL(zstd_encode_write, const ZstdEncode task) {
     }
 }
 
-/// A warp for each frame: the lower half of its content's XXH64 behind its blocks.
+/// Writes the checksum behind each frame's blocks: the lower half of its content's XXH64. A warp takes a frame.
 CUZARR_KERNEL(zstd_encode_checksums, const ZstdEncode task) {
     u32 lane = thread_index();
     for (u32 chunk = block_index(); chunk < task.blocks.chunks; chunk += block_count()) {

@@ -1,4 +1,4 @@
-// zstd frames, third pass: the states that code sequences, by a lane for each kind of code of each block.
+// The third pass of zstd encoding: the states that code sequences, by a lane for each kind of code of each block.
 //
 // States are followed from the last sequence to the first, as a decoder goes the other way. What each step takes is written
 // down, so that the bits themselves are put together by many threads later.
@@ -6,7 +6,7 @@
 
 /// Blocks of a warp, by three lanes each: more would leave part of a multiprocessor's shared memory unused.
 #define CUZARR_ZSTD_CHAIN_BLOCKS 5u
-/// Sequences whose records are on their way together.
+/// Number of sequences whose records are loaded at the same time.
 #define CUZARR_ZSTD_CHAIN_STEP 4u
 
 struct ChainSpace {
@@ -41,7 +41,7 @@ CUZARR_KERNEL(zstd_encode_chains, const ZstdEncode task) {
             for (;; --step, used = CUZARR_ZSTD_CHAIN_STEP) {
                 const u32 four[CUZARR_ZSTD_CHAIN_STEP] = {low.x, low.z, high.x, high.z};
                 u32 now[CUZARR_ZSTD_CHAIN_STEP];
-                // What stands behind the last record is no code, but inside of the table.
+                // Bytes behind the last record are not codes, but index inside the table.
                 for (u32 k = 0; k < CUZARR_ZSTD_CHAIN_STEP; ++k) now[k] = symbols[four[k] >> shift & 63];
                 if (step) low = records[2 * step - 2], high = records[2 * step - 1];
                 u64 made = 0;

@@ -1,5 +1,5 @@
-// zstd frames, first pass: sequences become codes, literals are brought together, and all are counted, by a block of threads
-// for each block.
+// The first pass of zstd encoding: sequences become codes, literals are collected, and all are counted. A block of
+// threads takes each block of data.
 //
 //     for each sequence:
 //         its offset becomes a repeat code when it is the one before, or the last other one before; literal and match
@@ -7,14 +7,14 @@
 //         its literals go behind those of the sequences before
 //     when all bytes take fewer bits as literals than the sequences and the others do: there are no sequences
 //
-// Blocks do not know what offsets the block before ends with, so the first repeats of a block are those of offsets that the
-// block itself has named.
+// A block does not know the offsets that the block before ends with. So it only repeats offsets that it has named
+// itself.
 #include "codec/zstd/encode/zstd_encode.cuh"
 
 #define CUZARR_ZSTD_THREADS 256u
-/// Literals of a sequence up to which its thread copies them alone.
+/// Up to this many literals of a sequence are copied by its thread alone.
 #define CUZARR_ZSTD_FEW_LITERALS 16u
-/// Lengths whose codes are looked up; longer ones are told by their highest bit.
+/// Lengths below this have their codes in a table; codes of longer ones follow from their highest bit.
 #define CUZARR_ZSTD_LITERAL_LENGTHS 64u
 #define CUZARR_ZSTD_MATCH_LENGTHS 128u
 
@@ -29,7 +29,7 @@ struct CodesSpace {
     u32 differs;  // whether there are two different bytes
 };
 
-/// The codes of small lengths.
+/// Makes the tables of the codes of small lengths.
 CUZARR_DEVICE void length_codes(CodesSpace& space) {
     u32 at = 0;
     for (u32 code = 0; at < CUZARR_ZSTD_LITERAL_LENGTHS; ++code) {
@@ -41,11 +41,11 @@ CUZARR_DEVICE void length_codes(CodesSpace& space) {
     }
 }
 
-/// How much a value is above the smallest one of its code, which has `extra` extra bits and begins at a multiple of what those
-/// count to.
+/// Returns by how much a value exceeds the smallest value of its code, which has `extra` extra bits and begins at a
+/// multiple of 2^extra.
 CUZARR_DEVICE u64 above(u32 length, u32 extra) { return length & ((1u << extra) - 1); }
 
-/// The record of a sequence, and its counts.
+/// Returns the record of a sequence, and counts its codes.
 CUZARR_DEVICE u64 record_of(CodesSpace& space, u32 literals, u32 match, u32 offset_value, u32* extra_bits) {
     u32 less = match - 3;
     u32 literal_code = literals < CUZARR_ZSTD_LITERAL_LENGTHS ? space.literal_codes[literals] : highest_bit(literals) + 19;
@@ -62,15 +62,16 @@ CUZARR_DEVICE u64 record_of(CodesSpace& space, u32 literals, u32 match, u32 offs
     return (literal_code | match_code << 6 | offset_code << 12) | extra << CUZARR_ZSTD_EXTRA_AT;
 }
 
-/// What an offset is written as: 1 and 2 for the one before, and for the last other one. Behind a match without literals
-/// between, 1 stands for that other one; `before` is then another offset, or matches would have been joined.
+/// Returns the number that an offset is written as: 1 for the offset before, 2 for the last other one, else the offset
+/// plus 3. If no literals stand between the matches, 1 is the last other one; the offset then differs from `before`, or
+/// the matches would have been joined.
 CUZARR_DEVICE u32 offset_value(u32 offset, u32 literals, u32 before, u32 other) {
     if (offset == before && literals) return 1;
     if (offset == other) return literals ? 2 : 1;
     return offset + 3;
 }
 
-/// A block's literals, brought together.
+/// A place where a block's literals are collected.
 struct Literals {
     u8* to;
     u32* counters;
@@ -83,7 +84,7 @@ CUZARR_DEVICE void bring_literal(const Literals& literals, const u8* from, u32 a
     atomic_add(literals.counters + stream * CUZARR_ZSTD_BYTES + byte, 1u);
 }
 
-/// Brings what each lane has: few by the lane, many by all.
+/// Copies each lane's literals: few by the lane alone, many by all lanes.
 CUZARR_DEVICE void bring_literals(const Literals& literals, const u8* from, u32 at, u32 count, u32 lane) {
     for (u32 many = warp_ballot(CUZARR_ALL_LANES, count > CUZARR_ZSTD_FEW_LITERALS); many; many &= many - 1) {
         u32 one = count_trailing_zeros(many);
@@ -97,8 +98,8 @@ CUZARR_DEVICE void bring_literals(const Literals& literals, const u8* from, u32 
     warp_barrier(CUZARR_ALL_LANES);
 }
 
-/// The sequence that names a new offset last, at or before each thread's: its index plus 1, over the offset before it.
-/// `carry` is that of the sequences before, and becomes that of all.
+/// Returns the last sequence with a new offset, at or before each thread's: (its index + 1) << 16 | the offset before
+/// it. `carry` is the result for the sequences before, and becomes the one for all.
 CUZARR_DEVICE u32 last_changes(CodesSpace& space, u32 change, u32* carry) {
     u32 lane = thread_index() % CUZARR_WARP, warp = thread_index() / CUZARR_WARP;
     for (u32 by = 1; by < CUZARR_WARP; by *= 2) {
@@ -117,10 +118,10 @@ CUZARR_DEVICE u32 last_changes(CodesSpace& space, u32 change, u32* carry) {
     return own;
 }
 
-/// 1024ths of the bits that `count` of `all` symbols take.
+/// Bits that `count` of `all` symbols take, in 1024ths.
 CUZARR_DEVICE u32 share_bits(u32 count, u32 all) { return count ? count * (log_1024(all) - log_1024(count)) : 0; }
 
-/// 1024ths of the bits that bytes take, counted by the stream that they go to.
+/// Bits that all bytes take, in 1024ths. `counters` counts bytes by the stream that they go to.
 CUZARR_DEVICE u32 bytes_bits(CodesSpace& space, const u32* counters, u32 all) {
     u32 bits = 0, total;
     for (u32 i = thread_index(); i < CUZARR_ZSTD_BYTES; i += thread_count()) {
@@ -132,8 +133,8 @@ CUZARR_DEVICE u32 bytes_bits(CodesSpace& space, const u32* counters, u32 all) {
     return total;
 }
 
-/// Whether the block is smaller without its sequences; `whole` is then counted. Short matches of bytes that take few bits cost more
-/// than they bring, which is not known while they are chosen.
+/// Whether the block is smaller without its sequences; if so, `space.whole` holds the counts of all bytes. Short
+/// matches of bytes that take few bits cost more than they save, which is not known when matches are chosen.
 CUZARR_DEVICE bool is_smaller_whole(CodesSpace& space, const u8* src, u32 size, const LzFoundBlock& found) {
     if (found.sequences == 0 || found.literals == 0) return false;
     const u32* codes = space.counters + CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES;
@@ -141,7 +142,8 @@ CUZARR_DEVICE bool is_smaller_whole(CodesSpace& space, const u8* src, u32 size, 
     for (u32 i = thread_index(); i < 3 * CUZARR_ZSTD_CODES; i += thread_count()) bits += share_bits(codes[i], found.sequences);
     block_sum_before(bits, space.changes, &sequences);
     sequences += space.extra_bits * 1024;
-    // As literals like the others, what matches cover must take hardly more; most blocks need no look at their bytes.
+    // Bytes that matches cover must hardly take more as literals, if they are like the other literals. So most blocks
+    // are decided without a look at their bytes.
     if ((u64)(size - found.literals) * literals > (u64)found.literals * sequences / 32 * 33) return false;
     for (u32 i = thread_index(); i < CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES; i += thread_count()) space.whole[i] = 0;
     block_barrier();

@@ -1,4 +1,4 @@
-// What the kernels that make zstd frames hand to each other.
+// The data that the kernels of zstd encoding hand to each other.
 #pragma once
 #include "codec/batch/encode/encoded.cuh"
 #include "codec/lz/find/lz_find.cuh"
@@ -12,19 +12,19 @@
 #define CUZARR_ZSTD_CODES 64u
 #define CUZARR_ZSTD_COUNTERS 1216u
 static_assert(CUZARR_ZSTD_COUNTERS == CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES + 3 * CUZARR_ZSTD_CODES, "counters of a block");
-/// So many literals go to four streams, fewer to one.
+/// From this many literals on, there are four streams; otherwise one.
 #define CUZARR_ZSTD_FOUR_STREAMS 256u
-/// Fewer are not worth a tree.
+/// Minimum number of literals for which a tree is worth it.
 #define CUZARR_ZSTD_LEAST_TREE 48u
 
-/// 1024 times the binary logarithm of 1 to 65535, within 8 of it: chords, and a parabola above them.
+/// 1024 times the binary logarithm of 1 to 65535, with an error of at most 8: chords, and a parabola above them.
 CUZARR_DEVICE u32 log_1024(u32 value) {
     u32 log = 31 - count_leading_zeros(value), part = ((value - (1u << log)) << 10) >> log;
     return 1024 * log + part + (part * (1024 - part) >> 10) * 352 / 1024;
 }
 
-/// A sequence that is ready to be written: codes of its literals' length (6 bits), match length (6) and offset (6), then what
-/// follows the codes, in that order.
+/// A record is a sequence that is ready to be written: the codes of its literals' length (6 bits), match length (6) and
+/// offset (6), then the extra bits of these codes, in this order.
 #define CUZARR_ZSTD_EXTRA_AT 18u
 CUZARR_DEVICE u32 record_shift(u32 kind) { return kind == 0 ? 0 : kind == 1 ? 12 : 6; }
 CUZARR_DEVICE u32 record_code(u64 record, u32 kind) { return (u32)record >> record_shift(kind) & 63; }
@@ -32,10 +32,10 @@ CUZARR_DEVICE u32 record_extra_bits(u64 record) {
     return ZSTD_LITERAL_LENGTH_EXTRA[record_code(record, 0)] + ZSTD_MATCH_LENGTH_EXTRA[record_code(record, 2)] + record_code(record, 1);
 }
 
-/// Bits that a state gives up, and how many they are.
+/// Packs the bits that a state gives up, and their number.
 CUZARR_DEVICE u32 state_bits(u32 bits, u32 count) { return bits | count << 12; }
 
-/// Most bytes of the description of a Huffman code, and of a sequences' table.
+/// Maximum bytes of the description of a Huffman code, and of a table of sequences.
 #define CUZARR_ZSTD_TREE_BYTES 132u
 #define CUZARR_ZSTD_TABLE_BYTES 92u
 
@@ -48,25 +48,25 @@ struct ZstdCodes {
     u8 tables[3 * CUZARR_ZSTD_TABLE_BYTES];  // one behind the other
 };
 
-/// How a symbol is encoded from state `s` of 2^log and more: it takes `most` bits, one less where `s` is below `limit`; what
-/// is left of the state is the number of its cell, less `bias`.
+/// Packs how a symbol is encoded from a state, which is at least 2^log. It takes `most` bits, or one less if the state
+/// is below `limit`. The rest of the state, with an offset, is the number of its cell.
 CUZARR_DEVICE u32 encoding_symbol(u32 log, u32 count, u32 first) {
     u32 most = log - (31 - count_leading_zeros(count)), limit = count << most;
     return limit | most << 11 | (first + CUZARR_FSE_STATES - count) << 15;
 }
 
-/// The first of a symbol's states. A chain that begins with it takes no bits.
+/// Returns the first of a symbol's states. A chain that begins with it takes no bits.
 CUZARR_DEVICE u32 first_state(const u16* cells, u32 symbol) {
     return cells[(symbol >> 15) + ((symbol & 0x7ff) >> (symbol >> 11 & 15)) - CUZARR_FSE_STATES];
 }
-/// Encodes a symbol, and changes the state: gives `state_bits`.
+/// Encodes a symbol, changes the state, and returns `state_bits`.
 CUZARR_DEVICE u32 encode_state(const u16* cells, u32 symbol, u32* state) {
     u32 before = *state, bits = (symbol >> 11 & 15) - (before < (symbol & 0x7ff) ? 1 : 0);
     *state = cells[(symbol >> 15) + (before >> bits) - CUZARR_FSE_STATES];
     return state_bits(before & ((1u << bits) - 1), bits);
 }
 
-/// What becomes of a block.
+/// The kinds of a block.
 #define CUZARR_ZSTD_BLOCK_RAW 0u
 #define CUZARR_ZSTD_BLOCK_RLE 1u
 #define CUZARR_ZSTD_BLOCK_CODED 2u
@@ -91,7 +91,7 @@ struct ZstdMade {
 #define CUZARR_ZSTD_CODES_BYTES 4248u
 static_assert(sizeof(ZstdMade) == CUZARR_ZSTD_MADE_BYTES && sizeof(ZstdCodes) == CUZARR_ZSTD_CODES_BYTES, "as the host counts them");
 
-/// All that the kernels work on. `ZstdTask` in codec/zstd/encode/cuda.rs.
+/// The arguments of the kernels: `ZstdTask` in codec/zstd/encode/cuda.rs.
 struct ZstdEncode {
     const u8* src;
     const LzFoundBlock* counts;
@@ -113,7 +113,7 @@ CUZARR_DEVICE const u8* block_src(const ZstdEncode& task, u32 block) {
     return task.src + block / task.blocks.chunk_blocks * task.blocks.stride + block_begin(task.blocks, block);
 }
 CUZARR_DEVICE u32 stream_count(u32 literals) { return literals < CUZARR_ZSTD_FOUR_STREAMS ? 1 : CUZARR_ZSTD_STREAMS; }
-/// Literals of all streams but the last.
+/// Number of literals of each stream but the last.
 CUZARR_DEVICE u32 stream_literals(u32 literals) { return (literals + stream_count(literals) - 1) / stream_count(literals); }
 /// Bytes of the header of a block's literals.
 CUZARR_DEVICE u32 literals_header_bytes(u32 kind, u32 literals, u32 coded) {

@@ -1,4 +1,5 @@
-// zstd frames, second pass: what codes a block's literals and sequences, and how large they become, by a warp for each block.
+// The second pass of zstd encoding: the codes of a block's literals and sequences, and their sizes, by a warp for each
+// block.
 //
 //     literals: raw when there are few, RLE when all are the same; else a Huffman code of at most 11 bits (codec/lz/huffman.cuh):
 //         describe it by weights, coded by FSE or four bits each
@@ -8,7 +9,7 @@
 #include "codec/zstd/encode/zstd_encode.cuh"
 #include "codec/zstd/zstd_predefined.cuh"
 
-/// Weights of a code, with 0 for what does not come.
+/// Number of weights of a code, with 0 for symbols that do not occur.
 #define CUZARR_ZSTD_WEIGHTS (CUZARR_ZSTD_TREE_BITS + 1)
 
 struct TreeSpace : HuffmanSpace<CUZARR_ZSTD_BYTES> {
@@ -29,7 +30,7 @@ struct TablesSpace {
     i16 weight_counts[CUZARR_ZSTD_CODES];
 };
 
-/// Bits that are written from the lowest one of a byte on, by one lane.
+/// A writer of bits, from the lowest bit of a byte on, for one lane.
 struct BitText {
     u8* to;
     u32 bytes, held;
@@ -45,7 +46,8 @@ CUZARR_DEVICE void text_end(BitText& text) {
     if (text.held) text.to[text.bytes++] = (u8)text.bits;
 }
 
-/// One lane shares 2^log states among the symbols that come, in proportion, one at least for each.
+/// Shares 2^log states among the symbols that occur, in proportion to their counts, at least one for each. One lane
+/// calls.
 CUZARR_DEVICE void normalise(const u32* counts, u32 symbols, u32 total, u32 log, i16* shares) {
     u32 size = 1u << log, given = 0, largest = 0;
     for (u32 i = 0; i < symbols; ++i) {
@@ -55,7 +57,8 @@ CUZARR_DEVICE void normalise(const u32* counts, u32 symbols, u32 total, u32 log,
         given += share;
         if (counts[i] > counts[largest]) largest = i;
     }
-    // What is left over is the commonest symbol's; what is too much is taken where it costs least, symbol after symbol.
+    // The most common symbol gets the states that are left over. If too many were given, they are taken back one by
+    // one, where that costs least.
     if (given <= size) {
         shares[largest] = (i16)(shares[largest] + (i32)(size - given));
         return;
@@ -65,7 +68,7 @@ CUZARR_DEVICE void normalise(const u32* counts, u32 symbols, u32 total, u32 log,
         u64 least = ~0ull;
         for (u32 i = 0; i < symbols; ++i) {
             if (shares[i] < 2) continue;
-            // Bits that the symbol takes more.
+            // The bits that the symbol then takes more.
             u64 cost = (u64)counts[i] * (log_1024((u32)shares[i]) - log_1024((u32)shares[i] - 1));
             if (cost < least) least = cost, from = i;
         }
@@ -73,7 +76,7 @@ CUZARR_DEVICE void normalise(const u32* counts, u32 symbols, u32 total, u32 log,
     }
 }
 
-/// One lane describes a table: RFC 8878, section 4.1.1, as fse_read reads it.
+/// Writes the description of a table (RFC 8878, section 4.1.1), which fse_read reads. One lane calls.
 CUZARR_DEVICE u32 describe(const i16* shares, u32 symbols, u32 log, u8* to) {
     BitText text = {to, 0, 0, 0};
     text_put(text, log - 5, 4);
@@ -96,7 +99,8 @@ CUZARR_DEVICE u32 describe(const i16* shares, u32 symbols, u32 log, u8* to) {
     return text.bytes;
 }
 
-/// All lanes make what encodes by the shares in `fse`: `cells` are states of 2^log and more, symbol by symbol.
+/// Makes the encoding table for the shares in `fse`, by all lanes. `cells` are states of 2^log and more, symbol by
+/// symbol.
 CUZARR_DEVICE void encoding_table(FseSpace& fse, u16* cells, u32* symbols, u32 lane) {
     u32 log = fse.log;
     if (lane == 0) {
@@ -109,13 +113,14 @@ CUZARR_DEVICE void encoding_table(FseSpace& fse, u16* cells, u32* symbols, u32 l
     }
     warp_barrier(CUZARR_ALL_LANES);
     fse_build(fse, lane, [&](u32 state, u32 symbol, u32 bits, u32 next) {
-        // The state's number among those of its symbol, from as many as it has.
+        // The state's number among those of its symbol, counted from their number on.
         u32 number = (next + (1u << log)) >> bits;
         cells[(symbols[symbol] >> 15) + number - CUZARR_FSE_STATES] = (u16)(state + (1u << log));
     });
 }
 
-/// The weights of the Huffman code coded by FSE, two states taking turns, by one lane: 0 when that is not possible.
+/// Writes the weights of the Huffman code, coded by FSE with two states that take turns. Returns the size, or 0 if that
+/// is not possible. One lane calls.
 CUZARR_DEVICE u32 coded_weights(const TablesSpace& space, const u8* lengths, u32 longest, u32 count, u32 header, u8* to) {
     BitText text = {to, header, 0, 0};
     u32 states[2] = {0, 0};
@@ -136,8 +141,8 @@ CUZARR_DEVICE u32 coded_weights(const TablesSpace& space, const u8* lengths, u32
     return text.bytes;
 }
 
-/// All lanes describe the code: lengths of the symbols up to the last one that comes, whose weight is known from the others'.
-/// False when it cannot be described.
+/// Describes the code by the lengths of its symbols up to the last one that occurs, whose weight follows from the
+/// others. Returns false if the code cannot be described. All lanes call.
 CUZARR_DEVICE bool describe_tree(TablesSpace& space, u32 last, u32 longest, u32 lane) {
     TreeSpace& tree = space.tree;
     if (lane == 0) {
@@ -176,7 +181,8 @@ CUZARR_DEVICE bool describe_tree(TablesSpace& space, u32 last, u32 longest, u32 
     return tree.described_bytes != 0;
 }
 
-/// One lane gives out the words of the code: the longest ones begin at 0, those of a length follow the order of symbols.
+/// Assigns the words of the code. The longest ones begin at 0; those of one length follow the order of symbols. One
+/// lane calls.
 CUZARR_DEVICE void code_words(TreeSpace& tree, u32 longest, u16* words) {
     u32 next[CUZARR_ZSTD_TREE_BITS + 2], first = 0;
     for (u32 length = longest; length > 0; --length) {
@@ -189,7 +195,7 @@ CUZARR_DEVICE void code_words(TreeSpace& tree, u32 longest, u16* words) {
     }
 }
 
-/// How a block's literals are written.
+/// Chooses how a block's literals are written.
 CUZARR_DEVICE void code_literals(TablesSpace& space, const u16* counters, ZstdCodes& codes, ZstdMade& made, u32 lane) {
     TreeSpace& tree = space.tree;
     u32 literals = made.literals, used = 0, last = 0;
@@ -239,7 +245,7 @@ CUZARR_DEVICE void code_literals(TablesSpace& space, const u16* counters, ZstdCo
     warp_barrier(CUZARR_ALL_LANES);
 }
 
-/// One lane chooses a kind's table.
+/// Chooses the table of a kind of code. One lane calls.
 CUZARR_DEVICE void choose_table(TablesSpace& space, u32 kind, u32 total) {
     const u32* counts = space.counts[kind];
     i16* own = space.own[kind];
@@ -253,14 +259,14 @@ CUZARR_DEVICE void choose_table(TablesSpace& space, u32 kind, u32 total) {
         space.text[kind][0] = (u8)(symbols - 1), space.text_bytes[kind] = 1;
         return;
     }
-    // More states than the sequences tell apart are not worth their description.
+    // More states than the sequences need are not worth their description.
     u32 most = kind == 1 ? 8 : 9, log = 31 - count_leading_zeros(total - 1), least = 33 - count_leading_zeros(distinct - 1);
     log = log < 7 ? 5 : log - 2;
     log = log < least ? least : log;
     log = log < most ? log : most;
     normalise(counts, symbols, total, log, own);
     u32 bytes = describe(own, symbols, log, space.text[kind]);
-    // In 1024ths of a bit: what all symbols take by either table.
+    // The bits that all symbols take with either table, in 1024ths.
     u32 most_predefined = kind == 0 ? 36 : kind == 1 ? 29 : 53, predefined_log = kind == 1 ? 5 : 6;
     const i16* predefined = kind == 0 ? LITERAL_LENGTH_COUNTS : kind == 1 ? OFFSET_COUNTS : MATCH_LENGTH_COUNTS;
     u64 by_own = (u64)bytes * 8 * 1024, by_predefined = 0;
@@ -276,7 +282,7 @@ CUZARR_DEVICE void choose_table(TablesSpace& space, u32 kind, u32 total) {
     space.text_bytes[kind] = is_own ? bytes : 0;
 }
 
-/// How a block's sequences are written.
+/// Chooses how a block's sequences are written.
 CUZARR_DEVICE void code_sequences(TablesSpace& space, const u16* counters, ZstdCodes& codes, ZstdMade& made, u32 lane) {
     for (u32 i = lane; i < 3 * CUZARR_ZSTD_CODES; i += CUZARR_WARP) {
         space.counts[i / CUZARR_ZSTD_CODES][i % CUZARR_ZSTD_CODES] = counters[CUZARR_ZSTD_STREAMS * CUZARR_ZSTD_BYTES + i];
