@@ -255,13 +255,13 @@ class ArrayIndexError(SelectionInvalidError):
 
 
 class ShapeMismatchError(CuzarrError, ValueError):
-    """Shapes that must agree differ."""
+    """Shapes differ, but must agree."""
 
     _kind = "ShapeMismatch"
 
 
 class DTypeMismatchError(CuzarrError, TypeError):
-    """Data types that must agree differ."""
+    """Data types differ, but must agree."""
 
     _kind = "DTypeMismatch"
 

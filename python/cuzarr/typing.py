@@ -516,7 +516,7 @@ class BlockOptions(RunOptions, _NewArrayOptions, total=False):
 
 
 class RequireArrayOptions(_NewArrayOptions, total=False):
-    """Arguments of :meth:`cuzarr.Group.create_array` for an array that is missing and therefore created."""
+    """Further arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and is created."""
 
     chunks: Chunks
     compressor: CodecLike | None

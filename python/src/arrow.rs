@@ -1,6 +1,6 @@
-//! Exports elements as Apache Arrow arrays, with its C data interface:
-//! <https://arrow.apache.org/docs/format/CDataInterface.html>, in the capsules of its PyCapsule interface. Elements
-//! that can be shared are not copied: the Arrow array owns the memory that a read filled.
+//! Exports elements as Apache Arrow arrays, through Arrow's PyCapsule interface. The capsules hold the structures of
+//! its C data interface: <https://arrow.apache.org/docs/format/CDataInterface.html>. Elements that can be shared are
+//! not copied: the Arrow array owns the memory that a read filled.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};

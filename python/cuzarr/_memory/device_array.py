@@ -324,7 +324,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def _view(self, key: Any) -> DeviceArray:
-        """The view that integers, slices with steps of either sign, an ellipsis and new dimensions select."""
+        """The view that a key selects. The key has integers, slices with steps of either sign, an ellipsis and new dimensions."""
         items = ensure_tuple(key)
         own = expand_ellipsis(tuple(item for item in items if item is not None), self.shape)
         try:

@@ -144,7 +144,7 @@ class DataType:
         return self.json_v3 if self.json_v3 is not None else _core.words_v3(self._described)
 
     def _described_in(self, zarr_format: ZarrFormat) -> Any:
-        """The description of this type for the Rust side, if it can be stored in the format.
+        """The description of this type for the Rust side. Checks that the format can store the type.
 
         Raises
         ------

@@ -762,7 +762,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def read_ragged(
         self, starts: ArrayLike, extents: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
     ) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
-        """Read many boxes of unequal extents, given by integer arrays, such as rows of a sparse matrix.
+        """Read many boxes of unequal extents, such as the rows of a sparse matrix. Integer arrays give their places.
 
         Each chunk is decoded once. For an array of one dimension, no Python object is made for each range; otherwise one for each box.
 

@@ -999,7 +999,7 @@ class Group(Node):
 
     @property
     def async_group(self) -> AsyncGroup:
-        """This group as an :class:`AsyncGroup`, whose members are awaited."""
+        """This group as an :class:`AsyncGroup`, whose methods are awaited."""
 
         return AsyncGroup.of(self)
 

@@ -192,7 +192,7 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 
 def _description(node: FoundMember) -> str | None:
-    """The text behind a node's name in a tree; ``None`` for a group, unless it is unfinished."""
+    """The text after a node's name in a tree. Groups have none (``None``), unless they are unfinished."""
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
     mark = node.attributes.get(UNFINISHED)

@@ -342,7 +342,9 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Calls a NumPy function with our arrays: the function of this library, or NumPy's if that only needs shapes and methods.
+    """Handles a NumPy function that was called with our arrays.
+
+    It calls this library's function, or NumPy's if that only needs shapes and methods.
 
     Raises
     ------

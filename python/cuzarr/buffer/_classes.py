@@ -25,7 +25,7 @@ Order = Literal["K", "A", "C", "F"]
 
 @runtime_checkable
 class ArrayLike(Protocol):
-    """Arrays that a :class:`Buffer` can hold: flat arrays of bytes, NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`."""
+    """Arrays that a :class:`Buffer` can hold: one-dimensional arrays of bytes, of NumPy, CuPy or :class:`cuzarr.DeviceArray`."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...

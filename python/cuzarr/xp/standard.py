@@ -312,7 +312,7 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | str | None = 0) -> Mem
 
 
 def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> MemoryArray:
-    """The elements of an array in memory, in another shape, in C order.
+    """An array in memory with another shape. Its elements keep their C order.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-//! Keys: integers in the order of the elements, so that one way of counting works for every real type.
+//! Maps each element to an integer, its key. Keys sort as the elements do, so one way of counting works for every real
+//! type.
 
 use cuzarr_device::{DType, DTypeKind};
 

@@ -31,7 +31,7 @@ use cuzarr::node::{self, Array, Consolidation, Group, Node, normalize_path};
 use cuzarr::store::{Store, join_key};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// A planned and checked pyramid.
+/// A pyramid of an image, planned and checked but not yet written.
 pub struct Pyramid {
     source: Array,
     store: Arc<dyn Store>,

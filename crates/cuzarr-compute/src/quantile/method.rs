@@ -10,7 +10,7 @@ pub enum QuantileMethod {
     Lower,
     /// The higher element.
     Higher,
-    /// The nearer element; at equal distance, the element with an even place.
+    /// The nearer element; halfway between both, the one with the even index in sorted order.
     Nearest,
     /// The middle between both elements.
     Midpoint,

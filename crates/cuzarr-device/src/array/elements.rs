@@ -104,7 +104,7 @@ fn check_count<T>(elements: &[T], shape: &[usize], layout: &Layout) -> Result<()
 }
 
 impl NdBuffer {
-    /// Copies packed elements to a new nd-buffer on `device`.
+    /// Copies elements, given in C order, to a new nd-buffer on `device`.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer};

@@ -111,7 +111,7 @@ pub struct Unit {
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {
-    /// Headers for decoders that need nothing of a frame before their kernels run.
+    /// Empty headers, for decoders whose kernels need nothing that the host has read from the frame.
     pub fn known() -> Headers {
         Headers(None)
     }

@@ -349,7 +349,7 @@ impl Copies<'_> {
         matches!(self.store.exists(name), Ok(true))
     }
 
-    /// Changes entries of the copy in a group. Returns whether the copy was changed.
+    /// Changes entries in a group's consolidated copy, if it has one. Returns whether the copy was changed.
     fn edit(&self, group: &str, changes: &[EntryChange]) -> Result<bool> {
         let copy = Copy { store: self.store, group, format: self.format };
         // A conditional write needs no lock. Most groups have no copy, so this is checked before waiting for the lock.

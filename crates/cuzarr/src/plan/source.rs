@@ -101,7 +101,7 @@ impl ChunkLayout {
     }
 }
 
-/// The description of an array for plans.
+/// What plans know of an array: its shape, and the keys and layouts of its objects.
 #[derive(Clone)]
 pub struct Source {
     /// Extents of the array.

@@ -120,7 +120,7 @@ impl WritePlan {
         })
     }
 
-    /// The inner chunks of a shard that the write touches.
+    /// The inner chunks that the write touches in a shard.
     pub(crate) fn inner(&self, shard: &Touched) -> impl Iterator<Item = Touched> + '_ {
         let (level, name, layout) = (shard.level + 1, shard.name.clone(), Arc::clone(&shard.layout));
         let grid = layout.levels[shard.level].shard.as_ref().map_or(Vec::new(), |shard| shard.grid.clone());

@@ -55,7 +55,7 @@ impl SlabRing {
 }
 
 impl SlabSeries {
-    /// End of the last piece in the buffer, in bytes.
+    /// Offset in the buffer at which the last carved piece ends, in bytes.
     pub fn carved_bytes(&self) -> usize {
         self.carved_bytes
     }

@@ -595,7 +595,8 @@ fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     tile
 }
 
-/// Calls `action` with every tile and its offsets: in bytes in the array, and in the packed side's own unit.
+/// Calls `action` for every tile, with its two offsets: the one in the array counts bytes, the one in packed memory has
+/// the unit of `Dimension::target`.
 fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMut(&[Dimension], isize, isize)) {
     let mut position = vec![0; dimensions.len()];
     let mut part = dimensions.to_vec();
@@ -620,7 +621,8 @@ fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMu
     }
 }
 
-/// Calls `action` with the offsets of every position: in bytes in the array, and in the packed side's own unit.
+/// Calls `action` for every position, with its two offsets: the one in the array counts bytes, the one in packed memory
+/// has the unit of `Dimension::target`.
 fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
     let ones = vec![1; outer.len()];
     for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));

@@ -229,7 +229,7 @@ impl FrameScan<'_> {
         Ok(last)
     }
 
-    /// Counts memory for tables of codes.
+    /// Adds to the memory of the frame's code tables. An error if they take too much for a frame of its size.
     fn slot(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.slot_bytes += bytes;
         if self.slot_bytes > TABLE_BYTES + TABLE_BYTES_PER_BYTE * (self.reader.bytes.len() + self.dst_bytes) {

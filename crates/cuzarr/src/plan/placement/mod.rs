@@ -44,7 +44,7 @@ pub struct Merging {
     pub via_host: Option<String>,
 }
 
-/// Why codecs of the innermost chunks run on the host.
+/// Which codecs of the innermost chunks run on the host, and why.
 #[derive(Clone, Debug)]
 enum ViaHost {
     /// All codecs run on the host.

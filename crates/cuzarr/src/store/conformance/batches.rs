@@ -11,7 +11,7 @@ use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, Re
 /// The outcomes of each item. There is one, if the store is correct.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
-/// Counts how often each item ended, and keeps its outcomes.
+/// A sink that keeps every outcome of each item, and the sizes that were reserved.
 struct Watcher {
     limit_bytes: u64,
     reserved: Mutex<Vec<u64>>,

@@ -131,7 +131,7 @@ impl EncodeBatch {
         Ok(())
     }
 
-    /// Waits for the last run, and returns the frames.
+    /// Waits for the latest [`EncodeBatch::run`], and returns its frames.
     ///
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.
