@@ -10,12 +10,12 @@ use cuzarr::internal::meta::node::{DOCUMENT_NAMES, ZMETADATA};
 use cuzarr::internal::node::chain;
 use cuzarr::internal::node::{CHECKPOINT, OLD_COPY_CHECKPOINT};
 use cuzarr::internal::printable;
-use cuzarr::meta::{CodecsMetadata, Extension, NodeMetadata};
+use cuzarr::meta::NodeMetadata;
 use cuzarr::node;
 use cuzarr::node::{Array, ArrayOptions, Consolidation, Group, Node};
 use cuzarr::store::{LOCK_NAME, Store, join_key};
 use cuzarr_device::Device;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::Verdict;
 use crate::nodes;
@@ -39,9 +39,6 @@ struct Finding {
     /// Whether a codec of its chunks verifies a checksum. `None` if its metadata cannot be read.
     checksums: Option<bool>,
 }
-
-/// Names of codecs whose formats contain a checksum of all bytes.
-const CHECKED: [&str; 8] = ["crc32c", "crc32", "adler32", "fletcher32", "gzip", "zlib", "bz2", "lzma"];
 
 /// Largest number of stray keys that are printed as text.
 const MOST_STRAYS: usize = 20;
@@ -200,35 +197,11 @@ impl Strays {
     }
 }
 
-/// Whether a checksum covers all encoded bytes of the array's chunks.
-fn has_checksum(array: &Array) -> bool {
-    let is_checked = |name: Option<&str>, configuration: &Map<String, Value>| {
-        let name = name.unwrap_or("").trim_start_matches("numcodecs.");
-        CHECKED.contains(&name) || (name == "zstd" && configuration.get("checksum") == Some(&Value::Bool(true)))
-    };
-    match array.metadata().codecs() {
-        CodecsMetadata::V2 { filters, compressor, .. } => filters
-            .iter()
-            .chain(compressor.as_slice())
-            .any(|codec| is_checked(codec.get("id").and_then(Value::as_str), codec)),
-        CodecsMetadata::V3(codecs) => {
-            let mut codecs: Vec<Value> = codecs.iter().map(Extension::to_json).collect();
-            while let Some(inner) = codecs.iter().find_map(|codec| codec.pointer("/configuration/codecs")).cloned() {
-                codecs = inner.as_array().cloned().unwrap_or_default();
-            }
-            codecs.iter().any(|codec| {
-                let empty = Map::new();
-                let configuration = codec.get("configuration").and_then(Value::as_object).unwrap_or(&empty);
-                is_checked(codec.get("name").or(Some(codec)).and_then(Value::as_str), configuration)
-            })
-        }
-    }
-}
-
 fn check(array: &Array, output: &mut Output) -> Result<Finding> {
-    if let Err(error) = chain(array) {
-        return Ok(Finding::unreadable(array.name(), error));
-    }
+    let checksums = match chain(array) {
+        Ok(chain) => Some(chain.has_checksum()),
+        Err(error) => return Ok(Finding::unreadable(array.name(), error)),
+    };
     let chunks = array.nchunks_initialized()?;
     let what = format!("validate {}", array.name());
     let progress = Mutex::new((0, output));
@@ -238,7 +211,7 @@ fn check(array: &Array, output: &mut Output) -> Result<Finding> {
         let done = progress.0;
         progress.1.progress(&what, done, chunks);
     })?;
-    Ok(Finding { node: array.name(), chunks, bad, checksums: Some(has_checksum(array)) })
+    Ok(Finding { node: array.name(), chunks, bad, checksums })
 }
 
 impl Finding {

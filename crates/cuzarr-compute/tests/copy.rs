@@ -606,6 +606,34 @@ fn long_strings_are_copied_a_few_at_a_time() {
 }
 
 #[test]
+fn a_compressor_stands_behind_any_codec_that_makes_bytes() {
+    let metadata = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [8, 8], "data_type": "float32", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}},
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}},
+                   {"name": "zfp", "configuration": {"mode": "reversible"}}, "crc32c"],
+    });
+    let metadata = ArrayMetadata::from_json(metadata.to_string().as_bytes()).unwrap();
+    let source = Array::create(memory(), "", metadata, false, options(1 << 20)).unwrap();
+    let bytes: Vec<u8> = (0..64).flat_map(|at| (at as f32 / 3.0).to_ne_bytes()).collect();
+    let values = NdBuffer::from_host(Device::Cpu, DType::FLOAT32, &[8, 8], Order::C, &bytes).unwrap();
+    source.write_buffer(&Selection::all(&[8, 8]), &values).unwrap();
+    for (document, codecs) in
+        [(json!({"compressors": ["zstd"]}), vec!["transpose", "zfp", "zstd"]), (json!({"zarr_format": 2}), vec![])]
+    {
+        let target = changes(document).apply(source.metadata()).unwrap();
+        let copied = Copy::new(&source, memory(), "", target, Existing::Refuse).unwrap().run(&|_| ()).unwrap();
+        assert!(copied.read_buffer(&Selection::all(&[8, 8])).unwrap().all_equal(&values, false).unwrap());
+        let document: Value = serde_json::from_slice(&copied.metadata().to_json()).unwrap();
+        let names: Vec<&str> =
+            document["codecs"].as_array().into_iter().flatten().filter_map(|codec| codec["name"].as_str()).collect();
+        assert_eq!(names, codecs);
+        assert!(document.get("compressor").is_none_or(Value::is_null), "{document}");
+    }
+}
+
+#[test]
 fn changes_that_do_not_fit_are_named() {
     let source = source(memory(), [7, 8, 26], options(1 << 20));
     for document in [

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use cuzarr::codec::ChunkSpec;
+use cuzarr::internal::codec::Chain;
 use cuzarr::internal::meta::encoding;
 use cuzarr::internal::meta::encoding::{completed, serializer, to_v2};
 use cuzarr::meta::{
@@ -13,9 +15,6 @@ use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::{Error, ErrorKind, Result};
 
 pub use cuzarr::internal::meta::encoding::compressor_named;
-
-/// Codecs that turn elements into bytes. Codecs before them are filters, codecs after them are compressors.
-const SERIALIZERS: &[&str] = &["bytes", "endian", "vlen-utf8", "vlen-bytes", "packbits"];
 
 /// Extents along named dimensions; `None` means the whole dimension.
 pub type NamedExtents = BTreeMap<String, Option<u64>>;
@@ -363,14 +362,7 @@ impl Changes {
             }
         };
         if let Some(compressors) = &self.compressors {
-            let Some(at) = codecs.iter().position(|codec| SERIALIZERS.contains(&codec.name.as_str())) else {
-                let names: Vec<&str> = codecs.iter().map(|codec| codec.name.as_str()).collect();
-                let message =
-                    format!("the codecs {names:?} have no array-to-bytes codec that compressors could follow");
-                return Err(
-                    Error::new(ErrorKind::InvalidArgument, message).with_hint("leave the compressors as they are")
-                );
-            };
+            let at = serializer_in(&codecs, source, chunk)?;
             codecs.truncate(at + 1);
             codecs.extend(compressors.iter().map(|codec| completed(codec, source.data_type())));
         }
@@ -412,10 +404,9 @@ impl Changes {
             let compressor = given.unwrap_or_else(|| compressor.clone());
             return Ok(CodecsMetadata::V2 { filters: filters.clone(), compressor, order: *order, endian: *endian });
         }
-        let kept = || {
-            let at = stored.codecs.iter().position(|codec| SERIALIZERS.contains(&codec.name.as_str()));
-            let mut compressors = stored.codecs.iter().skip(at.map_or(0, |at| at + 1));
-            compressors.find(|codec| !is_checksum(&codec.name)).map(to_v2)
+        let kept = || -> Result<_> {
+            let mut compressors = stored.codecs.iter().skip(serializer_in(&stored.codecs, source, &stored.chunk)? + 1);
+            Ok(compressors.find(|codec| !is_checksum(&codec.name)).map(to_v2))
         };
         let object_codec = match source.data_type() {
             DataType::VariableString => Some("vlen-utf8"),
@@ -425,7 +416,7 @@ impl Changes {
         let filters = object_codec.map(|id| Map::from_iter([("id".to_string(), json!(id))])).into_iter().collect();
         Ok(CodecsMetadata::V2 {
             filters,
-            compressor: given.unwrap_or_else(kept),
+            compressor: given.map_or_else(kept, Ok)?,
             order: Order::C,
             endian: Endian::Little,
         })
@@ -554,6 +545,12 @@ fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: 
     let whole = |(&len, &unit): (&u64, &u64)| len.div_ceil(unit).max(1).saturating_mul(unit);
     let axes = extents.iter().zip(shape.iter().zip(unit));
     Ok(axes.map(|(extent, axis)| extent.unwrap_or_else(|| whole(axis))).collect())
+}
+
+/// The number of the codec that turns elements into bytes. Codecs before it are filters, codecs after it are compressors.
+fn serializer_in(codecs: &[Extension], source: &ArrayMetadata, chunk: &[u64]) -> Result<usize> {
+    let spec = ChunkSpec::new(chunk.to_vec(), source.data_type().clone(), source.fill_value().clone());
+    Ok(Chain::from_extensions(codecs, spec)?.array_codec_count())
 }
 
 fn is_checksum(name: &str) -> bool {

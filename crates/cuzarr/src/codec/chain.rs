@@ -121,6 +121,15 @@ impl Chain {
         self.spec.data_type.size_bytes().is_none()
     }
 
+    /// Whether some codec verifies a checksum of each chunk, or of each shard.
+    pub fn has_checksum(&self) -> bool {
+        let inner = match &self.serializer {
+            Serializer::Sharding(sharding) => sharding.inner().has_checksum(),
+            Serializer::Fixed(_) | Serializer::Variable(_) => false,
+        };
+        inner || self.bytes.iter().any(|step| step.codec.has_checksum())
+    }
+
     /// The number of array→array codecs, which the chain begins with. One array→bytes codec follows; the rest are
     /// bytes→bytes.
     pub fn array_codec_count(&self) -> usize {

@@ -41,6 +41,10 @@ impl BytesToBytes for Checksum {
         self.name
     }
 
+    fn has_checksum(&self) -> bool {
+        true
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.plus(CHECKSUM_BYTES as u64)
     }

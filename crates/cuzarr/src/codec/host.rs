@@ -40,6 +40,11 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Decodes a frame of unknown size, to at most `limit_bytes`; a longer result is `BudgetExceeded`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
+    /// Whether every encoded byte is under a checksum that decoding verifies.
+    fn has_checksum(&self) -> bool {
+        false
+    }
+
     /// Checks the encoded bytes and returns the decoded bytes among them, without a copy. `None` for codecs that change
     /// bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {

@@ -21,6 +21,10 @@ impl BytesToBytes for Bz2 {
         "numcodecs.bz2"
     }
 
+    fn has_checksum(&self) -> bool {
+        true
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
     }

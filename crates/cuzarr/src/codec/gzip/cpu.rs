@@ -72,6 +72,10 @@ impl BytesToBytes for Gzip {
         "gzip"
     }
 
+    fn has_checksum(&self) -> bool {
+        true
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
     }

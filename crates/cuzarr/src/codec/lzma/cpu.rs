@@ -64,6 +64,10 @@ impl BytesToBytes for Lzma {
         "numcodecs.lzma"
     }
 
+    fn has_checksum(&self) -> bool {
+        matches!(self.format, Format::Xz) && !matches!(self.check, Check::None)
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
     }

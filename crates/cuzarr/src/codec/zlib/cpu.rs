@@ -22,6 +22,10 @@ impl BytesToBytes for Zlib {
         "numcodecs.zlib"
     }
 
+    fn has_checksum(&self) -> bool {
+        true
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
     }

@@ -181,6 +181,10 @@ impl BytesToBytes for Zstd {
         "zstd"
     }
 
+    fn has_checksum(&self) -> bool {
+        self.checksum
+    }
+
     fn encoded_size(&self, decoded: Size) -> Size {
         decoded.compressed()
     }
