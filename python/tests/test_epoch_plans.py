@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr._samples.crops import CropAxis, draw
-from cuzarr._samples.plan import EpochPlan, Limits, plan_epoch
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.shares import batch_count, batch_sizes, in_order, shares_of_workers
-from cuzarr._samples.variables import Parts, parse_window
+from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader.crops import CropAxis, draw
+from cuzarr.loader.plan import EpochPlan, Limits, plan_epoch
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.shares import batch_count, batch_sizes, in_order, shares_of_workers
+from cuzarr.loader.variables import Parts, parse_window
 
 ONE = 100
 

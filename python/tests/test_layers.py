@@ -34,7 +34,7 @@ LAYERS = (
     ("dtype",),
     ("_compute",),
     ("_node",),
-    ("_samples",),
+    ("loader",),
     ("api",),
     ("xp",),
     ("references",),

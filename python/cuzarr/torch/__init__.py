@@ -25,8 +25,8 @@ from torch.utils.data import Dataset
 
 from cuzarr import _names
 from cuzarr._node.open import array_of
-from cuzarr._samples.variables import Form, Given, Variable
 from cuzarr.errors import ShapeMismatchError
+from cuzarr.loader.variables import Form, Given, Variable
 from cuzarr.torch._samples import BatchDataset, CropDataset, WindowDataset
 from cuzarr.torch._tensors import to_tensor
 

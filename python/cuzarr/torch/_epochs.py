@@ -13,9 +13,9 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from cuzarr._checks import whole
 from cuzarr._docstrings import documented
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.shares import Share
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.shares import Share
 
 # What the main process tells workers, some of which live longer than a pass: the epoch; how many states it loaded; how many
 # batches the last one has (-1 without a state) and of how many processes. Workers tell how many they are, and the seed of those

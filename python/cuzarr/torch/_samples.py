@@ -21,14 +21,14 @@ from cuzarr._checks import element_type, whole
 from cuzarr._compute.blocks import memory_limit_bytes
 from cuzarr._compute.decoded import Decoding
 from cuzarr._numpy import OF_TORCH
-from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr._samples.crops import CropAxis, draw
-from cuzarr._samples.plan import EpochPlan, Ints, Limits, plan_epoch
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.reading import Batch, Clock, Counts, Held, Pass
-from cuzarr._samples.shares import Share, batch_count, batch_sizes, in_order
-from cuzarr._samples.variables import Form, Given, Part, Parts, Variable, Window, parse_window
 from cuzarr.errors import InvalidArgumentError
+from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader.crops import CropAxis, draw
+from cuzarr.loader.plan import EpochPlan, Ints, Limits, plan_epoch
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.reading import Batch, Clock, Counts, Held, Pass
+from cuzarr.loader.shares import Share, batch_count, batch_sizes, in_order
+from cuzarr.loader.variables import Form, Given, Part, Parts, Variable, Window, parse_window
 from cuzarr.torch._epochs import EpochDataset, refuse_collation
 from cuzarr.torch._tensors import to_tensor, torch_type
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cuzarr._samples.cells import Cells
-from cuzarr._samples.plan import Ints
 from cuzarr.errors import InvalidArgumentError
+from cuzarr.loader.cells import Cells
+from cuzarr.loader.plan import Ints
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cuzarr._samples.plan import Ints
+from cuzarr.loader.plan import Ints
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._node.many import read_many
-from cuzarr._samples.cells import Cells
-from cuzarr._samples.plan import EpochPlan, Ints
-from cuzarr._samples.variables import Part, Parts
+from cuzarr.loader.cells import Cells
+from cuzarr.loader.plan import EpochPlan, Ints
+from cuzarr.loader.variables import Part, Parts
 
 
 @dataclass

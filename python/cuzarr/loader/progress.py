@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cuzarr._checks import whole
-from cuzarr._samples.shares import Share, shares_of_workers
 from cuzarr.errors import InvalidArgumentError
+from cuzarr.loader.shares import Share, shares_of_workers
 
 
 @dataclass
