@@ -3,6 +3,7 @@ crops."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,7 @@ def test_each_worker_goes_on_from_its_own_state(workers: int) -> None:
     start, sizes = batch_sizes(75, 4, 1, 0, drop_last=False)
     for worker in range(workers):
         for batches in range(4):
-            share = Progress(2, workers, batches, worker).share(start, sizes, 0)
+            share = Progress(2, workers, batches, worker).share(partial(shares_of_workers, start, sizes), 0)
             assert (share.number, share.skipped) == (worker, batches)
             assert share.sizes == shares_of_workers(start, sizes, workers)[worker].sizes
 
