@@ -736,7 +736,7 @@ def test_failures_that_are_no_samples_are_errors_although_bad_samples_are_left_o
     def full(*args: Any, **kwargs: Any) -> Any:
         raise OutOfMemoryError("the device is full")
 
-    monkeypatch.setattr(module, "read_many", full)
+    monkeypatch.setattr(module, "read_parts", full)
     with pytest.raises(OutOfMemoryError, match="the device is full"):
         list(SampleStream([{"x": (field(), 0)}], 1, skip_bad=True))
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import whole
-from cuzarr._memory.box import basic_box
+from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
-from cuzarr._node.many import read_many
+from cuzarr._node.many import read_parts
 from cuzarr.errors import (
     ArgumentTypeError,
     BudgetExceededError,
@@ -80,8 +80,7 @@ class _Part:
     """What a sample has of one array."""
 
     array: Array
-    selection: Any
-    shape: tuple[int, ...]
+    box: Box
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -89,12 +88,12 @@ class _Part:
 
     @property
     def size_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.box.shape) * self.dtype.itemsize
 
     @property
     def form(self) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         """What parts must have in common to be stacked; ``None`` for elements of variable length, which are not."""
-        return None if self.array.metadata.data_type.is_variable else (self.shape, self.dtype)
+        return None if self.array.metadata.data_type.is_variable else (self.box.shape, self.dtype)
 
 
 _Parts = dict[str, _Part]
@@ -438,7 +437,7 @@ class _Reader:
 
     def _part(self, given: Any, selection: Selection) -> _Part:
         array = self._handles.array(given)
-        part = _Part(array, selection, basic_box(selection, array.shape).shape)
+        part = _Part(array, basic_box(selection, array.shape))
         if self._device is None:
             self._device, self.library = array.device, self._library_of(array.device)
             self._exits.enter_context(self.library.working())
@@ -450,11 +449,11 @@ class _Reader:
 
     def _started(self, read: _Read) -> _Read:
         """Begins to read the samples of a batch by one call."""
-        reads: list[tuple[Array, Selection]] = []
+        reads: list[tuple[Array, Box]] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():
             parts = [own[name] for _, own in read.samples]
-            reads += [(part.array, part.selection) for part in parts]
+            reads += [(part.array, part.box) for part in parts]
             form = parts[0].form
             if form is None or any(part.form != form for part in parts):
                 outs += [None] * len(parts)
@@ -465,9 +464,9 @@ class _Reader:
         read.future = self._reading.submit(contextvars.copy_context().run, self._read, reads, outs)
         return read
 
-    def _read(self, reads: list[tuple[Array, Selection]], outs: list[Any] | None) -> list[Any]:
+    def _read(self, reads: list[tuple[Array, Box]], outs: list[Any]) -> list[Any]:
         with self._watch:
-            return list(read_many(reads, out=outs))
+            return read_parts(reads, outs, [None] * len(reads))
 
     def _without_bad(self, read: _Read, error: CuzarrError) -> _Read:
         """A batch whose reading failed, without the samples that fail by themselves.
@@ -482,7 +481,7 @@ class _Reader:
         rest = _Read(skipped=read.skipped)
         for number, parts in read.samples:
             try:
-                self._read([(part.array, part.selection) for part in parts.values()], None)
+                self._read([(part.array, part.box) for part in parts.values()], [None] * len(parts))
             except CuzarrError as own:
                 self._leave_out(rest, number, own)
             else:
