@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 from collections.abc import Hashable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from typing import Any
 
 from cuzarr._node.array import Array
@@ -33,7 +34,8 @@ class Handles:
         new = {_key(one): one for one in given if not isinstance(one, Array)}
         new = {key: one for key, one in new.items() if key not in self._open}
         if len(new) > 1:
-            list(pool.map(self._try, new.values()))
+            # In the caller's settings, which choose the device.
+            wait([pool.submit(contextvars.copy_context().run, self._try, one) for one in new.values()])
 
     def _try(self, given: Any) -> None:
         try:

@@ -167,7 +167,7 @@ class SampleStream(EpochDataset):
     batch_size : int
         Samples of a batch. The last batch may have fewer, on all ranks alike.
     prefetch : int
-        Batches that are made ahead, at most.
+        Batches that lie ready for the caller, at most. While there are fewer, up to two more are read at once.
     skip_bad : bool
         Whether samples that cannot be read are left out. The first one is named by a warning, and :meth:`report` counts them. Their
         batch is smaller, so that ranks stay in step; where no sample is left, it has an empty list for each part. Failures that are
