@@ -803,6 +803,18 @@ def test_failures_that_are_no_samples_are_errors_although_bad_samples_are_left_o
         list(SampleStream([{"x": (field(), 0)}], 1, skip_bad=True))
 
 
+class Failing(list[Any]):
+    """Samples of which all but the first cannot be had."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, number: Any) -> Any:
+        if number:
+            raise ZeroDivisionError("mine")
+        return super().__getitem__(number)
+
+
 def test_errors_of_the_callers_own_code_come_out_as_they_are() -> None:
     array = field()
 
@@ -813,6 +825,18 @@ def test_errors_of_the_callers_own_code_come_out_as_they_are() -> None:
     stream = iter(SampleStream(samples, 1, skip_bad=True))
     with pytest.raises(KeyError, match="mine"):
         list(stream)
+
+    class Broken(dict[str, Any]):
+        def get(self, *_: Any) -> Any:
+            raise ZeroDivisionError("mine")
+
+        __getitem__ = get
+
+    for given in ([{"x": (array, 0)}, {"x": (Broken(), 0)}], Failing([{"x": (array, 0)}])):
+        stream = iter(SampleStream(given, 1))
+        assert next(stream)["x"].shape == (1, 4, 6), "batches before the failure come first"
+        with pytest.raises(Exception, match="mine"):
+            next(stream)
     for wrong, message in [(lambda epoch: 3, "int, expected an iterable"), (lambda epoch: {"x": (array, 0)}, "dict")]:
         with pytest.raises(ArgumentTypeError, match=message):
             list(SampleStream(wrong, 1))

@@ -382,7 +382,7 @@ class _Reader:
         try:
             for number, sample in batch:
                 self._add(read, number, sample)
-        except CuzarrError as error:
+        except Exception as error:  # noqa: BLE001, it is raised when the batch's turn has come
             return _Read(failure=error)
         return self._started(read)
 
