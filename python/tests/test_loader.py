@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import inspect
 import pathlib
 import pickle
@@ -925,3 +926,54 @@ def test_streams_of_loaders_go_on_from_the_number_of_batches(workers: int) -> No
         assert sum((batch["x"].tolist() for batch in loader), []) == list(range(4 * taken, 37))
     with pytest.raises(InvalidArgumentError, match="batch_size=None"):
         next(iter(torch.utils.data.DataLoader(cuzarr.torch.SampleStream(samples, 4))))
+
+
+@pytest.mark.parametrize("kind", ["rows", "windows", "crops", "stream"])
+def test_tensors_are_filled_as_on_a_gpu(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way by which tensors on a GPU are filled and scaled, here with tensors in host memory."""
+    pytest.importorskip("torch")
+    from cuzarr.torch import _datasets, _library
+
+    class OnTensors(_library.TensorLibrary):
+        def __init__(self, device: str, pin_memory: bool) -> None:
+            super().__init__(device, pin_memory)
+            self.is_on_host = False
+
+        def working(self) -> Any:
+            return contextlib.nullcontext()
+
+    unsigned = RANDOM.integers(0, 1 << 16, (37, 3)).astype("u2")
+    unsigned[5] = 65535
+    attributes = {"_FillValue": 65535, "scale_factor": 0.5}
+    packed = cuzarr.create_array({}, data=unsigned, chunks=(4, 3), attributes=attributes, dimension_names=("time", "z"))
+    array = field(chunks=(5, 2, 6))
+    parts = {
+        "plain": array,
+        "scaled": Variable(array, scale=0.3, offset=1.0, mean=np.arange(6.0), std=7.0, at={"time": 0}),
+        "half": Variable(array, dtype="f2"),
+        "decoded": Variable(packed, decode=True),
+    }
+
+    def made() -> list[Any]:
+        torch = cuzarr.torch
+        if kind == "rows":
+            rows = {
+                name: Variable(part.source, dtype=part.dtype) if isinstance(part, Variable) else part
+                for name, part in parts.items()
+            }
+            return list(torch.BatchDataset({**rows, "decoded": Variable(packed, decode=True)}, 8, shuffle=True))
+        if kind == "windows":
+            return list(torch.WindowDataset(parts, {"time": 3}, 8, memory_limit="64 KiB"))
+        if kind == "crops":
+            return list(torch.CropDataset(parts, {"time": 3}, 8, samples=20))
+        boxes = [{"equal": (array, np.s_[at, ::2]), "unequal": (array, slice(at % 4 + 1))} for at in range(20)]
+        return list(torch.SampleStream(boxes, 6))
+
+    usual = made()
+    monkeypatch.setattr(_datasets, "TensorLibrary", OnTensors)
+    for one, other in zip(usual, made(), strict=True):
+        assert list(one) == list(other)
+        for name in one:
+            for left, right in zip(one[name], other[name], strict=True):
+                assert left.dtype == right.dtype
+                np.testing.assert_array_equal(left, right)

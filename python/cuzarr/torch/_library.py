@@ -16,7 +16,9 @@ from cuzarr._numpy import OF_TORCH
 from cuzarr.loader.library import Library
 from cuzarr.torch._tensors import to_tensor, torch_type
 
-_SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+# PyTorch has few operators of unsigned integers of 2 to 8 bytes: it compares none as such, and on some devices sets no rows of them.
+# Older versions do not have the types.
+_SIGNED = {getattr(torch, f"u{name}"): getattr(torch, name) for name in ("int16", "int32", "int64") if hasattr(torch, f"u{name}")}
 
 
 class TensorLibrary(Library):
@@ -71,7 +73,9 @@ class TensorLibrary(Library):
 
     def put_rows(self, target: Any, rows: np.ndarray[Any, Any], elements: Any, places: np.ndarray[Any, Any]) -> None:
         if isinstance(target, torch.Tensor):
-            target[rows.tolist()] = elements[places.tolist()].to(target.dtype)
+            values = elements[places.tolist()].to(target.dtype)
+            same_bits = _SIGNED.get(target.dtype, target.dtype)
+            target.view(same_bits)[rows.tolist()] = values.view(same_bits)
         else:
             super().put_rows(target, rows, elements, places)
 
@@ -88,10 +92,9 @@ class TensorLibrary(Library):
         return torch.as_tensor(value, device=self.device)
 
     def mark_missing(self, numbers: torch.Tensor, stored: torch.Tensor, mark: Any) -> None:
-        if stored.dtype in (torch.uint16, torch.uint32, torch.uint64):
-            # PyTorch has few operators of unsigned integers of 2 to 8 bytes, but compares all as signed ones.
+        if stored.dtype in _SIGNED:
             bits = 8 * stored.element_size()
-            stored = stored.view(_SIGNED[bits])
+            stored = stored.view(_SIGNED[stored.dtype])
             mark = mark - (1 << bits) if mark >= 1 << (bits - 1) else mark
         numbers.masked_fill_(stored == mark, torch.nan)
 
