@@ -1,20 +1,24 @@
 """Many arrays by one call beside the same bytes in one array: variables of a data set, crops of many volumes, small boxes, small arrays.
 
-    python bench/datasets.py [--device cuda:0] [--jobs variables writes crops boxes small] [--repeat 7] [--folder DIR] [--record DIR]
+    python bench/datasets.py [--device cuda:0] [--jobs variables writes crops boxes small streams] [--repeat 7] [--folder DIR] [--record DIR]
 
 `variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes; `writes` writes them. `crops` reads 256 boxes of
 48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `boxes` reads 4,096 boxes of 500 elements
-in 64 chunks of one array by `Array.read_many`, `Array.read_boxes` and `Array.read_ragged`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. Chunks are about
-1 MiB of float32, zstd 3, in files that are in the page cache. Times are milliseconds, medians of the repeats; every answer is compared with the truth.
+in 64 chunks of one array by `Array.read_many`, `Array.read_boxes` and `Array.read_ragged`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. `streams` takes an epoch of 512
+crops of 64³ in batches of 32 from 64 stores of zstd and Blosc-zstd with volumes of unequal shapes: by `cuzarr.loader.SampleStream`, and, where they are installed, by
+tensorstore and by 16 threads over zarr-python's fused pipeline, which read two batches ahead as well and upload them. Chunks are about
+1 MiB of float32 (of uint16 in `streams`), zstd 3, in files that are in the page cache. Times are milliseconds, medians of the repeats; every answer is compared with the truth.
 `--record DIR` writes a record.
 """
 
 import argparse
+import importlib.util
 import pathlib
 import random
 import statistics
 import tempfile
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import arrays
@@ -22,7 +26,8 @@ import numpy as np
 from read import Place, write_record
 
 import cuzarr
-from cuzarr.codecs import ZstdCodec
+from cuzarr.codecs import BloscCodec, ZstdCodec
+from cuzarr.loader import SampleStream
 
 ZSTD = ZstdCodec(level=3)
 
@@ -168,7 +173,78 @@ def small_arrays(folder, place, repeat):
         yield "1,000 small arrays", name, milliseconds
 
 
-JOBS = {"variables": variables, "writes": writes, "crops": crops, "boxes": small_boxes, "small": small_arrays}
+CROP, BATCH, AHEAD, WORKERS = 64, 32, 2, 16
+
+
+def stream_of_cuzarr(paths, crops, place):
+    opened = [cuzarr.open_array(path, device=place.device) for path in paths]
+    stream = SampleStream([{"crop": (opened[number], box)} for number, box in crops], BATCH, AHEAD)
+    return lambda: (batch["crop"] for batch in stream)
+
+
+def stream_of_tensorstore(paths, crops, place):
+    import tensorstore
+
+    specs = [{"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}} for path in paths]
+    opened = [tensorstore.open(spec, read=True).result() for spec in specs]
+    return lambda: read_ahead(crops, lambda number, box: opened[number][box].read(), place)
+
+
+def stream_of_zarr(paths, crops, place):
+    import zarr
+
+    with zarr.config.set(
+        {"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline", "threading.max_workers": WORKERS}
+    ):
+        opened = [zarr.open_array(path, mode="r") for path in paths]
+    pool = ThreadPoolExecutor(WORKERS)
+    return lambda: read_ahead(crops, lambda number, box: pool.submit(opened[number].__getitem__, box), place)
+
+
+def read_ahead(crops, begin, place):
+    """Batches of crops that a peer reads ahead, and that are uploaded."""
+    begun = deque()
+    for first in range(0, len(crops), BATCH):
+        begun.append([begin(number, box) for number, box in crops[first : first + BATCH]])
+        if len(begun) > AHEAD:
+            yield place.hold(np.stack([one.result() for one in begun.popleft()]))
+    while begun:
+        yield place.hold(np.stack([one.result() for one in begun.popleft()]))
+
+
+STREAMS = {
+    "SampleStream": ("cuzarr", stream_of_cuzarr),
+    "tensorstore": ("tensorstore", stream_of_tensorstore),
+    "zarr-python fused": ("zarr", stream_of_zarr),
+}
+
+
+def streams(folder, place, repeat):
+    dice = random.Random(4)
+    paths, truths = [], []
+    for number in range(64):
+        shape = tuple(96 + 32 * dice.randrange(4) for _ in range(3))
+        truths.append(arrays.counts(shape, number))
+        paths.append(folder / f"stream-{number}.zarr")
+        codec = ZSTD if number % 2 else BloscCodec(cname="zstd", clevel=3, shuffle="bitshuffle", typesize=2)
+        cuzarr.create_array(paths[-1], data=truths[-1], chunks=(64, 64, 128), compressors=[codec])
+    crops = []
+    for _ in range(512):
+        number = dice.randrange(64)
+        starts = [dice.randrange(extent - CROP + 1) for extent in truths[number].shape]
+        crops.append((number, tuple(slice(at, at + CROP) for at in starts)))
+    for name, (package, make) in STREAMS.items():
+        if importlib.util.find_spec(package) is None:
+            continue
+        epoch = make(paths, crops, place)
+        for first, batch in zip(range(0, len(crops), BATCH), epoch(), strict=True):
+            check(batch, [truths[number][box] for number, box in crops[first : first + BATCH]])
+        milliseconds, count = measured(place, repeat, lambda epoch=epoch: sum(len(batch) for batch in epoch()))
+        assert count == len(crops)
+        yield "512 crops of 64 stores", name, milliseconds
+
+
+JOBS = {"variables": variables, "writes": writes, "crops": crops, "boxes": small_boxes, "small": small_arrays, "streams": streams}
 
 
 def main():

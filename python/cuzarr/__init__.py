@@ -84,12 +84,14 @@ from cuzarr.api.synchronous import (
 
 _runtime.announce()
 
-_LATER = ("dask", "kernels", "kvikio", "references", "torch", "typing", "xarray", "zarr")
+_LATER = ("dask", "kernels", "jax", "kvikio", "loader", "references", "torch", "typing", "xarray", "zarr")
 if TYPE_CHECKING:
     from cuzarr import (
         dask as dask,
+        jax as jax,
         kernels,
         kvikio as kvikio,
+        loader as loader,
         references,
         torch as torch,
         typing as typing,

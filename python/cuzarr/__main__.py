@@ -19,6 +19,7 @@ _PACKAGES = (
     ("xarray", "the engine cuzarr", ("xarray",)),
     ("dask", "dask arrays and clusters", ("dask[array]",)),
     ("PyTorch", "datasets of cuzarr.torch", ("torch",)),
+    ("JAX", "datasets of cuzarr.jax", ("jax",)),
     ("h5py", "tables of references to HDF5 files", ("h5py",)),
     ("fsspec", "fsspec's stores", ("fsspec",)),
     ("obstore", "obstore's stores", ("obstore",)),

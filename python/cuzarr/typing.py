@@ -48,6 +48,7 @@ __all__ = [
     "ArrayEncoding",
     "ArrayLike",
     "Axis",
+    "BatchOptions",
     "BlockOptions",
     "ByteRequest",
     "BytesValue",
@@ -60,6 +61,7 @@ __all__ = [
     "CopyOptions",
     "CreateLikeOptions",
     "CreateOptions",
+    "CropOptions",
     "DTypeLike",
     "Device",
     "Fields",
@@ -94,10 +96,12 @@ __all__ = [
     "ShapeLike",
     "Shards",
     "Stream",
+    "StreamOptions",
     "SupportsArray",
     "SupportsCudaArray",
     "SupportsDLPack",
     "SupportsStorePath",
+    "WindowOptions",
     "ZarrFormat",
 ]
 
@@ -488,6 +492,52 @@ class PyramidOptions(_CopyOptions, total=False):
     version: Literal["0.4", "0.5", "0.6"] | None
     chunks: Chunks | Mapping[str, int] | None
     shards: Shards | Literal["keep"]
+
+
+class _EpochOptions(TypedDict, total=False):
+    seed: int
+    memory_limit: MemoryLimit | None
+    drop_last: bool
+    transform: Callable[[Any], Any] | None
+    positions: bool
+    prefetch: int
+    rank: int | None
+    world_size: int | None
+
+
+class BatchOptions(_EpochOptions, total=False):
+    """Further arguments of :class:`cuzarr.loader.BatchDataset`."""
+
+    weights: ArrayLike | None
+    samples: int | None
+    shuffle: bool
+
+
+class WindowOptions(_EpochOptions, total=False):
+    """Further arguments of :class:`cuzarr.loader.WindowDataset`."""
+
+    weights: ArrayLike | None
+    samples: int | None
+    stride: int | Mapping[int | str, int]
+    within: Mapping[int | str, tuple[int, int]] | None
+    shuffle: bool
+
+
+class CropOptions(_EpochOptions, total=False):
+    """Further arguments of :class:`cuzarr.loader.CropDataset`."""
+
+    weights: ArrayLike | None
+    samples: int | None
+    block: Mapping[int | str, int] | None
+
+
+class StreamOptions(TypedDict, total=False):
+    """Further arguments of :class:`cuzarr.loader.SampleStream`."""
+
+    skip_bad: bool
+    drop_last: bool
+    rank: int | None
+    world_size: int | None
 
 
 class _NewArrayOptions(TypedDict, total=False):

@@ -3,18 +3,19 @@ crops."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr._samples.crops import CropAxis, draw
-from cuzarr._samples.plan import EpochPlan, Limits, plan_epoch
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.shares import batch_count, batch_sizes, in_order, shares_of_workers
-from cuzarr._samples.variables import Parts, parse_window
+from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader.crops import CropAxis, draw
+from cuzarr.loader.plan import EpochPlan, Limits, plan_epoch
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.shares import batch_count, batch_sizes, in_order, shares_of_workers
+from cuzarr.loader.variables import Parts, parse_window
 
 ONE = 100
 
@@ -265,7 +266,7 @@ def test_each_worker_goes_on_from_its_own_state(workers: int) -> None:
     start, sizes = batch_sizes(75, 4, 1, 0, drop_last=False)
     for worker in range(workers):
         for batches in range(4):
-            share = Progress(2, workers, batches, worker).share(start, sizes, 0)
+            share = Progress(2, workers, batches, worker).share(partial(shares_of_workers, start, sizes), 0)
             assert (share.number, share.skipped) == (worker, batches)
             assert share.sizes == shares_of_workers(start, sizes, workers)[worker].sizes
 

@@ -34,12 +34,12 @@ LAYERS = (
     ("dtype",),
     ("_compute",),
     ("_node",),
-    ("_samples",),
+    ("loader",),
     ("api",),
     ("xp",),
     ("references",),
     ("",),  # `cuzarr` itself
-    ("__main__", "zarr", "xarray", "dask", "torch", "kvikio"),
+    ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),
 )
 
 # Imports inside functions, each with its reason.
@@ -54,7 +54,7 @@ LAZY = {
 }
 
 # Modules above `cuzarr` that it imports when they are used, and names for type checkers alone.
-LATER = {("", name) for name in ("dask", "kvikio", "torch", "xarray", "zarr")}
+LATER = {("", name) for name in ("dask", "jax", "kvikio", "torch", "xarray", "zarr")}
 
 PACKAGE = Path(cuzarr.__file__).parent
 

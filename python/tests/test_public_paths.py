@@ -22,7 +22,7 @@ from cuzarr.buffer import cpu, default_buffer_prototype
 PUBLIC = [
     "cuzarr", "cuzarr.api.asynchronous", "cuzarr.api.synchronous", "cuzarr.buffer", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu",
     "cuzarr.codecs", "cuzarr.codecs.numcodecs", "cuzarr.dtype", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio",
-    "cuzarr.memory", "cuzarr.references", "cuzarr.storage", "cuzarr.typing", "cuzarr.xp", "cuzarr.zarr",
+    "cuzarr.loader", "cuzarr.memory", "cuzarr.references", "cuzarr.storage", "cuzarr.typing", "cuzarr.xp", "cuzarr.zarr",
 ]  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_names_have_no_other_home(path: str) -> None:
         importlib.import_module(f"cuzarr.{path}")
 
 
-NEIGHBOURS = ["dask", "kvikio", "torch", "xarray", "zarr"]
+NEIGHBOURS = ["dask", "jax", "kvikio", "torch", "xarray", "zarr"]
 
 
 def in_new_process(program: str) -> str:

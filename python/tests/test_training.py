@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import pathlib
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from counting import Counting
 
 import cuzarr
 
@@ -19,22 +19,6 @@ from cuzarr.torch import BatchDataset, CropDataset, Variable, WindowDataset  # n
 
 FIELD = np.arange(60 * 4 * 6, dtype="f4").reshape(60, 4, 6)
 IMAGE = np.arange(48 * 40, dtype="u2").reshape(48, 40)
-
-
-class Counting(dict[str, Any]):
-    """A store in memory that counts reads of chunks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: collections.Counter[str] = collections.Counter()
-
-    def __getitem__(self, key: str) -> Any:
-        if "c/" in key:
-            self.reads[key] += 1
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
 
 
 def field(store: Any = None, chunks: tuple[int, ...] = (5, 4, 6), **kwargs: Any) -> cuzarr.Array:

@@ -17,7 +17,7 @@ from typing import Any, get_origin
 
 import griffe
 
-OPTIONAL = {"cuzarr.dask": "dask", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
+OPTIONAL = {"cuzarr.dask": "dask", "cuzarr.jax": "jax", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
 ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc|obj):`~?([\w.]+)`")
 
 
@@ -76,7 +76,9 @@ PAGES = (
     Page("buffer-gpu", "Buffers on a GPU", "The buffer classes of GPU memory.", "cuzarr.buffer.gpu"),
     Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors"),
     Page("typing", "Types", "Types of arguments and results, for annotations.", "cuzarr.typing"),
+    Page("loader", "Samples for training", "Batches of samples of stored arrays, for any framework.", "cuzarr.loader"),
     Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
+    Page("jax", "JAX", "Datasets and arrays.", "cuzarr.jax"),
     Page("xarray", "xarray", "The engine for `xarray.open_dataset`, and what data sets get.", "cuzarr.xarray"),
     Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),
     Page("zarr", "Inside zarr-python", "cuzarr as the pipeline, the buffers and the stores of zarr-python.", "cuzarr.zarr"),

@@ -66,6 +66,11 @@ def read_many(
     wanted = [_checked(read) for read in items(reads, "reads", "a list of arrays and selections")]
     outs = _one_each(out, "out", len(wanted))
     dtypes = _one_each(dtype if isinstance(dtype, list | tuple) else [dtype] * len(wanted), "dtype", len(wanted))
+    return read_parts(wanted, outs, dtypes)
+
+
+def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
+    """Reads boxes of many arrays; see :func:`cuzarr.read_many`. ``outs`` and ``dtypes`` have an entry for each."""
     _refuse_overlaps(outs)
     calls: dict[int, _Call] = {}
     for number, ((array, box), target, as_type) in enumerate(zip(wanted, outs, dtypes, strict=True)):
@@ -147,7 +152,7 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
     return each
 
 
-def _refuse_overlaps(outs: list[Any]) -> None:
+def _refuse_overlaps(outs: Sequence[Any]) -> None:
     """Refuses NumPy arrays that overlap, if elements are copied to one of them from other memory (because of its byte order).
 
     The Rust side checks only the memory that it fills itself.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cuzarr._samples.cells import Cells
-from cuzarr._samples.plan import Ints
 from cuzarr.errors import InvalidArgumentError
+from cuzarr.loader.cells import Cells
+from cuzarr.loader.plan import Ints
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Share:
     number : int
         Which part of the rank's batches it is.
     start : int
-        Its first sample, in the order of cells.
+        Its first sample, in the order of cells; 0 for a stream, whose order is the caller's.
     sizes : tuple of int
-        The number of samples of each of its batches.
+        The number of samples of each of its batches; none for a stream.
     skipped : int
         How many of its batches were taken before, and are left out.
     """
 
     number: int
-    start: int
-    sizes: tuple[int, ...]
+    start: int = 0
+    sizes: tuple[int, ...] = ()
     skipped: int = 0
 
     @property

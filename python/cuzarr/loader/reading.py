@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,19 +13,38 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._node.many import read_many
-from cuzarr._samples.cells import Cells
-from cuzarr._samples.plan import EpochPlan, Ints
-from cuzarr._samples.variables import Part, Parts
+from cuzarr.loader.cells import Cells
+from cuzarr.loader.library import Library, is_run
+from cuzarr.loader.plan import EpochPlan, Ints
+from cuzarr.loader.variables import Part, Parts
 
 
 @dataclass
-class Counts:
-    """The counts of a pass: chunks, reads and bytes. Chunks are counted as they are read and decoded.
+class Taken:
+    """The counts of every pass.
 
     Attributes
     ----------
     samples, batches : int
         How many were given.
+    waited_seconds : float
+        How long the caller waited for batches.
+    seconds : float
+        How long the pass has taken.
+    """
+
+    samples: int = 0
+    batches: int = 0
+    waited_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Counts(Taken):
+    """The counts of a pass: chunks, reads and bytes. Chunks are counted as they are read and decoded.
+
+    Attributes
+    ----------
     chunks : int
         How many different chunks were read.
     chunk_reads : int
@@ -34,18 +53,12 @@ class Counts:
         Bytes of elements that were read.
     peak_bytes : int
         The most bytes of elements that were held or being read at once, without batches.
-    waited_seconds : float
-        How long the caller waited for batches.
     """
 
-    samples: int = 0
-    batches: int = 0
     chunks: int = 0
     chunk_reads: int = 0
     read_bytes: int = 0
     peak_bytes: int = 0
-    waited_seconds: float = 0.0
-    seconds: float = 0.0
     seen: set[tuple[int, tuple[int, ...]]] = field(default_factory=set, repr=False)
 
     def to_dict(self, limit_bytes: int) -> dict[str, Any]:
@@ -77,12 +90,12 @@ class Held:
         What is read, and when.
     counts : Counts
         Where reads are counted.
-    held_as : function
-        Makes of elements what samples are cut out of: NumPy's arrays, or tensors on a GPU.
+    library : Library
+        What samples are cut with.
     """
 
-    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, held_as: Callable[[Any], Any]) -> None:
-        self.parts, self.cells, self.plan, self.counts, self.held_as = parts, cells, plan, counts, held_as
+    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> None:
+        self.parts, self.cells, self.plan, self.counts, self.library = parts, cells, plan, counts, library
         self.pieces: dict[Key, _Piece] = {}
         self.until: dict[int, int] = {}
         self.bytes = 0
@@ -135,7 +148,7 @@ class Held:
         elements = read_many(reads, dtype=[part.held for part in parts])
         for (key, region), part, one in zip(wanted.items(), parts, elements, strict=True):
             piece, chunks = self.pieces[key], part.chunk_count(region)
-            piece.elements = self.held_as(one)
+            piece.elements = self.library.held(one)
             self.counts.chunk_reads += chunks
             self.counts.read_bytes += piece.size
             if key not in self.counts.seen:
@@ -194,8 +207,6 @@ class Pass:
         The first and the last cell that each of them touches.
     limit_bytes, group_bytes : int
         How much may be held, and how much is read at once.
-    before_release : function
-        Called before memory is let go of, which copies may still read.
     """
 
     def __init__(
@@ -205,10 +216,9 @@ class Pass:
         touched: tuple[Ints, Ints],
         limit_bytes: int,
         group_bytes: int,
-        before_release: Callable[[], None],
     ) -> None:
         self.held, self.starts, self.touched = held, starts, touched
-        self.limit_bytes, self.group_bytes, self.before_release = limit_bytes, group_bytes, before_release
+        self.limit_bytes, self.group_bytes, self.library = limit_bytes, group_bytes, held.library
         self.watch = _core.Watch()
         self.next_entry = 0
         self.reading: tuple[list[int], Future[None]] | None = None
@@ -225,7 +235,7 @@ class Pass:
             row, place = row + end - place, end
             expired = self.held.expired(place)
             if expired:
-                self.before_release()
+                self.library.settle()  # copies may still read what is let go of
                 self.held.release(expired)
             self._read_ahead(pool)
 
@@ -240,7 +250,7 @@ class Pass:
             part = self.held.parts.parts[number]
             own = part.axes[0]
             if own is None:
-                _put(out[row : row + len(samples)], self.held.elements(number, ())[None])
+                self.library.put(out[row : row + len(samples)], self.held.elements(number, ())[None])
                 continue
             places, (edges,) = starts + part.window[0][0], self.held.edges(number)
             pieces = np.searchsorted(edges, places, side="right") - 1
@@ -248,14 +258,24 @@ class Pass:
             for rows in np.split(order, np.flatnonzero(np.diff(pieces[order])) + 1):
                 begin = int(edges[pieces[rows[0]]])
                 elements = self.held.elements(number, (begin,))
-                _put_rows(out, row + rows, elements, places[rows] - begin, own)
+                self._copy_rows(out, row + rows, elements, places[rows] - begin, own)
+
+    def _copy_rows(self, out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
+        """Copies the elements at these places along an axis to rows of a batch, which have one place along it."""
+        target = self.library.moved(out, 1 + axis, 1)[:, 0]
+        source = self.library.moved(elements, axis, 0)
+        if is_run(rows) and is_run(places):
+            first_row, first, count = int(rows[0]), int(places[0]), len(rows)
+            self.library.put(target[first_row : first_row + count], source[first : first + count])
+        else:
+            self.library.put_rows(target, rows, source, places)
 
     def _cut(self, batch: Batch, row: int, sample: int) -> None:
         start = self.starts[sample].tolist()
         lowest, highest = (cells[sample].tolist() for cells in self.touched)
         for number, out in enumerate(batch.raw):
             for target, source, elements in self.held.cut(number, start, lowest, highest):
-                _put(out[row][target], elements[source])
+                self.library.put(out[row][target], elements[source])
 
     def _group(self) -> list[int]:
         """The next entries of the plan that are read at once."""
@@ -305,48 +325,21 @@ class Batch:
     ----------
     size : int
         Number of samples.
-    tensors : list of Tensor
-        One tensor for each array.
+    memory : list of array
+        Memory for each array's samples.
     raw : list of array
-        What elements are copied to: NumPy's views of tensors in host memory, the tensors themselves on a GPU.
+        What elements are copied to: this memory, or a view of it.
     """
 
     size: int
-    tensors: list[Any]
+    memory: list[Any]
     raw: list[Any]
-
-
-def _put(out: Any, elements: Any) -> None:
-    """Copies elements, and converts them."""
-    if isinstance(out, np.ndarray):
-        # By one thread: PyTorch's copy starts several, which costs more than so small a copy.
-        np.copyto(out, elements, casting="unsafe")
-    else:
-        out.copy_(elements, non_blocking=True)
-
-
-def _put_rows(out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
-    """Copies the elements at these places along an axis to rows of a batch, which have one place along it."""
-    target, source = _moved(out, 1 + axis, 1)[:, 0], _moved(elements, axis, 0)
-    first_row, first, count = int(rows[0]), int(places[0]), len(rows)
-    is_run = count == 1 or bool((np.diff(rows) == 1).all() and (np.diff(places) == 1).all())
-    if is_run:
-        _put(target[first_row : first_row + count], source[first : first + count])
-    elif isinstance(target, np.ndarray):
-        target[rows] = source[places]
-    else:
-        target[rows.tolist()] = source[places.tolist()].to(target.dtype)
-
-
-def _moved(elements: Any, axis: int, place: int) -> Any:
-    """A view whose axis is at another place."""
-    return np.moveaxis(elements, axis, place) if isinstance(elements, np.ndarray) else elements.movedim(axis, place)
 
 
 class Clock:
     """Measures how long the training loop waits for batches."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Taken) -> None:
         self.counts = counts
 
     def __enter__(self) -> Clock:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
-from types import FrameType
-from typing import Any
-
-import torch
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from cuzarr._checks import whole
 from cuzarr._docstrings import documented
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.shares import Share
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
+from cuzarr.loader.library import Library
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.shares import Share
 
 # What the main process tells workers, some of which live longer than a pass: the epoch; how many states it loaded; how many
 # batches the last one has (-1 without a state) and of how many processes. Workers tell how many they are, and the seed of those
@@ -23,11 +21,30 @@ from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
 _EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 
+@dataclass(frozen=True)
+class Worker:
+    """One of several processes of a rank that read for it.
+
+    Attributes
+    ----------
+    number, count : int
+        Which one it is, and how many there are.
+    seed : int
+        A number that all workers of one loader have in common, and those of another loader do not.
+    """
+
+    number: int
+    count: int
+    seed: int
+
+
 @documented(
     ">>> import cuzarr, numpy as np",
 )
-class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
-    """A data set of batches, with another order each epoch, that ranks of ``torch.distributed`` share.
+class EpochDataset:
+    """A data set of batches, with another order each epoch, that the ranks of a program share.
+
+    Faces for frameworks say here which library batches are made of, which rank a process is, and which worker of it.
 
     Parameters
     ----------
@@ -35,17 +52,42 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         As of :class:`WindowDataset`.
     """
 
+    # Why nobody said how many ranks there are, and what to do about it.
+    _unranked: ClassVar[tuple[str, str]] = ("the data set was not told its rank", "pass rank= and world_size=")
+
     def __init__(self, rank: int | None, world_size: int | None) -> None:
         if (rank is None) != (world_size is None):
             raise InvalidArgumentError("rank and world_size belong together", hint="pass both, or neither")
         if rank is not None and world_size is not None and not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
         self._rank, self._world_size = rank, world_size
-        self._shared = torch.tensor([0, 0, -1, 1, 0, -1], dtype=torch.int64).share_memory_()
+        self._shared: Any = self._shared_numbers([0, 0, -1, 1, 0, -1])
         # The last pass of this process; a state that a worker loaded; and the number of the last state that was gone on from.
         self._progress: Progress | None = None
         self._loaded: Progress | None = None
         self._used_load = 0
+
+    # What frameworks say.
+
+    def _library(self, device: str) -> Library:
+        """The library that batches are made of."""
+        return Library(device)
+
+    def _worker(self) -> Worker | None:
+        """Which worker process of its rank this one is; ``None`` where a rank has one process."""
+        return None
+
+    def _ranks(self) -> tuple[int, int] | None:
+        """Rank and number of ranks, where the framework knows them."""
+        return None
+
+    def _shared_numbers(self, numbers: list[int]) -> Any:
+        """A list of numbers that the workers of a rank have in common."""
+        return numbers
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of this rank, or of this worker of it, in one epoch."""
+        raise NotImplementedError
 
     @property
     def epoch(self) -> int:
@@ -65,7 +107,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         InvalidArgumentError
             The number is negative.
 
-        >>> from cuzarr.torch import WindowDataset
+        >>> from cuzarr.loader import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 2}, 4)
         >>> dataset.set_epoch(3)
@@ -81,13 +123,12 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         """Rank and number of ranks."""
         if self._rank is not None and self._world_size is not None:
             return self._rank, self._world_size
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        if get_worker_info() is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            message = "WORLD_SIZE is set, but torch.distributed is not initialised: every process reads all batches"
-            hint = "call init_process_group first, or pass rank= and world_size="
-            warnings.warn(f"{message}\nhint: {hint}", CuzarrRuntimeWarning, stacklevel=4)
+        if (found := self._ranks()) is not None:
+            return found
+        if self._worker() is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            reason, hint = self._unranked
+            message = f"WORLD_SIZE is set, but {reason}: every process reads all batches\nhint: {hint}"
+            warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
         return 0, 1
 
     # Where a program was.
@@ -96,8 +137,8 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         """The state that the next pass of this process goes on from. One pass goes on from a state, those after it begin anew."""
         if self._loaded is not None:
             return self._loaded
-        epoch, loads, taken, taken_by, _, seed = self._shared.tolist()
-        if taken < 0 or loads == self._used_load or seed not in (-1, _seed_of_workers()):
+        epoch, loads, taken, taken_by, _, seed = map(int, self._shared)
+        if taken < 0 or loads == self._used_load or seed not in (-1, self._seed_of_workers()):
             return None
         return Progress(epoch, taken_by, taken)
 
@@ -106,28 +147,35 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         pending = self._pending()
         return 0 if pending is None else pending.batches
 
-    def _begin(self, start: int, sizes: tuple[int, ...]) -> tuple[Progress, Share]:
-        """Begins a pass: what is taken of it from now on, and what this process reads of the rank's batches."""
-        worker = get_worker_info()
-        number, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+    def _begin(self, divide: Callable[[int, int], list[Share]]) -> tuple[Progress, Share]:
+        """Begins a pass: what is taken of it from now on, and what this process reads of the rank's batches.
+
+        ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
+        """
+        worker = self._worker()
+        number, workers = (worker.number, worker.count) if worker is not None else (0, 1)
         pending = self._pending()
         if pending is not None:
             pending.check_workers(workers)
             if self._loaded is None:
-                self._shared[_SEED] = _seed_of_workers()
+                self._shared[_SEED] = self._seed_of_workers()
         if pending is None or not pending.batches and pending.worker is None:
             pending = Progress(self.epoch if pending is None else pending.epoch, workers)
         self._used_load, self._loaded = int(self._shared[_LOADS]), None
         self._shared[_READERS] = 0 if worker is None else workers
-        share = pending.share(start, sizes, number)
+        share = pending.share(divide, number)
         self._progress = Progress(pending.epoch, workers, share.skipped, None if worker is None else share.number)
         return self._progress, share
+
+    def _seed_of_workers(self) -> int:
+        worker = self._worker()
+        return -1 if worker is None else worker.seed
 
     def state_dict(self, batches: int | None = None) -> dict[str, int]:
         """The place where this rank is: the epoch, and how many of its batches were taken.
 
-        torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. A worker's state is its own: it counts the
-        batches of that worker.
+        With PyTorch, torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. A worker's state is its own: it
+        counts the batches of that worker.
 
         Parameters
         ----------
@@ -145,14 +193,14 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         InvalidArgumentError
             ``batches`` is negative, or it is left out although worker processes read.
 
-        >>> from cuzarr.torch import WindowDataset
+        >>> from cuzarr.loader import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 1}, 4)
         >>> batch = next(iter(dataset))
         >>> dataset.state_dict()["batches"]
         1
         """
-        worker, readers = get_worker_info(), int(self._shared[_READERS])
+        worker, readers = self._worker(), int(self._shared[_READERS])
         progress = self._pending() or self._progress
         if batches is not None:
             workers = readers or (1 if progress is None else progress.workers)
@@ -163,7 +211,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
                 hint="pass batches=, or use torchdata's StatefulDataLoader",
             )
         elif progress is None:
-            place = (1, None) if worker is None else (worker.num_workers, worker.id)
+            place = (1, None) if worker is None else (worker.count, worker.number)
             progress = Progress(self.epoch, place[0], 0, place[1])
         return {**progress.to_dict(), **self._identity()}
 
@@ -184,7 +232,7 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
             The state is that of another data set, of another memory limit, or of another number of ranks or workers. The number
             of worker processes is compared when they begin.
 
-        >>> from cuzarr.torch import WindowDataset
+        >>> from cuzarr.loader import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 1}, 4)
         >>> state = dataset.state_dict(batches=1)
@@ -193,48 +241,23 @@ class EpochDataset(IterableDataset[Any]):  # type: ignore[misc]
         >>> len(again)
         1
         """
-        loaded, worker = Progress.from_dict(state, self._identity()), get_worker_info()
+        loaded, worker = Progress.from_dict(state, self._identity()), self._worker()
         self._progress = None
         if worker is not None or loaded.worker is not None:
             # This state belongs to one process. In memory that workers share, each would change the others' state.
-            loaded.check_workers(1 if worker is None else worker.num_workers)
+            loaded.check_workers(1 if worker is None else worker.count)
             self._loaded = loaded
         if worker is None:
             loads = int(self._shared[_LOADS]) + 1
-            self._shared.copy_(torch.tensor([loaded.epoch, loads, loaded.batches, loaded.workers, 0, -1]))
+            for place, number in enumerate((loaded.epoch, loads, loaded.batches, loaded.workers, 0, -1)):
+                self._shared[place] = number
 
     def _identity(self) -> dict[str, int]:
         """The settings that a state and the data set that continues from it must share."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        # Worker processes do not know torch.distributed; they belong to the rank that starts them.
+        # Worker processes do not know the framework's ranks; they belong to the rank that starts them.
         rank, world_size = self._place()
         own = {"_rank": rank, "_world_size": world_size} if world_size > 1 else {}
         return {**self.__dict__, **own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._shared.share_memory_()
-
-
-def _seed_of_workers() -> int:
-    """A number that all workers of one loader have in common, and those of another loader do not; -1 outside of workers."""
-    worker = get_worker_info()
-    return -1 if worker is None else int(worker.seed - worker.id)
-
-
-def refuse_collation(caller: FrameType) -> None:
-    """Refuses a ``DataLoader`` that would stack batches to batches of batches. It tells data sets nothing of its batch size, but
-    its fetcher, which calls ``iter``, knows.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
-    fetcher = caller.f_locals.get("self")
-    if getattr(fetcher, "auto_collation", False) and getattr(fetcher, "collate_fn", None) is default_collate:
-        raise InvalidArgumentError(
-            "this data set gives whole batches, and DataLoader would stack them along another dimension",
-            hint="pass batch_size=None to DataLoader; the data set has the number of samples of a batch",
-        )

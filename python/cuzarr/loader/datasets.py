@@ -4,43 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import math
-import queue
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.utils.data import get_worker_info
 
-from cuzarr._checks import element_type, whole
+from cuzarr._checks import whole
 from cuzarr._compute.blocks import memory_limit_bytes
-from cuzarr._compute.decoded import Decoding
-from cuzarr._numpy import OF_TORCH
-from cuzarr._samples.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr._samples.crops import CropAxis, draw
-from cuzarr._samples.plan import EpochPlan, Ints, Limits, plan_epoch
-from cuzarr._samples.progress import Progress
-from cuzarr._samples.reading import Batch, Clock, Counts, Held, Pass
-from cuzarr._samples.shares import Share, batch_count, batch_sizes, in_order
-from cuzarr._samples.variables import Form, Given, Part, Parts, Variable, Window, parse_window
-from cuzarr.errors import InvalidArgumentError
-from cuzarr.torch._epochs import EpochDataset, refuse_collation
-from cuzarr.torch._tensors import to_tensor, torch_type
+from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+from cuzarr.loader.ahead import ahead
+from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader.crops import CropAxis, CropWeights, draw
+from cuzarr.loader.epochs import EpochDataset
+from cuzarr.loader.library import Library
+from cuzarr.loader.plan import EpochPlan, Ints, Limits, plan_epoch
+from cuzarr.loader.progress import Progress
+from cuzarr.loader.reading import Batch, Clock, Counts, Held, Pass
+from cuzarr.loader.scaling import finished, gathered_type
+from cuzarr.loader.shares import Share, batch_count, batch_sizes, in_order, shares_of_workers
+from cuzarr.loader.variables import Form, Given, Parts, Variable, Window, parse_window
+from cuzarr.loader.weights import Floats, check_shape, fingerprint, parse_weights
+
+if TYPE_CHECKING:
+    from cuzarr.typing import ArrayLike
 
 # What is read by one call, at most: the first batches wait for it.
 _GROUP_BYTES = 512 << 20
 
 # Where samples lie inside chunks, so many chunks are mixed at least.
 _LEAST_MIXED = 8
-
-# How often the thread that makes batches looks whether one was taken. A training loop that woke it by taking one would then wait for
-# the interpreter, 0.5 ms a batch.
-_PAUSE_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -68,20 +65,22 @@ class SampleDataset(EpochDataset):
         transform: Callable[[Any], Any] | None,
         positions: bool,
         prefetch: int,
-        pin_memory: bool,
         rank: int | None,
         world_size: int | None,
     ) -> None:
         super().__init__(rank, world_size)
         self.parts: Parts = Parts(variables, parse_window(window, what))
+        library = self._library(self.parts.device)
         for part in self.parts.parts:
-            torch_type(part.held), torch_type(part.dtype)
+            library.check(part.held)
+            library.check(part.dtype)
         self.size, self.prefetch = whole(size, "size", 1), whole(prefetch, "prefetch", 1)
         self.shuffle, self.seed, self.drop_last = bool(shuffle), whole(seed, "seed", 0), bool(drop_last)
         self.memory_limit: int = memory_limit_bytes(memory_limit)
-        self.transform, self.positions, self.pin_memory = transform, bool(positions), bool(pin_memory)
+        self.transform, self.positions = transform, bool(positions)
         self._chunks = chunk_edges(self.parts, self.memory_limit)
         self._counts: Counts | None = None
+        self._weights: Floats | None = None
 
     # What the kinds of data sets say.
 
@@ -104,82 +103,56 @@ class SampleDataset(EpochDataset):
         return max(count - self._taken_before(), 0)
 
     def __iter__(self) -> Iterator[Any]:
-        refuse_collation(sys._getframe(1))
-        worker = get_worker_info()
-        workers = worker.num_workers if worker is not None else 1
+        worker = self._worker()
         rank, world_size = self._place()
         start, sizes = batch_sizes(self.samples, self.size, world_size, rank, drop_last=self.drop_last)
         # Here, not in the generator: the state is asked for before the first batch.
-        progress, share = self._begin(start, sizes)
+        progress, share = self._begin(partial(shares_of_workers, start, sizes))
+        workers = worker.count if worker is not None else 1
         return self._batches(progress, share, workers, rank * workers + share.number)
 
     def _batches(self, progress: Progress, share: Share, workers: int, part: int) -> Iterator[Any]:
         """The batches of one share of an epoch, read ahead by a thread."""
         counts = self._counts = Counts()
-        ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        left = threading.Event()
+        library = self._library(self.parts.device)
         begun = time.perf_counter()
-        device = torch.device(self.parts.device)
-        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         opened: list[Pass] = []
 
-        def put(item: Any) -> bool:
-            while ready.qsize() >= self.prefetch:
-                if left.wait(_PAUSE_SECONDS):
-                    return False
-            ready.put(item)
-            return not left.is_set()
+        def make(left: threading.Event) -> Generator[Any, None, None]:
+            with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, library.working():
+                reading, plan = self._prepared(progress.epoch, share, workers, part, counts, library)
+                opened.append(reading)
+                place = 0
+                for number, size in enumerate(share.sizes):
+                    if left.is_set():
+                        return
+                    batch = self._batch(size, library)
+                    reading.fill(batch, pool, place)
+                    if number >= share.skipped:
+                        rows = reading.starts[plan.order[place : place + size]] if self.positions else None
+                        formed = self._formed(batch, rows, library)
+                        library.settle()
+                        yield formed
+                    place += size
 
-        def work() -> None:
-            # PyTorch sets CUDA up for a missing stream, too, which a forked worker cannot do.
-            on_stream = contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
-            try:
-                with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, on_stream:
-                    reading, plan = self._prepared(progress.epoch, share, workers, part, counts, stream)
-                    opened.append(reading)
-                    place = 0
-                    for number, size in enumerate(share.sizes):
-                        if left.is_set():
-                            return
-                        batch = self._batch(size, device)
-                        reading.fill(batch, pool, place)
-                        if number >= share.skipped:
-                            rows = reading.starts[plan.order[place : place + size]] if self.positions else None
-                            formed = self._formed(batch, rows)
-                            if stream is not None:
-                                stream.synchronize()
-                            if not put((formed, None)):
-                                return
-                        place += size
-                put((None, None))
-            except BaseException as error:  # noqa: BLE001, it is raised where the batches are awaited
-                put((None, error))
-
-        thread = threading.Thread(target=work, name="cuzarr-samples", daemon=True)
-        thread.start()
-        try:
-            sizes = iter(share.sizes[share.skipped :])
-            while True:
-                with Clock(counts):
-                    batch, error = ready.get()
-                counts.seconds = time.perf_counter() - begun
-                if error is not None:
-                    raise error
-                if batch is None:
-                    return
-                progress.batches += 1
-                counts.batches += 1
-                counts.samples += next(sizes)
-                if stream is not None:
-                    _record(batch, torch.cuda.current_stream(device))
-                yield batch
-        finally:
-            left.set()
+        def cancel() -> None:
             for reading in opened:
                 reading.watch.cancel()
-            thread.join()
 
-    def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, stream: Any) -> tuple[Pass, EpochPlan]:
+        with contextlib.closing(ahead(make, self.prefetch, cancel)) as batches:
+            for size in share.sizes[share.skipped :]:
+                with Clock(counts):
+                    batch = next(batches)
+                counts.seconds = time.perf_counter() - begun
+                progress.batches += 1
+                counts.batches += 1
+                counts.samples += size
+                library.hand_over(batch)
+                yield batch
+
+    def _prepared(
+        self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library
+    ) -> tuple[Pass, EpochPlan]:
         """The plan of one share of an epoch, ready to be carried out."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
@@ -190,26 +163,20 @@ class SampleDataset(EpochDataset):
         limits, group = _limits(found.cells, limit - found.cells.whole_bytes, least, order.are_apart)
         touched = order.lowest, order.highest
         plan = plan_epoch(*touched, found.cells.grid, found.cells.sizes, limits, self._random(epoch, 1 + part))
-        held = Held(self.parts, found.cells, plan, counts, np.asarray if stream is None else to_tensor)
-        settle = (lambda: None) if stream is None else stream.synchronize
-        return Pass(held, order.starts, touched, limit, group, settle), plan
+        held = Held(self.parts, found.cells, plan, counts, library)
+        return Pass(held, order.starts, touched, limit, group), plan
 
-    def _batch(self, size: int, device: torch.device) -> Batch:
-        pinned = self.pin_memory and device.type == "cpu"
-        shapes = [(size, *part.sample_shape) for part in self.parts.parts]
-        tensors = [
-            torch.empty(shape, dtype=_gathered(part), device=device, pin_memory=pinned)
-            for shape, part in zip(shapes, self.parts.parts, strict=True)
-        ]
-        return Batch(size, tensors, tensors if device.type == "cuda" else list(map(_as_array, tensors)))
+    def _batch(self, size: int, library: Library) -> Batch:
+        memory = [library.empty((size, *part.sample_shape), gathered_type(part)) for part in self.parts.parts]
+        return Batch(size, memory, [library.target(one) for one in memory])
 
-    def _formed(self, batch: Batch, rows: Ints | None) -> Any:
+    def _formed(self, batch: Batch, rows: Ints | None, library: Library) -> Any:
         """A batch as the caller gets it."""
-        values = [_finished(raw, part) for raw, part in zip(batch.tensors, self.parts.parts, strict=True)]
-        formed = self.parts.form.of(values)
+        values = [finished(raw, part, library) for raw, part in zip(batch.memory, self.parts.parts, strict=True)]
+        formed = self.parts.form.of([library.delivered(one) for one in values])
         if self.transform is not None:
             formed = self.transform(formed)
-        return formed if rows is None else (formed, torch.from_numpy(rows))
+        return formed if rows is None else (formed, library.of_host(rows))
 
     def report(self) -> dict[str, Any] | None:
         """A report of the last pass in this process.
@@ -224,7 +191,7 @@ class SampleDataset(EpochDataset):
         Examples
         --------
         >>> import cuzarr, numpy as np
-        >>> from cuzarr.torch import WindowDataset
+        >>> from cuzarr.loader import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
         >>> dataset = WindowDataset(array, {0: 1}, 4)
         >>> batches = list(dataset)
@@ -236,7 +203,8 @@ class SampleDataset(EpochDataset):
     def _identity(self) -> dict[str, int]:
         _, world_size = self._place()
         names = ("samples", "size", "shuffle", "seed", "drop_last", "memory_limit")
-        return {**{name: int(getattr(self, name)) for name in names}, "world_size": world_size}
+        weights = {} if self._weights is None else {"weights": fingerprint(self._weights)}
+        return {**{name: int(getattr(self, name)) for name in names}, "world_size": world_size, **weights}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_counts": None}
@@ -252,91 +220,51 @@ def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limi
     return Limits(mixed, frontier, max(_LEAST_MIXED * largest, group)), group
 
 
-_SIGNED = {16: torch.int16, 32: torch.int32, 64: torch.int64}
+class _PlacedDataset(SampleDataset):
+    """The base of data sets whose samples have the same positions in each epoch."""
+
+    _cells: Cells
+    _draws: int | None = None
+
+    def _place_samples(self, positions: Sequence[Ints], weights: ArrayLike | None, samples: int | None) -> None:
+        """Says where samples lie along each sample axis, and how epochs draw them."""
+        self._positions = list(positions)
+        if weights is None:
+            if samples is not None:
+                raise InvalidArgumentError("samples is given without weights", hint="pass weights=, or leave samples out")
+            return
+        if not self.shuffle:
+            hint = "pass shuffle=True, or leave weights out"
+            raise InvalidArgumentError("weights draw samples in random order, but shuffle is False", hint=hint)
+        own = parse_weights(weights)
+        check_shape(own, self.parts.extents, "one for each position along the sample axes")
+        # Samples may be named by positions outside of the arrays, as of windows that lie in the future.
+        padded = np.pad(own, 1)
+        places = [np.clip(axis, -1, extent) + 1 for axis, extent in zip(positions, own.shape, strict=True)]
+        self._weights = parse_weights(padded[np.ix_(*places)])
+        self._draws = self._count if samples is None else whole(samples, "samples", 1)
+
+    @property
+    def _count(self) -> int:
+        """Number of different samples."""
+        return math.prod(map(len, self._positions))
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of an epoch, over all ranks."""
+        return self._count if self._draws is None else self._draws
+
+    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
+        if self._weights is None:
+            chosen = np.arange(self._count)
+        else:
+            assert random is not None
+            chosen = random.choice(self._count, self.samples, p=self._weights.reshape(-1))
+        places = np.unravel_index(chosen, [len(axis) for axis in self._positions])
+        return _Epoch(self._cells, np.stack([axis[own] for axis, own in zip(self._positions, places, strict=True)], axis=1))
 
 
-def _gathered(part: Part) -> torch.dtype:
-    """The type in which samples are put together. Elements that must be scaled keep the type in which they are held."""
-    return torch_type(part.dtype if part.is_plain else part.held)
-
-
-def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """NumPy's view of a tensor in host memory."""
-    native = element_type(tensor.dtype)
-    if native.name in OF_TORCH:
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[native.itemsize]
-        array: np.ndarray[Any, Any] = tensor.view(bits).numpy().view(native)
-        return array
-    return tensor.numpy()  # type: ignore[no-any-return]
-
-
-def _finished(raw: torch.Tensor, part: Part) -> torch.Tensor:
-    """The samples of one array, decoded, scaled and converted."""
-    if part.decoding is not None:
-        raw = _decoded(raw, part.decoding)
-    for dimension in sorted(part.dropped, reverse=True):
-        raw = raw.squeeze(1 + dimension)
-    if not part.scaling.is_plain:
-        raw = _scaled(raw, part)
-    return raw if part.is_plain else raw.to(torch_type(part.dtype))
-
-
-def _scaled(raw: torch.Tensor, part: Part) -> torch.Tensor:
-    """Scaled samples. Each step is an operation of its own, so that the CPU and the GPU round alike."""
-    scaling = part.scaling
-    held = part.held if part.decoding is None else part.decoding.dtype
-    work = torch_type(scaling.work_type(held, part.dtype))
-
-    def tensor(value: Any) -> torch.Tensor:
-        return torch.as_tensor(value, dtype=torch.float64, device=raw.device)
-
-    values = raw.to(work, copy=True)
-    if scaling.is_scaled:
-        values = values.mul_(tensor(scaling.factor).to(work)).add_(tensor(scaling.shift).to(work))
-    if np.any(scaling.mean):
-        # A mean may have more digits than float32 keeps: what it loses is subtracted, too.
-        mean = tensor(scaling.mean)
-        values = values.sub_(mean.to(work)).sub_((mean - mean.to(work)).to(work))
-    return values.div_(tensor(scaling.std).to(work))
-
-
-def _decoded(raw: torch.Tensor, decoding: Decoding) -> torch.Tensor:
-    """Stored elements as the numbers that they stand for, in the type of the rule."""
-    if decoding.read_as is not None:
-        raw = raw.view(torch_type(decoding.read_as))
-    if decoding.dtype.kind in "iu":
-        return raw
-    # Truths are made of what the other attributes leave.
-    work = torch.float64 if decoding.dtype.kind == "b" else torch_type(decoding.dtype)
-    numbers = raw.to(work, copy=True)
-    if decoding.scale is not None:
-        numbers *= decoding.scale
-    if decoding.offset is not None:
-        numbers += decoding.offset
-    # PyTorch has few operators of unsigned integers of 2 to 8 bytes, but compares all as binary64 or as signed ones.
-    is_wide = raw.dtype in (torch.uint16, torch.uint32, torch.uint64)
-    for mark in decoding.missing:
-        bits = 8 * raw.element_size()
-        stored = raw.view(_SIGNED[bits]) if is_wide else raw
-        wrapped = mark - (1 << bits) if is_wide and mark >= 1 << (bits - 1) else mark
-        numbers.masked_fill_(stored == wrapped, torch.nan)
-    return numbers.ne(0) if decoding.dtype.kind == "b" else numbers
-
-
-def _record(value: Any, stream: Any) -> None:
-    """Says which stream uses the tensors of a batch, so that their memory is not given away too early."""
-    if isinstance(value, torch.Tensor):
-        if value.is_cuda:
-            value.record_stream(stream)
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            _record(one, stream)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            _record(one, stream)
-
-
-class BatchDataset(SampleDataset):
+class BatchDataset(_PlacedDataset):
     """A data set of batches of rows along the first dimension of one or several arrays.
 
     Each stored chunk is read and decoded once an epoch. With ``shuffle``, chunks are read in random order, and the rows of at
@@ -344,9 +272,8 @@ class BatchDataset(SampleDataset):
     everywhere in the arrays. Small arrays whose chunks are longer than those of the others are read once and held whole: labels
     beside images.
 
-    Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it. A thread of the same process reads ahead. The ranks of
-    ``torch.distributed`` share the rows: each row comes once, every rank gets equally many batches, and the last batches may be
-    smaller.
+    A thread of the same process reads ahead. Ranks share the rows: each row comes once, every rank gets equally many batches, and
+    the last batches may be smaller.
 
     Parameters
     ----------
@@ -357,7 +284,13 @@ class BatchDataset(SampleDataset):
         Rows of a batch.
     shuffle : bool
         Whether rows come in random order. Without it, they come in their order; each of several workers gives its own stretch.
-    seed, memory_limit, drop_last, transform, positions, prefetch, pin_memory, rank, world_size
+    weights : array_like, optional
+        One for each row, from 0 on: an epoch draws ``samples`` rows with replacement, in proportion to their weights. It has some rows
+        several times, and does not see every row. Needs ``shuffle=True``.
+    samples : int, optional
+        Rows that an epoch draws by ``weights``, over all ranks; by default as many as there are. All ranks draw the same ones from
+        their common seed, and each draw comes on one rank.
+    seed, memory_limit, drop_last, transform, positions, prefetch, rank, world_size
         As for :class:`WindowDataset`. With ``positions=True``, positions are the numbers of rows, of shape (rows, 1).
 
     Raises
@@ -367,14 +300,14 @@ class BatchDataset(SampleDataset):
     InvalidArgumentError, ShapeMismatchError
         The arrays are not equally long, or a number is not allowed.
     UnsupportedError, DTypeMismatchError
-        The elements are no numbers, or PyTorch has no such numbers.
+        The elements are no numbers, or the batches' library has no such numbers.
 
     Examples
     --------
     >>> import cuzarr, numpy as np
     >>> array = cuzarr.create_array({}, data=np.arange(6.0).reshape(3, 2))
-    >>> [batch.shape for batch in cuzarr.torch.BatchDataset(array, 2)]
-    [torch.Size([2, 2]), torch.Size([1, 2])]
+    >>> [batch.shape for batch in cuzarr.loader.BatchDataset(array, 2)]
+    [(2, 2), (1, 2)]
     """
 
     def __init__(
@@ -383,13 +316,14 @@ class BatchDataset(SampleDataset):
         size: int,
         *,
         shuffle: bool = False,
+        weights: ArrayLike | None = None,
+        samples: int | None = None,
         seed: int = 0,
         memory_limit: int | str | None = None,
         drop_last: bool = False,
         transform: Callable[[Any], Any] | None = None,
         positions: bool = False,
         prefetch: int = 2,
-        pin_memory: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -406,19 +340,11 @@ class BatchDataset(SampleDataset):
             transform=transform,
             positions=positions,
             prefetch=prefetch,
-            pin_memory=pin_memory,
             rank=rank,
             world_size=world_size,
         )
         self._cells = cells_of(self.parts, self._chunks.edges, self._chunks)
-
-    @property
-    def samples(self) -> int:
-        """Number of rows, over all ranks."""
-        return self.parts.extents[0]
-
-    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
-        return _Epoch(self._cells, np.arange(self.samples, dtype=np.int64)[:, None])
+        self._place_samples([np.arange(self.parts.extents[0], dtype=np.int64)], weights, samples)
 
 
 def _row_of(array: Any) -> Variable:
@@ -426,15 +352,14 @@ def _row_of(array: Any) -> Variable:
     return replace(array, at={0: 0}) if isinstance(array, Variable) else Variable(array, at={0: 0})
 
 
-class WindowDataset(SampleDataset):
+class WindowDataset(_PlacedDataset):
     """A data set of windows. Each position of the window along the sample axes is a sample, and comes once an epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
     ``memory_limit``. Along one sample axis each stored chunk is read and decoded once an epoch, whatever the limit. Along several
     axes, windows that overlap may need some chunks twice when the limit is small; :meth:`report` counts them.
 
-    Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it. On a GPU a thread of the same process reads ahead, and no
-    workers are needed. With ``num_workers``, each worker reads cells of its own, within its part of the limit.
+    A thread of the same process reads ahead.
 
     Parameters
     ----------
@@ -452,6 +377,13 @@ class WindowDataset(SampleDataset):
         For some sample axes the part ``(start, stop)`` that samples lie in, as for training and validation.
     shuffle : bool
         Whether positions come in random order. Without it, they come cell by cell, in C order.
+    weights : array_like, optional
+        One for each position along the sample axes, from 0 on; its shape is the arrays' extents along them. An epoch draws ``samples``
+        of the positions that a sample can have, with replacement, in proportion to their weights. It has some samples several times,
+        and does not see every sample. Positions outside of the arrays are not drawn. Needs ``shuffle=True``.
+    samples : int, optional
+        Samples that an epoch draws by ``weights``, over all ranks; by default as many as there are positions. All ranks draw the same
+        ones from their common seed, and each draw comes on one rank.
     seed : int
         Determines the order, together with the epoch of :meth:`set_epoch`.
     memory_limit : int or str, optional
@@ -465,11 +397,8 @@ class WindowDataset(SampleDataset):
         Whether batches are pairs ``(batch, positions)``, with positions of shape (samples, sample axes).
     prefetch : int
         Batches that are made ahead, at most.
-    pin_memory : bool
-        Whether batches in host memory are pinned, so that ``tensor.to("cuda", non_blocking=True)`` does not wait.
     rank, world_size : int, optional
-        The number of this rank, and how many there are. By default as ``torch.distributed`` says when a pass begins, if it is
-        initialised.
+        The number of this rank, and how many there are. Faces for frameworks know them by themselves.
 
     Raises
     ------
@@ -483,11 +412,11 @@ class WindowDataset(SampleDataset):
     --------
     >>> import cuzarr, numpy as np
     >>> t2m = cuzarr.create_array({}, data=np.arange(24.0).reshape(12, 2), chunks=(3, 2), dimension_names=("time", "x"))
-    >>> past, future = t2m, cuzarr.torch.Variable(t2m, window={"time": (1, 3)})
-    >>> windows = cuzarr.torch.WindowDataset({"past": past, "future": future}, {"time": (-3, 1)}, size=4, seed=7)
+    >>> past, future = t2m, cuzarr.loader.Variable(t2m, window={"time": (1, 3)})
+    >>> windows = cuzarr.loader.WindowDataset({"past": past, "future": future}, {"time": (-3, 1)}, size=4, seed=7)
     >>> batch = next(iter(windows))
     >>> batch["past"].shape, batch["future"].shape, windows.samples
-    (torch.Size([4, 4, 2]), torch.Size([4, 2, 2]), 7)
+    ((4, 4, 2), (4, 2, 2), 7)
     """
 
     def __init__(
@@ -499,13 +428,14 @@ class WindowDataset(SampleDataset):
         stride: int | Mapping[int | str, int] = 1,
         within: Mapping[int | str, tuple[int, int]] | None = None,
         shuffle: bool = True,
+        weights: ArrayLike | None = None,
+        samples: int | None = None,
         seed: int = 0,
         memory_limit: int | str | None = None,
         drop_last: bool = False,
         transform: Callable[[Any], Any] | None = None,
         positions: bool = False,
         prefetch: int = 2,
-        pin_memory: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -521,7 +451,6 @@ class WindowDataset(SampleDataset):
             transform=transform,
             positions=positions,
             prefetch=prefetch,
-            pin_memory=pin_memory,
             rank=rank,
             world_size=world_size,
         )
@@ -529,26 +458,18 @@ class WindowDataset(SampleDataset):
         strides = _by_axis(stride if isinstance(stride, Mapping) else dict.fromkeys(axes, stride), axes, "stride", 1)
         bounds = [_bounds(extent, (within or {}).get(axis), axis) for axis, extent in zip(axes, self.parts.extents, strict=True)]
         _by_axis(dict.fromkeys(within or {}, 1), axes, "within", 1)
-        self._positions = [
+        places = [
             np.arange(low - first, high - stop + 1, step, dtype=np.int64)
             for (low, high), (first, stop), step in zip(bounds, self.parts.window, strides, strict=True)
         ]
-        if not self.samples:
+        if not all(len(axis) for axis in places):
             shape = [stop - first for first, stop in self.parts.window]
             raise InvalidArgumentError(f"no window of {shape} elements fits in {bounds} along {list(axes)}")
         least = [max(stop - first - 1, 1) for first, stop in self.parts.window]
         # The last cell may be smaller: no window reaches across it.
         edges = tuple(joined(edge, one) for edge, one in zip(self._chunks.edges, least, strict=True))
         self._cells = cells_of(self.parts, edges, self._chunks)
-
-    @property
-    def samples(self) -> int:
-        """Number of samples of an epoch, over all ranks."""
-        return int(np.prod([len(axis) for axis in self._positions]))
-
-    def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
-        grid = np.meshgrid(*self._positions, indexing="ij")
-        return _Epoch(self._cells, np.stack([axis.reshape(-1) for axis in grid], axis=1))
+        self._place_samples(places, weights, samples)
 
 
 class CropDataset(SampleDataset):
@@ -559,16 +480,19 @@ class CropDataset(SampleDataset):
     the epochs each position is equally likely. Blocks are read in random order, and the crops of many blocks are mixed within
     ``memory_limit``.
 
-    Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it.
-
     Parameters
     ----------
-    variables, size, seed, memory_limit, drop_last, transform, positions, prefetch, pin_memory, rank, world_size
+    variables, size, seed, memory_limit, drop_last, transform, positions, prefetch, rank, world_size
         As for :class:`WindowDataset`.
     crop : dict
         For each sample axis the number of elements of a crop: ``{"z": 32, "y": 64, "x": 64}``. Other dimensions are whole.
     samples : int, optional
-        Crops of an epoch; by default as many as cover the arrays once.
+        Crops of an epoch, over all ranks; by default as many as cover the arrays once.
+    weights : array_like, optional
+        One for each block of the arrays, from 0 on, with a dimension for each sample axis: it divides each axis into as many equal
+        stretches as it has entries along it. A crop is drawn, with replacement, in proportion to the weight of the block in which its
+        middle lies. An epoch does not see everything. All ranks draw the same crops from their common seed, and each draw comes on
+        one rank.
     block : dict, optional
         Elements of a block along some sample axes, rounded up to whole chunks; by default two crops and two chunks. Blocks get
         more chunks where crops at some positions would lie inside no block.
@@ -584,9 +508,9 @@ class CropDataset(SampleDataset):
     --------
     >>> import cuzarr, numpy as np
     >>> volume = cuzarr.create_array({}, data=np.ones((32, 32), "uint8"), chunks=(8, 8), dimension_names=("y", "x"))
-    >>> crops = cuzarr.torch.CropDataset(volume, {"y": 4, "x": 4}, size=16)
+    >>> crops = cuzarr.loader.CropDataset(volume, {"y": 4, "x": 4}, size=16)
     >>> len(crops), next(iter(crops)).shape
-    (4, torch.Size([16, 4, 4]))
+    (4, (16, 4, 4))
     """
 
     def __init__(
@@ -596,6 +520,7 @@ class CropDataset(SampleDataset):
         size: int,
         *,
         samples: int | None = None,
+        weights: ArrayLike | None = None,
         block: Mapping[int | str, int] | None = None,
         seed: int = 0,
         memory_limit: int | str | None = None,
@@ -603,7 +528,6 @@ class CropDataset(SampleDataset):
         transform: Callable[[Any], Any] | None = None,
         positions: bool = False,
         prefetch: int = 2,
-        pin_memory: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -619,7 +543,6 @@ class CropDataset(SampleDataset):
             transform=transform,
             positions=positions,
             prefetch=prefetch,
-            pin_memory=pin_memory,
             rank=rank,
             world_size=world_size,
         )
@@ -635,6 +558,12 @@ class CropDataset(SampleDataset):
             CropAxis(edges, length, _chunks_of_block(edges, length, extent))
             for edges, length, extent in zip(self._chunks.edges, self._lengths, blocks, strict=True)
         ]
+        self._crop_weights: CropWeights | None = None
+        if weights is not None:
+            self._weights = parse_weights(weights)
+            if self._weights.ndim != len(axes):
+                raise ShapeMismatchError(f"weights has {self._weights.ndim} dimensions for {len(axes)} sample axes")
+            self._crop_weights = CropWeights(self._axes, self._weights)
 
     @property
     def samples(self) -> int:
@@ -643,7 +572,7 @@ class CropDataset(SampleDataset):
 
     def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
         assert random is not None
-        edges, corners = draw(self._axes, self._samples, random)
+        edges, corners = draw(self._axes, self._samples, random, self._crop_weights)
         first = [start for start, _ in self.parts.window]
         return _Epoch(cells_of(self.parts, edges, self._chunks), corners - np.asarray(first, np.int64))
 

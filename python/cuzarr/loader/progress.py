@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cuzarr._checks import whole
-from cuzarr._samples.shares import Share, shares_of_workers
 from cuzarr.errors import InvalidArgumentError
+from cuzarr.loader.shares import Share
 
 
 @dataclass
@@ -75,11 +75,14 @@ class Progress:
                 hint=f"pass num_workers={self.workers} to DataLoader, or begin the epoch anew",
             )
 
-    def share(self, start: int, sizes: tuple[int, ...], worker: int) -> Share:
-        """The batches of the rank that one worker process still has to take."""
+    def share(self, divide: Callable[[int, int], list[Share]], worker: int) -> Share:
+        """What one of the processes gets of the rank's batches: those that were not taken.
+
+        ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
+        """
         if self.worker is None:
-            return shares_of_workers(start, sizes, self.workers, self.batches)[worker]
-        return replace(shares_of_workers(start, sizes, self.workers)[self.worker], skipped=self.batches)
+            return divide(self.workers, self.batches)[worker]
+        return replace(divide(self.workers, 0)[self.worker], skipped=self.batches)
 
 
 def _named(workers: int) -> str:

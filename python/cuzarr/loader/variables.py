@@ -91,8 +91,11 @@ class Variable:
 
     Examples
     --------
-    >>> import cuzarr.torch  # doctest: +SKIP
-    >>> target = cuzarr.torch.Variable("t2m.zarr", window={"time": (1, 3)}, mean=280.0, std=20.0)  # doctest: +SKIP
+    >>> import cuzarr, numpy as np
+    >>> t2m = cuzarr.create_array({}, data=np.full((6, 2), 300.0), dimension_names=("time", "x"))
+    >>> target = cuzarr.loader.Variable(t2m, window={"time": (1, 3)}, mean=280.0, std=20.0)
+    >>> next(iter(cuzarr.loader.WindowDataset(target, {"time": 1}, 2)))[0].tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
     """
 
     source: Any

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cuzarr._metadata.chunk_grid import AxisGrid
-from cuzarr._samples.plan import Ints
-from cuzarr._samples.variables import Part, Parts
 from cuzarr.errors import BudgetExceededError
+from cuzarr.loader.plan import Ints
+from cuzarr.loader.variables import Part, Parts
 
 # Chunks of several arrays meet at common multiples, where those are not much larger than the chunks.
 _MOST_CHUNKS = 4

@@ -1,0 +1,71 @@
+"""The arrays of samples, each opened once."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+from collections.abc import Hashable, Iterable
+from concurrent.futures import Executor, wait
+from typing import Any
+
+from cuzarr._node.array import Array
+from cuzarr._node.open import array_of
+from cuzarr.errors import CuzarrError
+
+# How many arrays stay open. Those that are used after more were opened are opened again.
+_MOST_OPEN = 4096
+
+
+class Handles:
+    """One :class:`cuzarr.Array` for each array that samples name, however often and by whichever object they name it.
+
+    Chunks are decoded once for all boxes of one such object. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # What a caller gave is kept beside the array, so that no other object gets its identity.
+        self._open: dict[Hashable, tuple[Any, Array]] = {}
+        self._at: dict[str, list[Array]] = {}
+
+    def open_ahead(self, given: Iterable[Any], pool: Executor) -> None:
+        """Opens the arrays at new places at once. What cannot be opened is left for :meth:`array` to say."""
+        new = {_key(one): one for one in given if not isinstance(one, Array)}
+        new = {key: one for key, one in new.items() if key not in self._open}
+        if len(new) > 1:
+            # In the caller's settings, which choose the device.
+            wait([pool.submit(contextvars.copy_context().run, self._try, one) for one in new.values()])
+
+    def _try(self, given: Any) -> None:
+        try:
+            self.array(given)
+        except CuzarrError:
+            pass
+
+    def array(self, given: Any) -> Array:
+        """The array that was given, or the one at a path, URL or store.
+
+        Raises
+        ------
+        ArrayNotFoundError, ArgumentTypeError
+        """
+        key = _key(given)
+        if (found := self._open.get(key)) is not None:
+            return found[1]
+        opened = array_of(given)
+        with self._lock:
+            if len(self._open) >= _MOST_OPEN:
+                self._open.clear()
+                self._at.clear()
+            alike = self._at.setdefault(f"{opened.device} {opened.store_path}", [])
+            own = next((one for one in alike if one.same_as(opened)), None)
+            if own is None:
+                alike.append(own := opened)
+            self._open[key] = given, own
+        return own
+
+
+def _key(given: Any) -> Hashable:
+    """What tells places apart: their text, or the object."""
+    return os.fspath(given) if isinstance(given, str | os.PathLike) else id(given)

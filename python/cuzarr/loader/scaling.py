@@ -1,0 +1,65 @@
+"""Samples as their numbers: decoded, scaled, and in the wanted element type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuzarr._compute.decoded import Decoding
+from cuzarr.loader.library import Library
+from cuzarr.loader.variables import Part
+
+
+def gathered_type(part: Part) -> np.dtype[Any]:
+    """The type in which samples are put together: samples that have to be scaled, as they are stored."""
+    return part.dtype if part.is_plain else part.held
+
+
+def finished(raw: Any, part: Part, library: Library) -> Any:
+    """The samples of one array, decoded, scaled and converted."""
+    if part.decoding is not None:
+        raw = _decoded(raw, part.decoding, library)
+    raw = raw.reshape([extent for axis, extent in enumerate(raw.shape, -1) if axis not in part.dropped])
+    if not part.scaling.is_plain:
+        raw = _scaled(raw, part, library)
+    return raw if part.is_plain else library.astype(raw, part.dtype)
+
+
+def _scaled(raw: Any, part: Part, library: Library) -> Any:
+    """Scaled samples. Each step is an operation of its own, so that the CPU and the GPU round alike."""
+    scaling = part.scaling
+    work = scaling.work_type(part.held if part.decoding is None else part.decoding.dtype, part.dtype)
+
+    def constant(value: Any) -> Any:
+        return library.constant(np.asarray(value, np.float64).astype(work))
+
+    values = library.astype(raw, work, copy=True)
+    if scaling.is_scaled:
+        values *= constant(scaling.factor)
+        values += constant(scaling.shift)
+    if np.any(scaling.mean):
+        # A mean may have more digits than float32 keeps: what it loses is subtracted, too.
+        mean = np.asarray(scaling.mean, np.float64)
+        values -= constant(mean)
+        values -= constant(mean - mean.astype(work))
+    values /= constant(scaling.std)
+    return values
+
+
+def _decoded(raw: Any, decoding: Decoding, library: Library) -> Any:
+    """Stored elements as the numbers that they stand for, in the type of the rule."""
+    if decoding.read_as is not None:
+        raw = library.view(raw, decoding.read_as)
+    if decoding.dtype.kind in "iu":
+        return raw
+    # Truths are made of what the other attributes leave.
+    work = np.dtype(np.float64) if decoding.dtype.kind == "b" else decoding.dtype
+    numbers = library.astype(raw, work, copy=True)
+    if decoding.scale is not None:
+        numbers *= decoding.scale
+    if decoding.offset is not None:
+        numbers += decoding.offset
+    for mark in decoding.missing:
+        library.mark_missing(numbers, raw, mark)
+    return numbers != 0 if decoding.dtype.kind == "b" else numbers

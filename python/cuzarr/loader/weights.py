@@ -1,0 +1,49 @@
+"""Weights of samples: epochs that draw samples with replacement."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from cuzarr._memory.foreign import host_array, on_host
+from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def parse_weights(given: Any) -> Floats:
+    """Weights as 64-bit floats of the caller's shape, which sum to 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One is negative or not finite, or all are 0.
+    """
+    weights = host_array(on_host(given), "weights", np.float64)
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        worst = weights[~np.isfinite(weights) | (weights < 0)].reshape(-1)[0]
+        raise InvalidArgumentError(f"weights has {worst}, expected finite numbers from 0 on")
+    if not (largest := weights.max(initial=0)):
+        raise InvalidArgumentError("all weights are 0, so no sample can be drawn")
+    # By the largest one first: the sum of large weights may be too large for a float.
+    scaled = weights / largest
+    shares: Floats = scaled / scaled.sum()
+    return shares
+
+
+def check_shape(weights: Floats, shape: tuple[int, ...], what: str) -> None:
+    """Refuses weights of another shape.
+
+    Raises
+    ------
+    ShapeMismatchError
+    """
+    if weights.shape != shape:
+        raise ShapeMismatchError(f"weights has shape {weights.shape}, expected {shape}: {what}")
+
+
+def fingerprint(weights: Floats) -> int:
+    """A number that tells weights apart, for the states of data sets."""
+    return zlib.crc32(np.ascontiguousarray(weights).tobytes())
