@@ -84,13 +84,14 @@ from cuzarr.api.synchronous import (
 
 _runtime.announce()
 
-_LATER = ("dask", "kernels", "kvikio", "references", "torch", "typing", "xarray", "zarr")
+_LATER = ("dask", "kernels", "kvikio", "references", "sparse", "torch", "typing", "xarray", "zarr")
 if TYPE_CHECKING:
     from cuzarr import (
         dask as dask,
         kernels,
         kvikio as kvikio,
         references,
+        sparse as sparse,
         torch as torch,
         typing as typing,
         xarray as xarray,

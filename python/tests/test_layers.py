@@ -37,7 +37,7 @@ LAYERS = (
     ("_samples",),
     ("api",),
     ("xp",),
-    ("references",),
+    ("references", "sparse"),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "kvikio"),
 )
