@@ -548,6 +548,46 @@ def test_brackets_give_a_matrix_on_a_device_without_cupy(gpu):
     assert isinstance(dataset[1:3], sparse.Matrix) and isinstance(dataset.to_memory(), sparse.Matrix)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_matrices_of_cupy_share_the_memory_of_the_gpu(form, gpu):
+    cupyx, scipy = library("cupyx.scipy.sparse"), library("scipy.sparse")
+    arrays = stored_matrix(np.random.default_rng(2), 50, 20)
+    shape = (50, 20) if form == "csr" else (20, 50)
+    dataset = sparse.sparse_dataset(write({}, form, shape, arrays))
+    matrix = sparse.read(dataset)
+    for made in (matrix.to_cupy(), dataset.to_memory(), dataset[:]):
+        assert type(made) is (cupyx.csr_matrix if form == "csr" else cupyx.csc_matrix) and made.shape == shape
+        check(sparse.Matrix(form, shape, made.data, made.indices, made.indptr), rows_of(arrays, range(50)))
+        assert made.has_sorted_indices == matrix.has_sorted_indices == matrix.to_scipy().has_sorted_indices
+    assert (
+        cuzarr._memory.foreign.device_buffer(matrix.to_cupy().data).address
+        == cuzarr._memory.foreign.device_buffer(matrix.data).address
+    )
+    vector = np.arange(shape[1], dtype="f4")
+    truth = (scipy.csr_matrix if form == "csr" else scipy.csc_matrix)(
+        (arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape
+    )
+    np.testing.assert_allclose((matrix.to_cupy() @ library("cupy").asarray(vector)).get(), truth @ vector, rtol=1e-4)
+    store = {}
+    counts = sparse.sparse_dataset(write(store, form, shape, arrays | {"data": arrays["data"].astype("i4")}))
+    for key in [key for key in store if key.startswith("data/c")]:
+        store[key] = b"damaged"  # nothing is read
+    with pytest.raises(DTypeMismatchError, match="dtype='float32'"):
+        counts.to_memory()
+
+
+def test_tensors_of_pytorch_share_the_memory_of_the_gpu(gpu):
+    torch = library("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("skipped: PyTorch finds no GPU")
+    arrays = stored_matrix(np.random.default_rng(3), 50, 20, "i4", is_sorted=True)
+    matrix = sparse.read(write({}, "csr", (50, 20), arrays))
+    tensor = matrix.to_torch()
+    assert tensor.layout == torch.sparse_csr and tensor.is_cuda
+    assert tensor.values().data_ptr() == cuzarr._memory.foreign.device_buffer(matrix.data).address
+    np.testing.assert_array_equal(tensor.values().cpu().numpy(), arrays["data"])
+
+
 def test_nothing_but_numpy_is_imported():
     program = """
 import sys
