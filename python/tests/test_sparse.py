@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from cuzarr.errors import (
     SelectionInvalidError,
     UnsupportedFeatureError,
 )
-from cuzarr.sparse import _dataset, _places
+from cuzarr.sparse import _dataset, _elements, _places
 
 host = cuzarr.xp.asnumpy
 
@@ -201,6 +202,22 @@ def test_chunks_are_decoded_once():
     for array in (dataset._data, dataset._indices):
         decoded = next(stage for stage in array.last_report()["stages"] if stage["stage"] == "decode")
         assert decoded["count"] <= array.nchunks
+
+
+def test_a_scan_reads_whole_chunks_block_by_block(monkeypatch):
+    monkeypatch.setattr(_dataset, "_LARGEST_BLOCK", 25)
+    asked = []
+    read_ranges = _elements.read_ranges
+    monkeypatch.setattr(_elements, "read_ranges", lambda reads: asked.append(reads) or read_ranges(reads))
+    arrays = stored_matrix(np.random.default_rng(6), 40, 30)
+    count = len(arrays["data"])
+    dataset = sparse.sparse_dataset(write({}, "csr", (40, 30), arrays, chunks=7))
+    sparse.read(dataset, columns=[3])
+    assert len(asked) == dataset.explain(columns=[3]).to_dict()["blocks"] == -(-count // 21) > 3
+    for number, reads in enumerate(asked):
+        assert [array.basename for array, *_ in reads] == ["data", "indices"]
+        for _, starts, lengths, _ in reads:
+            assert (starts.tolist(), lengths.tolist()) == ([21 * number], [min(21, count - 21 * number)])
 
 
 def test_ranges_of_neighbours_are_joined():
@@ -401,6 +418,16 @@ def test_a_data_set_reads_its_pointer_once():
     assert sparse.read(dataset.with_device("cpu"), 3).nnz == 1
     with pytest.raises(ChunkCorruptError, match="indptr"):
         sparse.read(pickle.loads(pickle.dumps(dataset)), 3)
+
+
+def test_threads_share_a_data_set(tmp_path):
+    rng = np.random.default_rng(9)
+    arrays = stored_matrix(rng, 300, 40)
+    dataset = sparse.sparse_dataset(write(tmp_path / "m", "csr", (300, 40), arrays, chunks=40))
+    chosen = [rng.integers(0, 300, 100) for _ in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        for rows, matrix in zip(chosen, pool.map(lambda rows: sparse.read(dataset, rows), chosen), strict=True):
+            check(matrix, rows_of(arrays, rows))
 
 
 def test_a_data_set_tells_what_it_is(tmp_path, device):
@@ -754,6 +781,9 @@ def test_categories_may_be_numbers_or_nullable_but_not_missing():
     del frame["kind"]["categories"]
     put(frame["kind"], "categories", np.array([10, 20, 30]))
     assert sparse.read_column(frame, "kind").categories.tolist() == [10, 20, 30]
+    del frame["kind"]["categories"]
+    put(frame["kind"], "categories", np.array(["é", "bb", ""]), TEXT)  # text of a fixed length
+    assert sparse.read_column(frame, "kind").categories.tolist() == ["é", "bb", ""]
     del frame["kind"]["categories"]
     group = put_group(frame["kind"], "categories", "nullable-string-array")
     put(group, "values", text(list("xyz")), TEXT)

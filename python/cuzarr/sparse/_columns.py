@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +32,8 @@ _OF_GROUPS = {
     "nullable-boolean": "0.1.0",
     "nullable-string-array": "0.1.0",
 }
+
+_TEXTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -308,15 +312,17 @@ class _Stored:
         What has the encoding.
     values : Array
         Its values or codes.
-    mask, categories : Array or Group, optional
-        What else the encoding has.
+    mask : Array, optional
+        Where values are missing.
+    categories : _Stored, optional
+        The labels that codes stand for.
     """
 
     node: Array | Group
     encoding: Any
     values: Array
     mask: Array | None = None
-    categories: Array | Group | None = None
+    categories: _Stored | None = None
 
     @property
     def arrays(self) -> list[Array]:
@@ -330,14 +336,18 @@ class _Stored:
 
 
 def _read(group: Group, names: list[str], rows: Any, device: str | None) -> dict[str, Column]:
-    """Columns by name."""
+    """Columns by name: the arrays of all of them, labels included, are read together."""
     device = device or group.device
     # Text does not go to a GPU, so nothing is opened for one before it is known what it is.
     stored = _opened(Group(group.store_path, group.metadata, "cpu"), names)
     places = places_of(rows, _common_length(group, stored.values()))
-    arrays = [array for column in stored.values() for array in column.opened(device)]
-    found = iter(_elements(arrays, places))
-    return {name: _column(column, [next(found) for _ in column.arrays]) for name, column in stored.items()}
+    labels = {name: column.categories for name, column in stored.items() if column.categories is not None}
+    reads: list[tuple[Array, Places]] = [(array, places) for column in stored.values() for array in column.opened(device)]
+    reads += [(array, range(array.shape[0])) for one in labels.values() for array in one.arrays]
+    found = iter(_elements(reads))
+    elements = {name: [next(found) for _ in column.arrays] for name, column in stored.items()}
+    texts = {name: _labels(one, *(next(found) for _ in one.arrays)) for name, one in labels.items()}
+    return {name: _column(column, texts.get(name), *elements[name]) for name, column in stored.items()}
 
 
 def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:
@@ -360,13 +370,25 @@ def _stored(node: Array | Group, parts: list[Array | Group]) -> _Stored:
         return _Stored(node, encoding_of(node, _OF_ARRAYS), node)
     kind = encoding_of(node, _OF_GROUPS)
     values, other = parts
-    if not isinstance(values, Array):
-        raise broken(values, "this is a group, expected an array")
     if kind == "categorical":
-        return _Stored(node, kind, values, categories=other)
-    if not isinstance(other, Array):
-        raise broken(other, "this is a group, expected an array")
-    return _Stored(node, kind, values, other)
+        return _Stored(node, kind, _array(values), categories=_stored_labels(other))
+    return _Stored(node, kind, _array(values), _array(other))
+
+
+def _stored_labels(node: Array | Group) -> _Stored:
+    """Categories: a column of numbers or text."""
+    parts = list(node._nodes_at(list(_parts_of(node))).values()) if isinstance(node, Group) else []
+    stored = _stored(node, parts)
+    if stored.categories is not None:
+        raise broken(node, "the categories are a categorical column")
+    _common_length(node, [stored])
+    return stored
+
+
+def _array(node: Array | Group) -> Array:
+    if not isinstance(node, Array):
+        raise broken(node, "this is a group, expected an array")
+    return node
 
 
 def _common_length(node: Array | Group, columns: Iterable[_Stored]) -> int:
@@ -401,40 +423,36 @@ def _check_types(column: _Stored) -> None:
         raise broken(column.mask, f"elements are of {column.mask.dtype}, expected bool")
 
 
-def _elements(arrays: list[Array], places: Places) -> list[Any]:
-    """Elements at some places of arrays of one dimension: those of fixed size by one plan."""
-    ranges = single_ranges(places)
-    is_fixed = [not array.metadata.data_type.is_variable for array in arrays]
-    reads = [(array, ranges.starts, ranges.lengths, None) for array, fixed in zip(arrays, is_fixed, strict=True) if fixed]
-    found = iter(read_ranges(reads))
-    chosen = slice(places.start, places.stop, places.step) if isinstance(places, range) else places
-    return [next(found) if fixed else array.oindex[chosen] for array, fixed in zip(arrays, is_fixed, strict=True)]
+def _elements(reads: list[tuple[Array, Places]]) -> list[Any]:
+    """Elements at some places of arrays of one dimension: those of fixed size by one plan, and text by some threads."""
+    is_text = [array.metadata.data_type.is_variable for array, _ in reads]
+    fixed = [(array, single_ranges(places)) for (array, places), text in zip(reads, is_text, strict=True) if not text]
+    texts = [read for read, text in zip(reads, is_text, strict=True) if text]
+    numbers = iter(read_ranges([(array, ranges.starts, ranges.lengths, None) for array, ranges in fixed]))
+    with ThreadPoolExecutor(_TEXTS_AT_ONCE, thread_name_prefix="cuzarr-text") as pool:
+        asked = iter([pool.submit(copy_context().run, _text, array, places) for array, places in texts])
+    return [next(asked).result() if text else next(numbers) for text in is_text]
 
 
-def _column(stored: _Stored, elements: list[Any]) -> Column:
+def _text(array: Array, places: Places) -> Any:
+    return array.oindex[slice(places.start, places.stop, places.step) if isinstance(places, range) else places]
+
+
+def _column(stored: _Stored, categories: np.ndarray[Any, Any] | None, values: Any, mask: Any = None) -> Column:
     attributes = stored.node.attrs
-    if stored.categories is None:
-        values, mask = (*elements, None)[:2]
+    if categories is None:
         return Column(stored.encoding, values, mask, na_value="NaN" if attributes.get("na-value") == "NaN" else "NA")
-    codes, categories = elements[0], _labels(stored.categories)
-    if codes.size:
-        extremes = [int(asnumpy(extreme)) for extreme in (codes.min(), codes.max())]
+    if values.size:
+        extremes = [int(asnumpy(extreme)) for extreme in (values.min(), values.max())]
         if wrong := [code for code in extremes if not -1 <= code < len(categories)]:
             raise broken(stored.values, f"a code is {wrong[0]}, expected one from -1 to {len(categories) - 1}")
-    return Column(stored.encoding, codes, None, categories, attributes.get("ordered") is True)
+    return Column(stored.encoding, values, None, categories, attributes.get("ordered") is True)
 
 
-def _labels(node: Array | Group) -> np.ndarray[Any, Any]:
-    """The labels of categories: numbers or text, none missing."""
-    parts = node._nodes_at(list(_parts_of(node))) if isinstance(node, Group) else {}
-    stored = _stored(node, list(parts.values()))
-    if stored.categories is not None:
-        raise broken(node, "the categories are a categorical column")
-    _common_length(node, [stored])
-    values, *masks = (np.asarray(array[...]) for array in stored.opened("cpu"))
-    if any(mask.any() for mask in masks):
-        raise broken(node, "a category is missing")
-    return values
+def _labels(stored: _Stored, values: Any, mask: Any = None) -> np.ndarray[Any, Any]:
+    if mask is not None and np.asarray(mask).any():
+        raise broken(stored.node, "a category is missing")
+    return np.asarray(values)
 
 
 def _pandas() -> Any:

@@ -215,7 +215,7 @@ class CompressedDataset:
             "elements": chosen.ranges.count,
             "stored_elements": self.nnz,
             "scanned": not chosen.is_whole,
-            "blocks": 1 if chosen.is_whole else max(-(-chosen.ranges.count // _block()), 1),
+            "blocks": 1 if chosen.is_whole else max(-(-chosen.ranges.count // self._block), 1),
         }
         return Explanation(_explained(report), json.dumps(report))
 
@@ -231,6 +231,13 @@ class CompressedDataset:
     def _pointer(self) -> Ints:
         stored = np.asarray(self._indptr[...])
         return _checked_pointer(self._indptr, stored, self._shape[self._major], self.nnz)
+
+    @property
+    def _block(self) -> int:
+        """How many elements are read at once while columns are chosen: whole chunks, so that a scan of everything decodes each once."""
+        most = min(max(memory_limit_bytes(None) // _BYTES_PER_ELEMENT, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        chunk = self._data.metadata._inner_chunks[0]
+        return max(most // chunk, 1) * chunk
 
     def _chosen(self, rows: Any, columns: Any) -> _Chosen:
         places = places_of(rows, self._shape[0]), places_of(columns, self._shape[1])
@@ -248,7 +255,7 @@ class CompressedDataset:
             data, indices = elements.read(ranges.starts, ranges.lengths, index_type(ranges.count, chosen.shape))
             borders = ranges.borders
         else:
-            data, indices, borders = choose_columns(elements, ranges, chosen.minor, index_type(0, (extent, 0)), _block())
+            data, indices, borders = choose_columns(elements, ranges, chosen.minor, index_type(0, (extent, 0)), self._block)
         return matrix_of(self.format, chosen.shape, data, indices, borders)
 
     def _as_library(self, rows: Any, columns: Any) -> Any:
@@ -444,10 +451,6 @@ def read(
     if device is not None:
         dataset = dataset.with_device(device)
     return dataset._read(rows, columns, None if dtype is None else element_type(dtype))
-
-
-def _block() -> int:
-    return min(max(memory_limit_bytes(None) // _BYTES_PER_ELEMENT, _SMALLEST_BLOCK), _LARGEST_BLOCK)
 
 
 def _explained(report: dict[str, Any]) -> str:
