@@ -201,7 +201,7 @@ def test_chunks_are_decoded_once():
     sparse.read(dataset, rng.permutation(400))
     for array in (dataset._data, dataset._indices):
         decoded = next(stage for stage in array.last_report()["stages"] if stage["stage"] == "decode")
-        assert decoded["count"] <= array.nchunks
+        assert decoded["count"] == array.nchunks
 
 
 def test_a_scan_reads_whole_chunks_block_by_block(monkeypatch):
@@ -514,6 +514,11 @@ def test_elements_that_scipy_does_not_have():
     matrix = sparse.read(write({}, "csr", (4, 5), whole()), dtype="f2")
     with pytest.raises(DTypeMismatchError, match="float16"):
         matrix.to_scipy()
+    damaged = whole() | {"data": whole()["data"].astype("f2"), "indices": np.full(6, 99)}
+    dataset = sparse.sparse_dataset(write({}, "csr", (4, 5), damaged))
+    for call in (dataset.to_memory, lambda: dataset[1:]):  # before anything is read
+        with pytest.raises(DTypeMismatchError, match="float16"):
+            call()
 
 
 def test_a_matrix_on_the_host_shares_its_memory_with_scipys():
@@ -538,6 +543,10 @@ def test_tensors_of_pytorch(form):
     check(sparse.Matrix(form, shape, tensor.values().numpy(), indices.numpy(), pointer.numpy()), rows_of(arrays, range(20)))
     tensor.values()[0] = 77
     assert matrix.data[0] == 77
+    for dtype in ("bool", "uint8", "int16", "int64", "float16", "bfloat16", "float64", "complex64"):
+        converted = sparse.read(write({}, form, shape, arrays), dtype=dtype).to_torch()
+        assert str(converted.dtype) == f"torch.{dtype}"
+        torch.testing.assert_close(converted.values(), torch.from_numpy(arrays["data"]).to(converted.dtype), rtol=0.01, atol=1)
 
 
 def test_what_cupys_matrices_cannot_hold_is_an_error_by_name():
@@ -907,7 +916,7 @@ def test_anndata_reads_through_the_pipeline(written):
         again = anndata.io.read_elem(zarr.open_group(path, mode="r"))
         assert (again.X != data.X).nnz == 0 and again.obs.equals(anndata.read_zarr(path).obs)
         assert cuzarr.zarr.fallbacks() == before
-    with pytest.raises(Exception, match="(?i)no read method|IORegistry|registered|not"):
+    with pytest.raises(Exception, match="No read method registered .* from <class 'cuzarr.Group'>"):
         anndata.io.read_elem(cuzarr.open_group(path, mode="r")["X"])
 
 

@@ -23,7 +23,7 @@ from cuzarr._numpy import is_number
 from cuzarr.errors import ArgumentTypeError, SelectionInvalidError
 from cuzarr.sparse._elements import Elements, choose_columns
 from cuzarr.sparse._encoding import broken, encoding_of, group_of
-from cuzarr.sparse._matrix import Format, Matrix, check_cupy, index_type, matrix_of
+from cuzarr.sparse._matrix import Format, Matrix, check_cupy, index_type, matrix_of, scipy_for
 from cuzarr.sparse._places import Ints, Places, Ranges, places_of, ranges_of
 
 if TYPE_CHECKING:
@@ -260,15 +260,16 @@ class CompressedDataset:
 
     def _as_library(self, rows: Any, columns: Any) -> Any:
         chosen = self._chosen(rows, columns)
-        device = self.device
-        # A device of another kind has neither library.
-        is_cupys = device.startswith("cuda") and config.get("array_type") != "device" and convert.cupy_holds(np.dtype("f4"))
-        if is_cupys and chosen.is_whole:  # before anything is read
-            check_cupy(self.dtype, chosen.ranges.count, chosen.shape)
-        elif is_cupys:
-            check_cupy(self.dtype, 0, chosen.shape)
+        is_gpu = self.device.partition(":")[0] in ("cuda", "gpu")
+        is_cupys = is_gpu and config.get("array_type") != "device" and convert.cupy_holds(np.dtype("f4"))
+        is_scipys = self.device == "cpu"
+        # What the library cannot hold is refused before anything is read.
+        if is_cupys:
+            check_cupy(self.dtype, chosen.ranges.count if chosen.is_whole else 0, chosen.shape)
+        elif is_scipys:
+            scipy_for(self.dtype)
         matrix = self._elements_of(chosen, None)
-        return matrix.to_cupy() if is_cupys else matrix.to_scipy() if device == "cpu" else matrix
+        return matrix.to_cupy() if is_cupys else matrix.to_scipy() if is_scipys else matrix
 
 
 @dataclass(frozen=True)

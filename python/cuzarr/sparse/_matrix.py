@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cuzarr._checks import refusing
 from cuzarr._memory import convert, foreign
 from cuzarr.errors import DTypeMismatchError, LibraryMissingError, MemorySpaceError, OutOfRangeError
 from cuzarr.sparse._places import Ints
@@ -114,9 +113,7 @@ class Matrix:
         >>> matrix.to_scipy().toarray()  # doctest: +SKIP
         array([[0., 0., 5.]])
         """
-        if self.dtype.kind not in "biufc" or self.dtype == np.float16:
-            raise DTypeMismatchError(f"SciPy has no matrices of {self.dtype}", hint="read with dtype='float32'")
-        sparse = _library("scipy.sparse", "pip install scipy")
+        sparse = scipy_for(self.dtype)
         kind = sparse.csr_matrix if self.format == "csr" else sparse.csc_matrix
         return kind(tuple(map(asnumpy, self._arrays)), shape=self.shape)
 
@@ -185,8 +182,13 @@ class Matrix:
         """
         torch = _library("torch", "pip install torch")
         make = torch.sparse_csr_tensor if self.format == "csr" else torch.sparse_csc_tensor
-        with refusing("PyTorch's tensor", "read with another dtype="):
-            data, indices, indptr = map(torch.from_dlpack, self._arrays)
+        # NumPy does not hand over every type by DLPack, such as bfloat16.
+        shared = (foreign.wrap_host(one) if isinstance(one, np.ndarray) else one for one in self._arrays)
+        try:
+            data, indices, indptr = map(torch.from_dlpack, shared)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            message = f"PyTorch takes no elements of {self.dtype}: {error}"
+            raise DTypeMismatchError(message, hint="read with dtype='float32'") from error
         return make(indptr, indices, data, size=self.shape, check_invariants=False)
 
     def __repr__(self) -> str:
@@ -203,6 +205,21 @@ def matrix_of(form: Format, shape: tuple[int, int], data: MemoryArray, indices: 
     pointer = indptr.astype(kind)
     on_device: Any = pointer if device == "cpu" else convert.to_device(pointer, device)
     return Matrix(form, shape, data, indices if indices.dtype == kind else indices.astype(kind), on_device)
+
+
+def scipy_for(dtype: np.dtype[Any]) -> Any:
+    """SciPy's module of sparse matrices.
+
+    Raises
+    ------
+    DTypeMismatchError
+        It has none of such elements.
+    LibraryMissingError
+        SciPy is not installed.
+    """
+    if dtype.kind not in "biufc" or dtype == np.float16:
+        raise DTypeMismatchError(f"SciPy has no matrices of {dtype}", hint="read with dtype='float32'")
+    return _library("scipy.sparse", "pip install scipy")
 
 
 def check_cupy(dtype: np.dtype[Any], count: int, shape: tuple[int, int]) -> None:
