@@ -360,7 +360,7 @@ def test_damaged_matrices_are_errors_by_name(what, device):
             sparse.read(group, *selection, device=device)
         assert message in str(caught.value) and str(caught.value).startswith("array '/")
     with pytest.raises(ValueError, match="array '/"):
-        sparse.sparse_dataset(group, device=device)[2]
+        sparse.sparse_dataset(group, device=device)[2, 2]
 
 
 def test_rows_beside_a_wrong_index_are_read():
