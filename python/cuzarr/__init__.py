@@ -84,7 +84,7 @@ from cuzarr.api.synchronous import (
 
 _runtime.announce()
 
-_LATER = ("dask", "kernels", "jax", "kvikio", "loader", "references", "torch", "typing", "xarray", "zarr")
+_LATER = ("dask", "kernels", "jax", "kvikio", "loader", "references", "sparse", "torch", "typing", "xarray", "zarr")
 if TYPE_CHECKING:
     from cuzarr import (
         dask as dask,
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         kvikio as kvikio,
         loader as loader,
         references,
+        sparse as sparse,
         torch as torch,
         typing as typing,
         xarray as xarray,

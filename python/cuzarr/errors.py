@@ -45,6 +45,7 @@ __all__ = [
     "DeviceFailedError",
     "DeviceUnavailableError",
     "EncodeFailedError",
+    "EncodingValidationError",
     "ExportError",
     "FallbackRefusedError",
     "GroupNotFoundError",
@@ -204,6 +205,10 @@ class MetadataValidationError(BaseZarrError):
 
 class NodeTypeValidationError(MetadataValidationError):
     """Metadata describe another type of node than the requested one."""
+
+
+class EncodingValidationError(MetadataValidationError):
+    """A stored sparse matrix or column breaks the encoding that its attributes name: its arrays contradict each other."""
 
 
 class UnknownCodecError(BaseZarrError):

@@ -52,7 +52,7 @@ def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: 
         blocks = [block for block in blocks if not block["gpu"]]
         if not any(commands(block["text"]) if block["shell"] else True for block in blocks):
             pytest.skip("every block of this page needs a GPU")
-    for library in ("zarr", "xarray", "dask", "distributed", "torch", "torchdata", "jax", "tensorflow", "h5py"):
+    for library in ("zarr", "xarray", "dask", "distributed", "torch", "torchdata", "jax", "tensorflow", "h5py", "anndata"):
         if any(re.search(rf"(import|from) (cuzarr\.)?{library}\b", block["text"]) for block in blocks):
             pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ LAYERS = (
     ("loader",),
     ("api",),
     ("xp",),
-    ("references",),
+    ("references", "sparse"),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),
 )

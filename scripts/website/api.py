@@ -68,6 +68,7 @@ PAGES = (
     Page("memory", "Memory", "What memory is in use, and how to bound it.", "cuzarr.memory"),
     Page("storage", "Stores", "Where keys and values are.", "cuzarr.storage"),
     Page("references", "References", "Tables of references to netCDF-4 and HDF5 files.", "cuzarr.references"),
+    Page("sparse", "Sparse matrices", "Sparse matrices and data frames of anndata's format.", "cuzarr.sparse"),
     Page("codecs", "Codecs", "Codecs as values, and decoders and encoders of frames.", "cuzarr.codecs"),
     Page("numcodecs", "Codecs of numcodecs", "The codecs of numcodecs, as values.", "cuzarr.codecs.numcodecs"),
     Page("dtype", "Data types", "Element types, by zarr-python's names.", "cuzarr.dtype"),

@@ -353,15 +353,19 @@ class Group(Node):
         many.write_many((array, box, values[path]) for path, (array, box) in boxes.items())
 
     def _arrays_at(self, paths: list[str]) -> dict[str, Array]:
-        found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
-        missing = next((path for path, metadata in found.items() if metadata is None), None)
-        if missing is not None:
-            raise array_not_found(self._store_path / missing)
-        arrays = {path: self._node(path, metadata) for path, metadata in found.items() if metadata is not None}
+        arrays = self._nodes_at(paths)
         group = next((node for node in arrays.values() if not isinstance(node, Array)), None)
         if group is not None:
             raise ContainsGroupError(f"a group is in store {self.store} at path '{group.path}'")
         return arrays  # type: ignore[return-value]  # as was just seen
+
+    def _nodes_at(self, paths: list[str]) -> dict[str, Array | Self]:
+        """The nodes at paths below this group, looked for in one round."""
+        found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
+        missing = next((path for path, metadata in found.items() if metadata is None), None)
+        if missing is not None:
+            raise array_not_found(self._store_path / missing)
+        return {path: self._node(path, metadata) for path, metadata in found.items() if metadata is not None}
 
     def get_group(self, path: str) -> Self:
         """The group at a path.

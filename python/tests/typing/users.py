@@ -215,6 +215,18 @@ def opens(path: str, mode: AccessMode, data: ArrayLike) -> MemoryArray:
     return array[:2]
 
 
+def reads_cells(group: cuzarr.Group, path: Path) -> int:
+    """Rows of a sparse matrix, and columns of a data frame."""
+    dataset: cuzarr.sparse.CSRDataset | cuzarr.sparse.CSCDataset = cuzarr.sparse.sparse_dataset(group, device="cpu")
+    rows = [dataset.nnz, 0, 1]
+    matrix: cuzarr.sparse.Matrix = cuzarr.sparse.read(path, rows, slice(0, 3), dtype="float32")
+    kind: cuzarr.sparse.Column = cuzarr.sparse.read_column(group, "cell_type", rows)
+    frame = cuzarr.sparse.read_frame(group, names=["cell_type"], rows=np.array([True, False]))
+    is_missing: MemoryArray = kind.values == -1
+    print(matrix.data[:2], matrix.has_sorted_indices, frame["cell_type"].categories, is_missing, dataset.explain(columns=rows))
+    return matrix.shape[0] + len(frame.index)
+
+
 def results_of_functions(
     array: cuzarr.Array, values: np.ndarray[Any, np.dtype[Any]], held: cuzarr.DeviceArray, view: cuzarr.LazyArray
 ) -> None:

@@ -1,0 +1,51 @@
+"""What anndata's attributes say that a group or an array holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cuzarr._compute.sources import is_node, place_of
+from cuzarr._node.array import Array
+from cuzarr._node.group import Group
+from cuzarr._node.open import open_group
+from cuzarr.errors import EncodingValidationError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import StoreLike, SupportsStorePath
+
+
+def group_of(given: Group | SupportsStorePath | StoreLike) -> Group:
+    """A group where a caller may also give one of zarr-python's, or the path of one."""
+    if isinstance(given, Group):
+        return given
+    return open_group(place_of(given) if is_node(given) else given, mode="r")  # type: ignore[arg-type]
+
+
+def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
+    """The type of encoding of a node. ``known`` has the version of each type that is read.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        The node has another encoding, another version of one, or none.
+    """
+    kind, version = (node.attrs.get(f"encoding-{what}") for what in ("type", "version"))
+    if not isinstance(kind, str):
+        message = "there is no attribute 'encoding-type'"
+        hint = "read it with anndata, which knows older formats, and write it again"
+        raise UnsupportedFeatureError(message, trail=trail(node), hint=hint)
+    if known.get(kind) == version:
+        return kind
+    expected = ", ".join(f"{name} {number}" for name, number in known.items())
+    raise UnsupportedFeatureError(f"the encoding is {kind} {version}, expected one of {expected}", trail=trail(node))
+
+
+def trail(node: Array | Group) -> tuple[str]:
+    """Where an error is."""
+    return (f"{'array' if isinstance(node, Array) else 'group'} '{node.name}'",)
+
+
+def broken(node: Array | Group, message: str) -> EncodingValidationError:
+    """The error for a node that breaks the encoding that its attributes name."""
+    return EncodingValidationError(message, trail=trail(node), hint="write it again; this data is damaged")

@@ -1,0 +1,243 @@
+"""A compressed sparse matrix in memory, and the same elements as a matrix of other libraries."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cuzarr._memory import convert, foreign
+from cuzarr.errors import DTypeMismatchError, LibraryMissingError, MemorySpaceError, OutOfRangeError
+from cuzarr.sparse._places import Ints
+from cuzarr.xp import asnumpy, nonzero
+
+if TYPE_CHECKING:
+    import cupyx.scipy.sparse
+    import scipy.sparse
+    import torch
+
+    from cuzarr.typing import MemoryArray
+
+Format = Literal["csr", "csc"]
+LARGEST_INT32 = np.iinfo(np.int32).max
+
+
+def index_type(count: int, shape: tuple[int, int]) -> np.dtype[Any]:
+    """The type of ``indices`` and ``indptr`` of a matrix with so many elements: int32 where it fits."""
+    return np.dtype(np.int32 if max(count, *shape) <= LARGEST_INT32 else np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Matrix:
+    """A compressed sparse matrix in the memory of a device: three arrays, as SciPy, CuPy and PyTorch have them.
+
+    The elements of row ``i`` of a CSR matrix are ``data[indptr[i]:indptr[i + 1]]``, and their columns are ``indices`` at the same places. Of a CSC
+    matrix, read columns for rows and rows for columns. Elements keep the order in which they are stored, and one place may have several, whose sum
+    is meant.
+
+    Parameters
+    ----------
+    format : {"csr", "csc"}
+        Whether rows or columns are compressed.
+    shape : (int, int)
+        Rows and columns.
+    data : array
+        The elements.
+    indices, indptr : array
+        The elements' columns, and where rows begin. Both are int32 where that fits, else int64, and on the device of ``data``.
+
+    Raises
+    ------
+    LibraryMissingError, DTypeMismatchError, MemorySpaceError
+        From ``to_scipy``, ``to_cupy`` and ``to_torch``.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> data, indices, indptr = np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2], "i4"), np.array([0, 2, 3], "i4")
+    >>> cuzarr.sparse.Matrix("csr", (2, 3), data, indices, indptr)
+    <csr matrix of shape (2, 3) with 3 elements of float64 on cpu>
+    """
+
+    format: Format
+    shape: tuple[int, int]
+    data: MemoryArray
+    indices: MemoryArray
+    indptr: MemoryArray
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored elements, zeros and several at one place included."""
+        return self.data.size
+
+    @property
+    def device(self) -> str:
+        """The device of the arrays: ``"cpu"`` or ``"cuda:0"``."""
+        return foreign.device_of(self.data)
+
+    @cached_property
+    def has_sorted_indices(self) -> bool:
+        """Whether the columns of each row ascend. It is computed when it is first asked for."""
+        (falls,) = nonzero(self.indices[1:] < self.indices[:-1])
+        if falls.size >= len(self.indptr):
+            return False
+        # Between two rows they may fall.
+        return bool(np.isin(asnumpy(falls) + 1, asnumpy(self.indptr)).all())
+
+    def to_scipy(self) -> scipy.sparse.csr_matrix | scipy.sparse.csc_matrix:
+        """This matrix as one of SciPy. A matrix on a GPU is copied to the host; one on the host shares its memory.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix or scipy.sparse.csc_matrix
+
+        Raises
+        ------
+        LibraryMissingError
+            SciPy is not installed.
+        DTypeMismatchError
+            SciPy has no matrices of such elements, such as float16.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> matrix = cuzarr.sparse.Matrix("csr", (1, 3), np.array([5.0]), np.array([2], "i4"), np.array([0, 1], "i4"))
+        >>> matrix.to_scipy().toarray()  # doctest: +SKIP
+        array([[0., 0., 5.]])
+        """
+        sparse = scipy_for(self.dtype)
+        kind = sparse.csr_matrix if self.format == "csr" else sparse.csc_matrix
+        return kind(tuple(map(asnumpy, self._arrays)), shape=self.shape)
+
+    def to_cupy(self) -> cupyx.scipy.sparse.csr_matrix | cupyx.scipy.sparse.csc_matrix:
+        """This matrix as one of CuPy, which shares its memory.
+
+        Returns
+        -------
+        cupyx.scipy.sparse.csr_matrix or cupyx.scipy.sparse.csc_matrix
+
+        Raises
+        ------
+        DTypeMismatchError
+            The elements are no bools, float32, float64, complex64 or complex128.
+        OutOfRangeError
+            There are more than 2³¹ - 1 elements, rows or columns. Use :meth:`to_torch`.
+        MemorySpaceError
+            The matrix is on the host.
+        LibraryMissingError
+            CuPy is not installed.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> matrix = cuzarr.sparse.Matrix("csr", (1, 3), np.array([5]), np.array([2], "i4"), np.array([0, 1], "i4"))
+        >>> matrix.to_cupy()
+        Traceback (most recent call last):
+        cuzarr.errors.DTypeMismatchError: CuPy has no sparse matrices of int64
+        hint: read with dtype='float32'
+        """
+        check_cupy(self.dtype, self.nnz, self.shape)
+        kind, _, number = self.device.partition(":")
+        if kind != "cuda":
+            message = f"the matrix is on {self.device}, and CuPy's are on a GPU"
+            raise MemorySpaceError(message, hint="read it with device='cuda'")
+        cupy = _library("cupy", "pip install cupy-cuda12x")
+        sparse = _library("cupyx.scipy.sparse", "pip install cupy-cuda12x")
+        made = sparse.csr_matrix if self.format == "csr" else sparse.csc_matrix
+        with cupy.cuda.Device(int(number)):
+            return made(tuple(map(cupy.asarray, self._arrays)), shape=self.shape)
+
+    def to_torch(self) -> torch.Tensor:
+        """This matrix as a sparse tensor of PyTorch on the same device, which shares its memory.
+
+        Some of PyTorch's functions need ascending columns without repetition in each row. Nothing is sorted here: see
+        :attr:`has_sorted_indices`.
+
+        Returns
+        -------
+        torch.Tensor
+            Of the layout ``torch.sparse_csr`` or ``torch.sparse_csc``.
+
+        Raises
+        ------
+        LibraryMissingError
+            PyTorch is not installed.
+        DTypeMismatchError
+            PyTorch has no such elements.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> matrix = cuzarr.sparse.Matrix("csr", (1, 3), np.array([5.0]), np.array([2], "i4"), np.array([0, 1], "i4"))
+        >>> matrix.to_torch().to_dense()  # doctest: +SKIP
+        tensor([[0., 0., 5.]], dtype=torch.float64)
+        """
+        torch = _library("torch", "pip install torch")
+        make = torch.sparse_csr_tensor if self.format == "csr" else torch.sparse_csc_tensor
+        # NumPy does not hand over every type by DLPack, such as bfloat16.
+        shared = (foreign.wrap_host(one) if isinstance(one, np.ndarray) else one for one in self._arrays)
+        try:
+            data, indices, indptr = map(torch.from_dlpack, shared)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            message = f"PyTorch takes no elements of {self.dtype}: {error}"
+            raise DTypeMismatchError(message, hint="read with dtype='float32'") from error
+        return make(indptr, indices, data, size=self.shape, check_invariants=False)
+
+    def __repr__(self) -> str:
+        return f"<{self.format} matrix of shape {self.shape} with {self.nnz} elements of {self.dtype} on {self.device}>"
+
+    @property
+    def _arrays(self) -> tuple[MemoryArray, MemoryArray, MemoryArray]:
+        return self.data, self.indices, self.indptr
+
+
+def matrix_of(form: Format, shape: tuple[int, int], data: MemoryArray, indices: MemoryArray, indptr: Ints) -> Matrix:
+    """A matrix of elements and indices on a device, and a pointer on the host."""
+    kind, device = index_type(data.size, shape), foreign.device_of(data)
+    pointer = indptr.astype(kind)
+    on_device: Any = pointer if device == "cpu" else convert.to_device(pointer, device)
+    return Matrix(form, shape, data, indices if indices.dtype == kind else indices.astype(kind), on_device)
+
+
+def scipy_for(dtype: np.dtype[Any]) -> Any:
+    """SciPy's module of sparse matrices.
+
+    Raises
+    ------
+    DTypeMismatchError
+        It has none of such elements.
+    LibraryMissingError
+        SciPy is not installed.
+    """
+    if dtype.kind not in "biufc" or dtype == np.float16:
+        raise DTypeMismatchError(f"SciPy has no matrices of {dtype}", hint="read with dtype='float32'")
+    return _library("scipy.sparse", "pip install scipy")
+
+
+def check_cupy(dtype: np.dtype[Any], count: int, shape: tuple[int, int]) -> None:
+    """Refuses what CuPy's matrices cannot hold.
+
+    Raises
+    ------
+    DTypeMismatchError, OutOfRangeError
+    """
+    if dtype.char not in "?fdFD":
+        raise DTypeMismatchError(f"CuPy has no sparse matrices of {dtype}", hint="read with dtype='float32'")
+    if index_type(count, shape) != np.int32:
+        message = f"a matrix of shape {shape} with {count} elements is more than CuPy's indices of int32 can count"
+        raise OutOfRangeError(message, hint="read it with cuzarr.sparse.read, and use to_torch(), or choose rows")
+
+
+def _library(name: str, hint: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise LibraryMissingError(f"{name} is not installed", hint=hint) from error

@@ -1,0 +1,91 @@
+"""The rows or columns that a caller chooses, and ranges of elements of arrays of one dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuzarr._node.indexing import as_arrays, axis_selector
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Places = range | Ints
+"""Numbers of rows or columns from 0 on: those of a slice, or any, in any order."""
+
+
+def places_of(selection: Any, extent: int) -> Places:
+    """The places that an integer, a slice, a list, an index array or a mask chooses; all for ``None``.
+
+    Raises
+    ------
+    SelectionInvalidError
+        The selection does not fit, or is none.
+    """
+    if selection is None or selection is Ellipsis:
+        return range(extent)
+    if isinstance(selection, list) and not selection:
+        return np.empty(0, np.int64)
+    (item,) = as_arrays((selection,))
+    selector = axis_selector(item, extent)
+    if isinstance(selector, np.ndarray):
+        return selector.astype(np.int64, copy=False)
+    start, count, step, _ = selector
+    return range(start, start + count * step, step) if count else range(0)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of elements, one behind the other.
+
+    Attributes
+    ----------
+    starts, lengths : array of int64
+        Where they begin and how many elements they have. Neighbours are joined, and none is empty.
+    borders : array of int64
+        For each chosen row where its elements begin among those of all ranges, and where the last one's end.
+    """
+
+    starts: Ints
+    lengths: Ints
+    borders: Ints
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return int(self.borders[-1])
+
+    def part(self, first: int, stop: int) -> tuple[Ints, Ints]:
+        """Starts and lengths of the ranges that have the elements from the ``first`` on and before ``stop``."""
+        ends = np.cumsum(self.lengths)
+        begins = ends - self.lengths
+        own = slice(np.searchsorted(ends, first, "right"), np.searchsorted(begins, stop, "left"))
+        low, high = np.maximum(begins[own], first), np.minimum(ends[own], stop)
+        return self.starts[own] + low - begins[own], high - low
+
+
+def ranges_of(pointer: Ints, rows: Places) -> Ranges:
+    """The ranges of rows: the elements of row ``i`` are those from ``pointer[i]`` on and before ``pointer[i + 1]``."""
+    if isinstance(rows, range) and rows.step == 1:
+        own = pointer[rows.start : rows.stop + 1]
+        return _joined(own[:1], own[-1:], own - own[0])
+    numbers = np.asarray(rows, np.int64)
+    starts, ends = pointer[numbers], pointer[numbers + 1]
+    return _joined(starts, ends, np.concatenate(([0], np.cumsum(ends - starts))))
+
+
+def single_ranges(rows: Places) -> Ranges:
+    """The ranges of rows that have one element each."""
+    if isinstance(rows, range) and rows.step == 1:
+        return _joined(np.array([rows.start]), np.array([rows.stop]), np.arange(len(rows) + 1))
+    numbers = np.asarray(rows, np.int64)
+    return _joined(numbers, numbers + 1, np.arange(len(numbers) + 1))
+
+
+def _joined(starts: Ints, ends: Ints, borders: Ints) -> Ranges:
+    filled = np.flatnonzero(ends > starts)
+    starts, ends = starts[filled], ends[filled]
+    is_first = np.ones(len(starts), bool)
+    is_first[1:] = starts[1:] != ends[:-1]
+    starts, ends = starts[is_first], ends[np.roll(is_first, -1)]  # what is before a first one is a last one
+    return Ranges(starts, ends - starts, borders)
