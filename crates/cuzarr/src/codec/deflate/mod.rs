@@ -15,11 +15,11 @@
 //!
 //! - `deflate.cu`: one warp decodes a frame, member after member, with all its lanes.
 //! - `split`: many warps decode each large frame before that. Frames of several members, and others that fail here, are left
-//! to `deflate.cu`. Streams of only fixed codes or stored blocks are decoded here, but no faster.
+//!   to `deflate.cu`. Streams of only fixed codes or stored blocks are decoded here, but no faster.
 //! - `encode`: encodes levels 1 to 9 on GPUs from compute capability 8.0 on. Level 0, levels above 9 and chunks above 256 MiB
-//! are left to the host.
+//!   are left to the host.
 //! - `members`: finds the members of gzip frames, such as bgzip's, if the host has their bytes. They are decoded side by side,
-//! like frames.
+//!   like frames.
 //!
 //! Checksums and sizes in trailers are compared. Like libdeflate, kernels do not check gzip's checksum of a header.
 //! They follow the RFC where libdeflate accepts more. These are damage: a dynamic block with more than 286 and 30

@@ -6,7 +6,7 @@
 //! - Names: v3 `numcodecs.delta`, `delta`; v2 `delta`
 //! - Compatible: zarr-python, numcodecs
 //! - Native: everywhere, as a pass of its own: integers by a scan, floats one after the other, because the order decides how
-//! they round. A device that encodes chunks takes the differences, too.
+//!   they round. A device that encodes chunks takes the differences, too.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

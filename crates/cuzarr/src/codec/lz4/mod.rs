@@ -4,10 +4,10 @@
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
 //! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`. For frames that a caller holds ([`crate::run::Decoder`]), `lz4_raw` is
-//! a block alone, as in Parquet and nvCOMP
+//!   a block alone, as in Parquet and nvCOMP
 //! - Compatible: zarr-python, numcodecs
 //! - Native: cpu (liblz4); cuda decodes chunks below 2 GiB: many small chunks by one warp each, others by all threads, even
-//! a single large block (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
+//!   a single large block (`lz4.cu`, `codec::lz`), and encodes chunks of up to 1 GiB (`encode`).
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

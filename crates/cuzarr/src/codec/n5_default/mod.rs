@@ -9,7 +9,7 @@
 //! - Configuration: `codecs`: `transpose`, which reverses all dimensions; `bytes`, big-endian; at most one bytes→bytes codec
 //! - Elements: integers of 8 to 64 bits, `float32`, `float64`
 //! - Blocks at the edges of N5 arrays may have another shape than the chunk. They are cut off, or filled up with the fill value.
-//! Blocks are written whole.
+//!   Blocks are written whole.
 //! - Compatible: N5, tensorstore's driver `n5`
 //! - Native: cpu. On GPUs: via host.
 //!

@@ -4,10 +4,10 @@
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 //! - Names: v3 `numcodecs.packbits`; v2 `packbits`. zarr-extensions' `packbits`, which packs numbers of any width from arrays to
-//! bytes, is another codec (`registered.rs`), with kernels of its own (`cuzarr_device::internal::bits`).
+//!   bytes, is another codec (`registered.rs`), with kernels of its own (`cuzarr_device::internal::bits`).
 //! - Compatible: zarr-python, numcodecs
 //! - Native: everywhere, as the packing of the tail, if no other codec of whole chunks stands before it. A pass before the
-//! tail checks the first byte.
+//!   tail checks the first byte.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

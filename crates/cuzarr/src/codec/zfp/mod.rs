@@ -10,8 +10,8 @@
 //! - Elements: `float32`, `float64`, integers of 8 to 64 bits; integers of 8 and 16 bits become `int32`. Chunks of at most 4 dimensions.
 //! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if blocks had three dimensions, whatever they have.
 //! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not check
-//! where its input ends. Tests compare our bytes with the library's. GPUs decode `int32`, `int64`, `float32` and `float64` in blocks
-//! of a fixed size: mode `fixed_rate`, and `expert` with equal `minbits` and `maxbits`. Other chunks go via host.
+//!   where its input ends. Tests compare our bytes with the library's. GPUs decode `int32`, `int64`, `float32` and `float64` in blocks
+//!   of a fixed size: mode `fixed_rate`, and `expert` with equal `minbits` and `maxbits`. Other chunks go via host.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

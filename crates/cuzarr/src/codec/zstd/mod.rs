@@ -6,7 +6,7 @@
 //! - Names: v3 `zstd`, `numcodecs.zstd`; v2 `zstd`
 //! - Compatible: zarr-python, numcodecs, zarrs, tensorstore
 //! - Native: cpu (libzstd); GPUs, where chunks are decoded block by block (frames with dictionaries are refused), and encoded
-//! in blocks of 32 KiB for levels up to 9 (from compute capability 8.0 on)
+//!   in blocks of 32 KiB for levels up to 9 (from compute capability 8.0 on)
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
