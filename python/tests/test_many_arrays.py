@@ -316,7 +316,7 @@ def test_a_data_set_does_not_fail_by_another_one(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_load_that_is_cancelled_leaves_nothing_running(tmp_path, monkeypatch):
-    xarray_module = pytest.importorskip("cuzarr.xarray")
+    xarray_module = pytest.importorskip("cuzarr.xarray._reads")
     begun, ended = threading.Event(), threading.Event()
 
     def slow(reads):

@@ -1,0 +1,226 @@
+"""Stored arrays as xarray reads from them: reads that belong together are one call."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from cuzarr._memory.box import is_integer
+from cuzarr._node.arguments import check_shape
+from cuzarr._node.array import Array
+from cuzarr._node.many import read_many
+from cuzarr._runtime import run
+from cuzarr.errors import CuzarrError
+
+if TYPE_CHECKING:
+    from cuzarr.typing import Scalar
+
+
+class LazyArray(BackendArray):
+    """A stored array that xarray reads from when it needs elements.
+
+    Parameters
+    ----------
+    array : Array
+        What is read from.
+
+    Raises
+    ------
+    IndexError
+        From indexing outside of the array.
+    ShapeMismatchError
+        From indexing an array that was resized since.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.xarray
+    >>> cuzarr.xarray.LazyArray(cuzarr.zeros((4,), store={})).shape
+    (4,)
+    """
+
+    def __init__(self, array: Array) -> None:
+        self._array = array  # not `array`: xarray reads what is called so
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" and not _keeps_text(array) else array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read elements, awaited. xarray calls it for ``load_async``.
+
+        Parameters
+        ----------
+        key : xarray.core.indexing.ExplicitIndexer
+            The selection, as xarray has it.
+
+        Returns
+        -------
+        array
+            The elements, on the array's device.
+
+        Raises
+        ------
+        IndexError
+            The selection lies outside of the array.
+
+        Examples
+        --------
+        >>> import asyncio, cuzarr, cuzarr.xarray
+        >>> from xarray.core.indexing import BasicIndexer
+        >>> lazy = cuzarr.xarray.LazyArray(cuzarr.ones((4,), store={}))
+        >>> asyncio.run(lazy.async_getitem(BasicIndexer((slice(0, 2),)))).tolist()
+        [1.0, 1.0]
+        """
+        return await indexing.async_explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read_async)
+
+    async def _read_async(self, key: tuple[Any, ...]) -> Any:
+        return await _turn().read(self, key)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        check_shape(self._array, self.shape)
+        if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
+            key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
+        elements = self._array.oindex[key] if any(isinstance(item, np.ndarray) for item in key) else self._array[key]
+        return self._finished(elements)
+
+    def _is_box(self, key: tuple[Any, ...]) -> bool:
+        """Whether a read of these elements may be one of several."""
+        return (
+            self._array.dtype.kind in "biufc"
+            and self._array.dtype.isnative
+            and all((item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key)
+        )
+
+    def _finished(self, elements: Any) -> Any:
+        """What xarray gets for elements that were read."""
+        if isinstance(elements, str | bytes):  # of an array without dimensions
+            return np.array(elements, self.dtype)
+        return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
+
+
+class MaskedArray(LazyArray):
+    """Elements as floats, with NaN in place of one value. xarray does this with NumPy; this class does it on any device.
+
+    Parameters
+    ----------
+    array : Array
+        What is read from.
+    fill_value : scalar
+        The value that becomes NaN.
+    dtype : numpy.dtype
+        The float type of the results.
+
+    Raises
+    ------
+    IndexError
+        From indexing outside of the array.
+
+    Examples
+    --------
+    >>> import cuzarr, cuzarr.xarray, numpy as np
+    >>> cuzarr.xarray.MaskedArray(cuzarr.zeros((4,), store={}), 0, np.dtype("float32")).dtype
+    dtype('float32')
+    """
+
+    def __init__(self, array: Array, fill_value: Scalar, dtype: np.dtype[Any]) -> None:
+        super().__init__(array)
+        self._fill_value = fill_value
+        self.dtype = dtype
+
+    def _finished(self, elements: Any) -> Any:
+        elements = super()._finished(elements).astype(self.dtype, copy=True)
+        elements = np.asarray(elements) if isinstance(elements, np.generic) else elements
+        listed = elements.reshape(1) if elements.ndim == 0 else elements
+        listed[listed == self._fill_value] = np.nan
+        return elements
+
+
+class _Turn:
+    """Reads that begin in one turn of an event loop, such as those of all variables that ``load_async`` loads: one call reads them."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []
+        self.waiting: list[asyncio.Future[Any]] = []
+        self.task: asyncio.Task[None] | None = None
+
+    async def read(self, lazy: LazyArray, key: tuple[Any, ...]) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        self.reads.append((lazy, key))
+        self.waiting.append(future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # With the last of those who wait, the call ends, and leaves nothing running.
+            if self.task is not None and all(one.done() for one in self.waiting):
+                self.task.cancel()
+                await asyncio.wait([self.task])
+            raise
+
+    def begin(self) -> None:
+        if not all(future.done() for future in self.waiting):
+            self.task = asyncio.get_running_loop().create_task(self._finish())
+
+    async def _finish(self) -> None:
+        results = await run(_read_together, self.reads)
+        for future, result in zip(self.waiting, results, strict=True):
+            if not future.done():
+                future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
+
+
+# The turn that each loop is in.
+_turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
+
+
+def _turn() -> _Turn:
+    """The turn of the running loop. Its reads begin when all tasks that are ready now have asked for theirs."""
+    loop = asyncio.get_running_loop()
+    if loop not in _turns:
+        _turns[loop] = _Turn()
+        loop.call_soon(lambda: _turns.pop(loop).begin())
+    return _turns[loop]
+
+
+def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
+    """The elements of several reads, or the exception of each: those of boxes by one call."""
+    together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
+    boxes: dict[int, Any] = {}
+    with suppress(CuzarrError):  # then each is read for itself, so that it fails alone
+        for lazy, _ in together.values():
+            check_shape(lazy._array, lazy.shape)
+        boxes = dict(zip(together, read_many([(lazy._array, key) for lazy, key in together.values()]), strict=True))
+    results: list[Any] = []
+    for number, (lazy, key) in enumerate(reads):
+        try:
+            results.append(lazy._finished(boxes[number]) if number in boxes else lazy._read(key))
+        except Exception as error:  # noqa: BLE001, whoever waits for it raises it
+            results.append(error)
+    return results
+
+
+def _keeps_text(array: Array) -> bool:
+    """Whether xarray gets strings of variable length as such, not as objects: in format 3, as only there newer versions write them again."""
+    return array.metadata.zarr_format == 3 and _xarray_keeps_text(array.dtype)
+
+
+@functools.cache
+def _xarray_keeps_text(dtype: np.dtype[Any]) -> bool:
+    try:
+        from xarray.coding.variables import Numpy2StringDTypeCoder
+    except ImportError:
+        return False
+    variable = xarray.Variable(("x",), np.array([""], dtype), encoding={"dtype": dtype})
+    return bool(Numpy2StringDTypeCoder().decode(variable).dtype.kind == "T")
+
+
+def _as_indices(item: Any, extent: int) -> Any:
+    # xarray reverses by negative steps, which Zarr's selections have not.
+    backwards = isinstance(item, slice) and (item.step or 1) < 0
+    return np.arange(extent)[item] if backwards else item
