@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuzarr.typing import AccessMode, StoreLike, ZarrFormat
 
 
-def _opened_group(
+def opened_group(
     source: Any, path: str | None, *, mode: Any, consolidated: bool | None, storage_options: Any, zarr_format: Any
 ) -> Group:
     """The group to show, as xarray's own engine finds it: consolidated metadata is looked for at the root of the store."""
@@ -211,7 +211,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         {'x': 2}
         """
         if store is None:
-            opened = _opened_group(
+            opened = opened_group(
                 _with_chunks(filename_or_obj, chunk_store, storage_options),
                 group,
                 mode=mode,
@@ -277,7 +277,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         >>> list(xarray.open_groups(group, engine="cuzarr"))
         ['/', '/maps']
         """
-        root = _opened_group(
+        root = opened_group(
             _with_chunks(filename_or_obj, chunk_store, storage_options),
             group,
             mode=mode,

@@ -99,12 +99,12 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
     def _variable(self, array: Array, name: str, *, on_host: bool) -> xarray.Variable:
         if not on_host and not _needs_numpy(array, times=self.times):
             placed = array if self.device is None else array.with_device(self.device)
-            stored = _variable(placed, name, self.fill_is_mask)
+            stored = stored_variable(placed, name, self.fill_is_mask)
             is_masked = self.mask.get(name, True) if isinstance(self.mask, Mapping) else bool(self.mask)
             decoded = _masked(stored, placed, name) if is_masked else stored
             if decoded is not None:
                 return decoded
-        return _variable(array.with_device("cpu"), name, self.fill_is_mask)
+        return stored_variable(array.with_device("cpu"), name, self.fill_is_mask)
 
 
 def _named_dimensions(array: Array) -> Any:
@@ -177,7 +177,7 @@ def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variab
     return xarray.Variable(variable.dims, indexing.LazilyIndexedArray(data), decoded.attrs, encoding)
 
 
-def _variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
+def stored_variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
     is_of_2 = array.metadata.zarr_format == 2
     attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
