@@ -18,7 +18,7 @@ from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.members import warn_left_out
 from cuzarr.errors import MetadataValidationError
-from cuzarr.xarray._reads import LazyArray, MaskedArray
+from cuzarr.xarray._reads import LazyArray, MaskedArray, Opening
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 # How xarray stores a variable whose name is None.
@@ -83,11 +83,12 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         (('x',), {'title': 'maps'})
         """
         arrays = dict(self.group._nodes(0, kind=Array, dropped=self.dropped, strict=self.strict))
+        opening = Opening()
         on_host = _coordinates(arrays, self.group.attrs)
         variables = {}
         for name, array in arrays.items():
             try:
-                variable = self._variable(array, name, on_host=name in on_host)
+                variable = self._variable(array, name, opening, on_host=name in on_host)
             except MetadataValidationError as error:
                 if self.strict:
                     raise
@@ -96,7 +97,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
             variables[None if name == _NAMELESS else name] = variable
         return variables, _shown(self.group.attrs)
 
-    def _variable(self, array: Array, name: str, *, on_host: bool) -> xarray.Variable:
+    def _variable(self, array: Array, name: str, opening: Opening, *, on_host: bool) -> xarray.Variable:
         if not on_host and not _needs_numpy(array, times=self.times):
             placed = array if self.device is None else array.with_device(self.device)
             stored = stored_variable(placed, name, self.fill_is_mask)
@@ -104,7 +105,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
             decoded = _masked(stored, placed, name) if is_masked else stored
             if decoded is not None:
                 return decoded
-        return stored_variable(array.with_device("cpu"), name, self.fill_is_mask)
+        return stored_variable(array.with_device("cpu"), name, self.fill_is_mask, opening, times=self.times)
 
 
 def _named_dimensions(array: Array) -> Any:
@@ -155,8 +156,12 @@ def _needs_numpy(array: Array, *, times: bool) -> bool:
     """Whether xarray has NumPy alone make a variable's elements of the stored ones, or CuPy has no such elements."""
     attributes = array.metadata.attributes
     units = str(attributes.get("units", ""))
-    is_time = units in _DURATIONS or re.search(r"\bsince\b", units) is not None or "timedelta" in str(attributes.get("dtype", ""))
+    is_time = units in _DURATIONS or _is_date(units) or "timedelta" in str(attributes.get("dtype", ""))
     return array.dtype.kind not in "biufc" or "_Unsigned" in attributes or (times and is_time)
+
+
+def _is_date(units: str) -> bool:
+    return re.search(r"\bsince\b", units) is not None
 
 
 def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variable | None:
@@ -177,7 +182,10 @@ def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variab
     return xarray.Variable(variable.dims, indexing.LazilyIndexedArray(data), decoded.attrs, encoding)
 
 
-def stored_variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Variable:
+def stored_variable(
+    array: Array, name: str, fill_is_mask: bool, opening: Opening | None = None, *, times: bool = True
+) -> xarray.Variable:
+    """An array as a variable whose elements are not decoded. ``opening`` learns what xarray will read of it soon."""
     is_of_2 = array.metadata.zarr_format == 2
     attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)
     dimensions = _dimensions(array, name)
@@ -191,6 +199,8 @@ def stored_variable(array: Array, name: str, fill_is_mask: bool) -> xarray.Varia
         **_codecs(array),
     }
     data = LazyArray(array)
+    if opening is not None:
+        opening.expect(data, is_index=dimensions == (name,), is_time=times and _is_date(str(attributes.get("units", ""))))
     if data.dtype.kind == "T":
         encoding["dtype"] = data.dtype  # by which xarray knows to keep it
     if fill_is_mask:

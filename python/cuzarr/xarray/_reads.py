@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from cuzarr._memory.box import is_integer
+from cuzarr._memory.box import Box, basic_box, is_integer
 from cuzarr._node.arguments import check_shape
 from cuzarr._node.array import Array
 from cuzarr._node.many import read_many
@@ -48,6 +49,7 @@ class LazyArray(BackendArray):
     def __init__(self, array: Array) -> None:
         self._array = array  # not `array`: xarray reads what is called so
         self.shape: tuple[int, ...] = array.shape
+        self._expected: tuple[Expected, ...] = ()
         self.dtype: np.dtype[Any] = np.dtype("O") if array.dtype.kind == "T" and not _keeps_text(array) else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
@@ -85,6 +87,14 @@ class LazyArray(BackendArray):
         return await _turn().read(self, key)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
+        if self._expected and self._is_box(key):
+            box = basic_box(key, self.shape)
+            for expected in self._expected:
+                if (elements := expected.take(self, box)) is not None:
+                    return elements
+        return self._read_alone(key)
+
+    def _read_alone(self, key: tuple[Any, ...]) -> Any:
         check_shape(self._array, self.shape)
         if any(isinstance(item, slice) and (item.step or 1) < 0 for item in key):
             key = tuple(_as_indices(item, extent) for item, extent in zip(key, self.shape, strict=True))
@@ -93,10 +103,9 @@ class LazyArray(BackendArray):
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
         """Whether a read of these elements may be one of several."""
-        return (
-            self._array.dtype.kind in "biufc"
-            and self._array.dtype.isnative
-            and all((item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key)
+        dtype = self._array.dtype
+        return (dtype.kind in "biufcmMSU" and dtype.isnative or self._array.metadata.data_type.is_variable) and all(
+            (item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key
         )
 
     def _finished(self, elements: Any) -> Any:
@@ -141,6 +150,84 @@ class MaskedArray(LazyArray):
         listed = elements.reshape(1) if elements.ndim == 0 else elements
         listed[listed == self._fill_value] = np.nan
         return elements
+
+
+class Expected:
+    """Reads that xarray makes one after the other while it opens a data set. The first that it makes reads all of them, by one call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[LazyArray, tuple[slice, ...]]] = []
+        # Elements that were read and not taken yet.
+        self._found: dict[_Place, list[Any]] = {}
+
+    def add(self, lazy: LazyArray, key: tuple[slice, ...]) -> None:
+        """Expects one more read."""
+        self._waiting.append((lazy, key))
+
+    def take(self, lazy: LazyArray, box: Box) -> Any:
+        """The elements of a box; ``None`` if that read is not expected, or no longer.
+
+        Raises
+        ------
+        CuzarrError
+            They cannot be read.
+        """
+        place = lazy, box.start, box.count
+        with self._lock:
+            waiting = [_place(*read) for read in self._waiting]
+            if place in waiting:
+                reads, self._waiting = self._waiting, []
+                for one, elements in zip(waiting, _read_together(reads), strict=True):
+                    self._found.setdefault(one, []).append(elements)
+            found = self._found.get(place)
+            if not found:
+                return None
+            elements = found.pop()
+        if isinstance(elements, Exception):
+            raise elements
+        return np.asarray(elements).reshape(box.shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expected, ()  # another process opens nothing
+
+
+# A part of an array: where it starts, and its extents.
+_Place = tuple[LazyArray, tuple[int, ...], tuple[int, ...]]
+
+
+def _place(lazy: LazyArray, key: tuple[Any, ...]) -> _Place:
+    box = basic_box(key, lazy.shape)
+    return lazy, box.start, box.count
+
+
+class Opening:
+    """What xarray reads while it opens a data set: the ends of times, which tell their type, and the variables it makes indexes of.
+
+    Each of the two takes one call. Both begin when xarray asks for the first of them, so that it may also open without indexes.
+    """
+
+    def __init__(self) -> None:
+        self._ends = Expected()
+        self._indexes = Expected()
+        self._index_bytes = 0
+
+    def expect(self, lazy: LazyArray, *, is_index: bool, is_time: bool) -> None:
+        """Expects what xarray reads of a variable."""
+        if not all(lazy.shape):
+            return
+        lazy._expected = self._ends, self._indexes
+        if is_time:
+            self._ends.add(lazy, (slice(0, 1),) * len(lazy.shape))
+            self._ends.add(lazy, (slice(-1, None),) * len(lazy.shape))
+        if is_index:
+            self._index_bytes += lazy._array.nbytes
+            if self._index_bytes <= _MOST_INDEX_BYTES:
+                self._indexes.add(lazy, (slice(None),))
+
+
+# The most bytes of indexes that are read by one call, as each is kept until xarray asks for it. Others are read when it does.
+_MOST_INDEX_BYTES = 16 << 20
 
 
 class _Turn:
@@ -199,7 +286,7 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
     results: list[Any] = []
     for number, (lazy, key) in enumerate(reads):
         try:
-            results.append(lazy._finished(boxes[number]) if number in boxes else lazy._read(key))
+            results.append(lazy._finished(boxes[number]) if number in boxes else lazy._read_alone(key))
         except Exception as error:  # noqa: BLE001, whoever waits for it raises it
             results.append(error)
     return results

@@ -34,6 +34,7 @@ from cuzarr.storage import make_store_path
 from cuzarr.storage.zip import finishing
 from cuzarr.xarray._engine import opened_group
 from cuzarr.xarray._group import stored_variable
+from cuzarr.xarray._reads import Opening
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -166,6 +167,10 @@ class _Writes:
 class _WritableStore(ZarrStore):
     """xarray's store for Zarr, over a group of cuzarr."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._opening = Opening()
+
     def array_keys(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.arrays())
 
@@ -174,7 +179,7 @@ class _WritableStore(ZarrStore):
 
     def open_store_variable(self, name: str) -> xarray.Variable:
         array: Any = self.members[name]
-        return stored_variable(array.with_device("cpu"), name, self._use_zarr_fill_value_as_mask)
+        return stored_variable(array.with_device("cpu"), name, self._use_zarr_fill_value_as_mask, self._opening)
 
     def _open_existing_array(self, *, name: str) -> Any:
         settings = {} if self._write_empty is None else {"write_empty_chunks": self._write_empty}
