@@ -316,14 +316,15 @@ def test_blocks_of_dask_are_written_one_by_one(tmp_path: Path, calls: list[int])
     compare(tmp_path / "ours", tmp_path / "theirs")
 
 
-def test_dask_is_computed_when_the_caller_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_dask_is_computed_when_the_caller_says(tmp_path: Path, scheduler: str) -> None:
     dask = pytest.importorskip("dask")
     dataset = maps(4).chunk({"time": 2, "x": 6})
     del dataset["u"]
     waiting = dataset.cuzarr.to_zarr(tmp_path / "a", compute=False)
     before = xarray.open_zarr(tmp_path / "a", chunks=None)
     assert not np.allclose(before.t.values, dataset.t, atol=0.006) and before.x.values.tolist() == list(range(6))
-    group = waiting.compute(scheduler="threads")
+    group = waiting.compute(scheduler=scheduler)
     assert isinstance(group, cuzarr.Group) and set(group.array_keys()) == set(dataset.variables)
     xarray.testing.assert_allclose(xarray.open_zarr(tmp_path / "a", chunks=None).load(), dataset.compute(), atol=0.006)
     nothing = maps()[["land"]].cuzarr.to_zarr(tmp_path / "b", compute=False)
@@ -450,3 +451,13 @@ def test_to_zarr_takes_every_argument_of_xarrays() -> None:
     ours = inspect.signature(cuzarr.xarray.DatasetAccessor.to_zarr).parameters
     theirs = inspect.signature(xarray.Dataset.to_zarr).parameters
     assert {name: one.default for name, one in ours.items()} == {name: one.default for name, one in theirs.items()}
+
+
+def test_an_xarray_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Older(xarray.backends.ZarrStore):
+        def __init__(self, zarr_group: Any, mode: Any = None) -> None:
+            """Without the arguments of later versions."""
+
+    monkeypatch.setattr("cuzarr.xarray._writer.ZarrStore", Older)
+    with pytest.raises(UnsupportedError, match="expected 2025.6.1 or newer"):
+        maps().cuzarr.to_zarr({})

@@ -149,6 +149,8 @@ class DatasetAccessor:
             ``mode`` does not fit ``append_dim`` or ``region``.
         ArgumentTypeError
             The name of a variable is not text.
+        UnsupportedError
+            xarray is older than 2025.6.1, or a device cannot compute an encoding.
         ValueError, TypeError, KeyError
             From xarray: the data set does not fit the stored one, or there is no such encoding.
         FileExistsError, ContainsGroupError

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 import xarray
@@ -29,7 +30,7 @@ from cuzarr._node.many import write_many
 from cuzarr._node.node import Attributes
 from cuzarr._node.open import consolidate_metadata
 from cuzarr._text import printable
-from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError
+from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import make_store_path
 from cuzarr.storage.zip import finishing
 from cuzarr.xarray._engine import opened_group
@@ -91,6 +92,7 @@ class _Target:
         self.read_only: bool = group.read_only
         self.path: str = group.path
         self.metadata: GroupMetadata = group.metadata
+        self.synchronizer = None  # which xarray asks for before 2026
         self._new: list[_NewArray] = []
         self._opened: list[_StoredArray] = []
 
@@ -205,6 +207,8 @@ def write_dataset(
     chunkmanager_store_kwargs: Mapping[str, object] | None,
 ) -> Group | Delayed:
     """Writes a data set; see :meth:`DatasetAccessor.to_zarr`."""
+    if "align_chunks" not in signature(ZarrStore).parameters:
+        raise UnsupportedError(f"xarray is {xarray.__version__}, expected 2025.6.1 or newer", hint="pip install --upgrade xarray")
     _check_names(dataset)
     for variable in dataset.variables.values():
         if not variable.size:
