@@ -11,9 +11,10 @@ import contextvars
 import os
 import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuzarr import _core
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio  # imported inside functions only, because it takes as long to import as half of this package
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class _Threads:
@@ -48,6 +50,12 @@ class _Threads:
 
 
 _threads = _Threads()
+
+# The watch of the awaited call that this context belongs to. It applies to one thread; those that help with the call enter it, too.
+_awaited: ContextVar[_core.Watch | None] = ContextVar("awaited", default=None)
+# Threads that help with one call.
+_MOST_HELPERS = 8
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.forget)
 
@@ -60,6 +68,7 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     import asyncio
 
     watch, context = _core.Watch(), contextvars.copy_context()
+    context.run(_awaited.set, watch)
 
     def work() -> T:
         with watch:
@@ -74,6 +83,39 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if not future.cancel():
             await _settle(waiting)
         raise
+
+
+def run_beside(call: Callable[[], T], others: Sequence[Callable[[], U]]) -> tuple[T, list[U]]:
+    """The results of calls that run at the same time: one in this thread, the others in threads of their own, in the same context.
+
+    The first failure ends all of them. It is raised when all have ended.
+    """
+    if not others:
+        return call(), []
+    watch, failures = _core.Watch(), list[BaseException]()
+
+    def guarded(work: Callable[[], Any]) -> Any:
+        try:
+            with watch, _awaited.get() or nullcontext():
+                return work()
+        except BaseException as error:
+            failures.append(error)
+            watch.cancel()
+            raise
+
+    with ThreadPoolExecutor(min(len(others), _MOST_HELPERS), thread_name_prefix="cuzarr-beside") as pool:
+        futures = [pool.submit(contextvars.copy_context().run, guarded, other) for other in others]
+        try:
+            result = guarded(call)
+            wait(futures)
+        except BaseException as error:  # noqa: BLE001, also an interrupt while waiting
+            first = failures[0] if failures else error
+            watch.cancel()
+            wait(futures)
+            raise first  # noqa: B904, the others are of this one
+    if failures:
+        raise failures[0]
+    return result, [future.result() for future in futures]
 
 
 async def _settle(waiting: asyncio.Future[Any]) -> None:

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from rounds import Rounds
 
 import cuzarr
+from cuzarr._runtime import run
 from cuzarr.errors import (
     ArgumentTypeError,
     ArrayNotFoundError,
@@ -247,6 +249,80 @@ def test_the_smallest_limit_counts_and_reports_are_of_the_whole(days):
     assert sum(stage["size_bytes"] for stage in first["stages"] if stage["stage"] == "decode") >= 2 * 5 * 8 * 8
 
 
+def words_and_numbers(store, words=3, numbers=3):
+    group = cuzarr.create_group(store)
+    for number in range(words):
+        group.create_array(f"words{number}", shape=(6,), chunks=(2,), dtype=str)[:] = np.array(list("abcdef"), object)
+    for number in range(numbers):
+        group.create_array(f"numbers{number}", data=np.arange(number, number + 6.0), chunks=(2,))
+    return [array for _, array in sorted(group.arrays())]
+
+
+def test_words_are_read_beside_numbers_in_one_round(device):
+    store = Rounds()
+    arrays = [array.with_device(device) for array in words_and_numbers(store)]
+    results, rounds = store.count(lambda: cuzarr.read_many([(array, slice(1, 6)) for array in arrays]))
+    assert rounds == 1
+    for array, result in zip(arrays, results, strict=True):
+        np.testing.assert_array_equal(host(result), host(array[1:6]))
+    only_words, rounds = store.count(lambda: cuzarr.read_many([(array, ...) for array in arrays[3:]]))
+    assert rounds == 1 and [result.tolist() for result in only_words] == [list("abcdef")] * 3
+    text = np.empty(6, object)
+    cuzarr.read_many([(arrays[0], ...), (arrays[3], ...)], out=[None, text])
+    assert text.tolist() == list("abcdef")
+
+
+@pytest.mark.parametrize("broken", [("words1",), ("numbers1",), ("words1", "numbers1"), ("words0", "words1", "words2")])
+def test_the_first_failure_of_words_or_numbers_ends_all(broken, device):
+    values = {}
+    arrays = [array.with_device(device) for array in words_and_numbers(values)]
+    for name in broken:
+        values[f"{name}/c/1"] = b"no chunk"
+    before = threading.active_count()
+    for _ in range(5):
+        with pytest.raises(CuzarrError) as caught:
+            cuzarr.read_many([(array, ...) for array in arrays])
+        assert any(f"'{name}/c/1'" in str(caught.value) for name in broken)
+    assert threading.active_count() <= before
+
+
+def test_a_failure_of_numbers_ends_the_words_that_are_read_beside():
+    endless = cuzarr.create_array({}, shape=(2**34,), chunks=(1,), dtype=str)
+    values = {}
+    broken = cuzarr.create_array(values, data=np.arange(6.0), chunks=(2,))
+    values["c/1"] = b"no chunk"
+    with cuzarr.config.set({"memory_limit": 2**36}), pytest.raises(CuzarrError, match="chunk"):
+        cuzarr.read_many([(endless, slice(0, 2**26)), (broken, ...)])
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_words_that_are_read_beside_end_with_the_awaited_call(beside):
+    endless = cuzarr.create_array({}, shape=(2**34,), chunks=(1,), dtype=str)
+    numbers = cuzarr.create_array({}, data=np.arange(6.0))
+    reads = [(endless, slice(0, 2**26)), *([(numbers, ...)] if beside else [])]
+    begun, ended = threading.Event(), threading.Event()
+
+    def read():
+        begun.set()
+        try:
+            cuzarr.read_many(reads)
+        finally:
+            ended.set()
+
+    async def story():
+        reading = asyncio.create_task(run(read))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert ended.is_set()
+
+    with cuzarr.config.set({"memory_limit": 2**36}):
+        asyncio.run(story())
+
+
 def datasets(tmp_path, device):
     xarray = pytest.importorskip("xarray")
     group = cuzarr.create_group(tmp_path)
@@ -316,7 +392,7 @@ def test_a_data_set_does_not_fail_by_another_one(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_load_that_is_cancelled_leaves_nothing_running(tmp_path, monkeypatch):
-    xarray_module = pytest.importorskip("cuzarr.xarray")
+    xarray_module = pytest.importorskip("cuzarr.xarray._reads")
     begun, ended = threading.Event(), threading.Event()
 
     def slow(reads):

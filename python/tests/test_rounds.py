@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from rounds import Rounds
@@ -85,3 +89,82 @@ def test_indices_in_chunks_of_many_lengths_are_read_in_one_round() -> None:
         found, rounds = store.count(lambda: array.oindex[rows])
     assert np.array_equal(found, truth[rows])
     assert rounds <= 2, rounds
+
+
+def dataset_far_away(**options: Any) -> Rounds:
+    """A store with 24 variables, and coordinates of which xarray reads the ends, or everything, while it opens them."""
+    store = Rounds()
+    new = cuzarr.create_group({}, **options)
+    hours = {"units": "hours since 2000-01-01"}
+    names = [
+        ("time", ("time",), (4,), hours),
+        ("x", ("x",), (8,), {}),
+        ("y", ("y",), (3,), {}),
+        ("valid", ("time", "x"), (4, 8), hours),
+    ]
+    for name, dims, shape, attributes in names + [(f"v{number:02}", ("time", "x"), (4, 8), {}) for number in range(24)]:
+        named: dict[str, Any] = {"dimension_names": dims} if options["zarr_format"] == 3 else {}
+        attributes = attributes if named else {**attributes, "_ARRAY_DIMENSIONS": dims}
+        new.create_array(name, shape=shape, chunks=(2,) * len(shape), dtype="i4", attributes=attributes, **named)
+    group = cuzarr.create_group(store, **options)
+    arrays = dict(group.create_hierarchy({name: array.metadata for name, array in new.arrays()}))
+    cuzarr.write_many((array, ..., np.arange(1, array.size + 1).reshape(array.shape)) for array in arrays.values())  # type: ignore[union-attr,arg-type]
+    return store
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_is_opened_and_loaded_in_few_rounds(zarr_format: int, consolidated: bool) -> None:
+    xarray = pytest.importorskip("xarray")
+    store = dataset_far_away(zarr_format=zarr_format)
+    if consolidated:
+        cuzarr.consolidate_metadata(store)
+    dataset, rounds = store.count(lambda: xarray.open_dataset(store, engine="cuzarr", consolidated=consolidated))
+    # The metadata (a listing of zarr-python's stores takes two), the ends of times, and the indexes.
+    assert rounds <= (3 + (zarr_format == 2) if consolidated else 6), rounds
+    assert dataset.time.values[-1] == np.datetime64("2000-01-01T04") and dataset.indexes["x"].tolist() == list(range(1, 9))
+    _, rounds = store.count(dataset.cuzarr.load)
+    assert rounds <= 3, rounds
+    assert all(dataset[f"v{number:02}"].values.ravel().tolist() == list(range(1, 33)) for number in range(24))
+    assert dataset.valid.values[3, 7] == np.datetime64("2000-01-02T08")
+
+
+def test_coordinates_are_read_when_they_are_asked_for() -> None:
+    xarray = pytest.importorskip("xarray", minversion="2025.6")
+    store = dataset_far_away(zarr_format=3)
+    options = {"engine": "cuzarr", "consolidated": False, "create_default_indexes": False}
+    _, rounds = store.count(lambda: xarray.open_dataset(store, decode_times=False, **options))
+    dataset, with_times = store.count(lambda: xarray.open_dataset(store, **options))
+    assert with_times == rounds + 1
+    before = store.reads
+    _, rounds = store.count(lambda: dataset.x.values)
+    assert rounds == 1 and store.reads == before + 4 + 2 + 2  # the chunks of x, y and time
+    _, rounds = store.count(lambda: (dataset.y.values, dataset.time.values))
+    assert rounds == 0
+    cuzarr.open_group(store)["y"][:] = [7, 8, 9]
+    assert dataset.y.values.tolist() == [1, 2, 3]  # which xarray has kept
+    assert xarray.open_dataset(store, **options).y.values.tolist() == [7, 8, 9]
+
+
+def test_one_broken_coordinate_is_named_and_can_be_dropped() -> None:
+    xarray = pytest.importorskip("xarray")
+    broken = {key: value.to_bytes() for key, value in dataset_far_away(zarr_format=3)._store_dict.items()}
+    for name in ("x", "time"):
+        whole = broken[f"{name}/c/0"]
+        broken[f"{name}/c/0"] = b"no chunk"
+        with pytest.raises(cuzarr.errors.CuzarrError, match=f"'/?{name}"):
+            xarray.open_dataset(broken, engine="cuzarr", consolidated=False)
+        dataset = xarray.open_dataset(broken, engine="cuzarr", consolidated=False, drop_variables=[name])
+        assert dataset.y.values.tolist() == [1, 2, 3]
+        broken[f"{name}/c/0"] = whole
+
+
+def test_a_data_set_whose_indexes_are_not_read_yet_can_be_pickled(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray", minversion="2025.6")
+    for key, value in dataset_far_away(zarr_format=3)._store_dict.items():
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(value.to_bytes())
+    dataset = xarray.open_dataset(tmp_path, engine="cuzarr", consolidated=False, create_default_indexes=False)
+    for one in (pickle.loads(pickle.dumps(dataset)), dataset.copy(deep=True), dataset):
+        assert one.y.values.tolist() == [1, 2, 3] and one.x.values.tolist() == list(range(1, 9))

@@ -1,8 +1,9 @@
-"""xarray's own tests of a Zarr engine, reading by ``engine="cuzarr"``."""
+"""xarray's own tests of a Zarr engine, reading by ``engine="cuzarr"``, and writing by ``dataset.cuzarr.to_zarr``."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,3 +72,21 @@ class TestEngineOnGpu(TestEngine):
 
     def opened(self, dataset: Any) -> Any:
         return dataset.as_numpy()
+
+
+# They look for xarray's or zarr-python's words in errors, or are of format 2 only; test_xarray_writes has such cases.
+OF_WORDS = {
+    "test_append_with_mode_not_a_raises", "test_attributes", "test_hidden_zarr_keys", "test_invalid_dataarray_names_raise",
+    "test_write_region_errors",
+}  # fmt: skip
+
+
+class TestWriter(theirs.TestZarrDirectoryStore):  # type: ignore[misc,name-defined]
+    """What cuzarr has written is read by zarr-python."""
+
+    @pytest.fixture(autouse=True)
+    def by_cuzarr(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        if request.node.originalname in OF_WORDS:
+            pytest.skip("looks for words of xarray's")
+        importlib.import_module("cuzarr.xarray")  # which registers the accessor
+        monkeypatch.setattr(xarray.Dataset, "to_zarr", lambda dataset, *args, **options: dataset.cuzarr.to_zarr(*args, **options))

@@ -153,6 +153,11 @@ class DeviceArray(
         return self._buffer.strides
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
     def device(self) -> str:
         """Device that holds the memory, such as ``"cuda:0"``."""
         return self._buffer.device

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
 from cuzarr._node.array_io import OpenArray, computed, delivered, encoded_text, get_box, placement, taken, written
 from cuzarr._node.array_read import check_fixed, converted
+from cuzarr._runtime import run_beside
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, SelectionInvalidError
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def read_many(
 
     Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
     numbers of threads is used. A chunk that several boxes of one array object need is decoded once. ``array.last_report()`` covers
-    the whole call.
+    the whole call. Elements of variable length, such as strings, are read at the same time, but each array of them by a call of its
+    own.
 
     Parameters
     ----------
@@ -73,14 +76,16 @@ def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dty
     """Reads boxes of many arrays; see :func:`cuzarr.read_many`. ``outs`` and ``dtypes`` have an entry for each."""
     _refuse_overlaps(outs)
     calls: dict[int, _Call] = {}
+    variable: dict[int, Callable[[], Any]] = {}
     for number, ((array, box), target, as_type) in enumerate(zip(wanted, outs, dtypes, strict=True)):
         if as_type is not None or not array._metadata.data_type.is_variable:
             calls[number] = _Call(array, box, target, as_type)
-    buffers = dict(zip(calls, _core.read_many([call.native for call in calls.values()]), strict=True))
-    return [
-        calls[number].result(buffers[number]) if number in calls else get_box(array, box, outs[number], None, None)
-        for number, (array, box) in enumerate(wanted)
-    ]
+        else:
+            variable[number] = partial(get_box, array, box, target, None, None)
+    buffers, elements = run_beside(lambda: _core.read_many([call.native for call in calls.values()]), list(variable.values()))
+    results = dict(zip(variable, elements, strict=True))
+    results |= {number: call.result(buffer) for (number, call), buffer in zip(calls.items(), buffers, strict=True)}
+    return [results[number] for number in range(len(wanted))]
 
 
 def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
