@@ -98,7 +98,10 @@ def test_rows_come_once_with_their_elements(extents, zarr_format, chunks, shards
         check(batch, arrays, positions[:, 0])
         assert batch.shape[1] == extents[1] and batch.device.partition(":")[0] == device.partition(":")[0]
         seen += positions[:, 0].tolist()
-    assert seen == list(range(extents[0])) if not shuffle or extents[0] < 2 else sorted(seen) == list(range(extents[0])) != seen
+    in_order = list(range(extents[0]))
+    assert sorted(seen) == in_order
+    if extents[0] > 20:  # fewer rows come in their order by chance
+        assert (seen == in_order) == (not shuffle)
     assert len(dataset) == -(-extents[0] // 10)
 
 
