@@ -96,6 +96,7 @@ __all__ = [
     "ShapeLike",
     "Shards",
     "Stream",
+    "SparseRowOptions",
     "StreamOptions",
     "SupportsArray",
     "SupportsCudaArray",
@@ -529,6 +530,18 @@ class CropOptions(_EpochOptions, total=False):
     weights: ArrayLike | None
     samples: int | None
     block: Mapping[int | str, int] | None
+
+
+class SparseRowOptions(_EpochOptions, total=False):
+    """Further arguments of :class:`cuzarr.loader.SparseRows`."""
+
+    obs: Group | SupportsStorePath | StoreLike | None
+    columns: Iterable[str] | None
+    dense: bool
+    dtype: DTypeLike | None
+    weights: ArrayLike | None
+    samples: int | None
+    shuffle: bool
 
 
 class StreamOptions(TypedDict, total=False):

@@ -34,10 +34,10 @@ LAYERS = (
     ("dtype",),
     ("_compute",),
     ("_node",),
-    ("loader",),
     ("api",),
     ("xp",),
     ("references", "sparse"),
+    ("loader",),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),
 )

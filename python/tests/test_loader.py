@@ -9,7 +9,6 @@ import pathlib
 import pickle
 import threading
 import time
-import typing
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import Counting
+from stored_cells import stored_matrix, write
 
 import cuzarr
 from cuzarr.errors import (
@@ -33,13 +33,14 @@ from cuzarr.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
-from cuzarr.loader import BatchDataset, CropDataset, SampleStream, Variable, WindowDataset
+from cuzarr.loader import BatchDataset, CropDataset, SampleStream, SparseRows, Variable, WindowDataset
 from cuzarr.loader.crops import CropAxis, CropWeights, draw
 from cuzarr.loader.handles import Handles
 from cuzarr.loader.weights import parse_weights
 
 RANDOM = np.random.default_rng()
 FIELD = RANDOM.normal(0, 100, (37, 4, 6)).astype("f4")
+CELLS = stored_matrix(RANDOM, 37, 9)
 IMAGE = RANDOM.integers(0, 1 << 16, (48, 41), "u2")
 
 
@@ -231,6 +232,9 @@ def test_ranks_share_the_samples_and_have_equally_many_batches(drop_last: bool, 
     assert len(set(seen)) == len(seen) == (37 // (5 * world_size) * 5 * world_size if drop_last else 37)
 
 
+KINDS = ["rows", "windows", "crops", "sparse", "stream"]
+
+
 def sets(kind: str, **kwargs: Any) -> Any:
     if kind == "rows":
         return BatchDataset(field(), 8, shuffle=True, seed=3, **kwargs)
@@ -238,6 +242,8 @@ def sets(kind: str, **kwargs: Any) -> Any:
         return WindowDataset(field(), {"time": 3}, 8, seed=3, memory_limit="16 KiB", **kwargs)
     if kind == "crops":
         return CropDataset(field(), {"time": 3}, 8, seed=3, samples=60, **kwargs)
+    if kind == "sparse":
+        return SparseRows(write({}, "csr", (37, 9), CELLS), 8, shuffle=True, seed=3, dense=True, **kwargs)
     array = field()
 
     def samples(epoch: int) -> Iterator[dict[str, Any]]:
@@ -250,7 +256,7 @@ def content(batch: Any) -> bytes:
     return on_host(batch["x"] if isinstance(batch, dict) else batch).tobytes()
 
 
-@pytest.mark.parametrize("kind", ["rows", "windows", "crops", "stream"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_passes_go_on_from_every_place_of_an_epoch(kind: str) -> None:
     dataset = sets(kind)
     dataset.set_epoch(4)
@@ -299,7 +305,7 @@ def test_transforms_get_what_the_caller_would_get(device: str) -> None:
     assert seen == [True] * 4
 
 
-@pytest.mark.parametrize("kind", ["rows", "windows", "crops", "stream"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_threads_end_when_the_reader_leaves(kind: str) -> None:
     before = set(threading.enumerate())
     batches = iter(sets(kind))
@@ -310,7 +316,7 @@ def test_threads_end_when_the_reader_leaves(kind: str) -> None:
     assert [thread.name for thread in left if thread.name.startswith("cuzarr-")] == []
 
 
-@pytest.mark.parametrize("kind", ["rows", "windows", "crops", "stream"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_errors_come_out_where_batches_are_awaited(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.warns(
@@ -355,9 +361,10 @@ def test_options_of_faces_are_those_of_the_data_sets() -> None:
         (WindowDataset, cuzarr.typing.WindowOptions),
         (CropDataset, cuzarr.typing.CropOptions),
         (SampleStream, cuzarr.typing.StreamOptions),
+        (SparseRows, cuzarr.typing.SparseRowOptions),
     ]:
         keywords = [one.name for one in inspect.signature(kind).parameters.values() if one.kind is one.KEYWORD_ONLY]
-        assert sorted(keywords) == sorted(typing.get_type_hints(options, vars(cuzarr.typing) | {"Array": Any})), kind
+        assert sorted(keywords) == sorted(options.__optional_keys__), kind
 
 
 def test_processes_of_jax_share_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ ahead. :mod:`cuzarr.torch` and :mod:`cuzarr.jax` have the same data sets with te
 [(4, 2), (2, 2)]
 
 :class:`BatchDataset` gives rows, :class:`WindowDataset` windows, for example along time, and :class:`CropDataset` crops at random
-positions. They read each stored chunk once an epoch, within a limit of memory. :class:`SampleStream` gives samples of any arrays in an
+positions. They read each stored chunk once an epoch, within a limit of memory. :class:`SparseRows` gives rows of a sparse matrix and
+columns of ``obs``, for single-cell data. :class:`SampleStream` gives samples of any arrays in an
 order that the caller chooses.
 
 Name the rank of each process: ``BatchDataset(array, 4, rank=0, world_size=2)``. The ranks then share the batches.
@@ -21,16 +22,17 @@ Name the rank of each process: ``BatchDataset(array, 4, rank=0, world_size=2)``.
 
 # `cells` divides the sample axes into cells, `crops` draws positions, `plan` chooses the order of an epoch, `shares` divides an epoch
 # among ranks and workers, `progress` says how far one is, `variables` says what a sample has of each array, `reading` holds cells in
-# memory while samples are cut out of them, `library` and `scaling` make batches of them, and `ahead` runs all that in a thread.
-# `epochs`, `datasets` and `stream` are what programs see.
+# memory, `boxes` and `rows` cut samples out of them, `library` and `scaling` make batches of them, and `ahead` runs all that in a thread.
+# `epochs`, `datasets`, `sparse_rows` and `stream` are what programs see.
 
 from __future__ import annotations
 
 from cuzarr import _names
 from cuzarr.loader.datasets import BatchDataset, CropDataset, WindowDataset
+from cuzarr.loader.sparse_rows import SparseRows
 from cuzarr.loader.stream import SampleStream
 from cuzarr.loader.variables import Variable
 
-__all__ = ["BatchDataset", "CropDataset", "SampleStream", "Variable", "WindowDataset"]
+__all__ = ["BatchDataset", "CropDataset", "SampleStream", "SparseRows", "Variable", "WindowDataset"]
 
 _names.publish(globals())

@@ -104,16 +104,19 @@ def _bytes(part: Part) -> int:
 
 
 def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: int) -> Ints:
-    grids = _grids(parts, large, axis) or _grids(parts, own, axis)
-    extent = parts.extents[axis]
+    return common_edges(_grids(parts, large, axis) or _grids(parts, own, axis), parts.extents[axis])
+
+
+def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
+    """Where chunks of all grids begin along an axis as far as these places are close enough, and the end of the axis."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))
         step = common if common <= _MOST_CHUNKS * largest.largest else largest.largest
         return np.append(np.arange(0, extent, step, dtype=np.int64), extent)
-    shared: Ints = functools.reduce(np.intersect1d, [_starts(grid, extent) for grid in grids])
+    shared: Ints = functools.reduce(np.intersect1d, [chunk_starts(grid, extent) for grid in grids])
     is_close = int(np.diff(shared).max(initial=0)) <= _MOST_CHUNKS * largest.largest
-    return shared if is_close else _starts(largest, extent)
+    return shared if is_close else chunk_starts(largest, extent)
 
 
 def _grids(parts: Parts, numbers: Sequence[int], axis: int) -> list[AxisGrid]:
@@ -121,7 +124,7 @@ def _grids(parts: Parts, numbers: Sequence[int], axis: int) -> list[AxisGrid]:
     return list(dict.fromkeys(part.grid[own] for part in given if (own := part.axes[axis]) is not None))
 
 
-def _starts(grid: AxisGrid, extent: int) -> Ints:
+def chunk_starts(grid: AxisGrid, extent: int) -> Ints:
     """Where chunks begin, and the end of the axis."""
     return np.cumsum([0, *grid.sizes(extent)], dtype=np.int64)
 
@@ -129,7 +132,7 @@ def _starts(grid: AxisGrid, extent: int) -> Ints:
 def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
     """Whether chunks of an array begin at all these places along the axes that it has."""
     axes = [(edge, part.grid[own]) for edge, own in zip(edges, part.axes, strict=True) if own is not None]
-    return all(np.isin(edge, _starts(grid, int(edge[-1]))).all() for edge, grid in axes)
+    return all(np.isin(edge, chunk_starts(grid, int(edge[-1]))).all() for edge, grid in axes)
 
 
 def joined(edges: Ints, least: int) -> Ints:

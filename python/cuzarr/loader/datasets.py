@@ -1,4 +1,4 @@
-"""Data sets of samples that are boxes of arrays: rows, windows, and crops at random places."""
+"""Data sets whose order is planned, and those of them whose samples are boxes of arrays: rows, windows, and crops at random places."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from cuzarr._checks import whole
 from cuzarr._compute.blocks import memory_limit_bytes
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
 from cuzarr.loader.ahead import ahead
+from cuzarr.loader.boxes import Boxes
 from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
 from cuzarr.loader.crops import CropAxis, CropWeights, draw
 from cuzarr.loader.epochs import EpochDataset
 from cuzarr.loader.library import Library
-from cuzarr.loader.plan import EpochPlan, Ints, Limits, plan_epoch
+from cuzarr.loader.plan import Ints, Limits, plan_epoch
 from cuzarr.loader.progress import Progress
-from cuzarr.loader.reading import Batch, Clock, Counts, Held, Pass
-from cuzarr.loader.scaling import finished, gathered_type
+from cuzarr.loader.reading import Clock, Counts, Pass, Source
 from cuzarr.loader.shares import Share, batch_count, batch_sizes, in_order, shares_of_workers
 from cuzarr.loader.variables import Form, Given, Parts, Variable, Window, parse_window
 from cuzarr.loader.weights import Floats, check_shape, fingerprint, parse_weights
@@ -49,15 +49,13 @@ class _Epoch:
 
 
 class SampleDataset(EpochDataset):
-    """The base of :class:`BatchDataset`, :class:`WindowDataset` and :class:`CropDataset`."""
+    """The base of data sets whose samples come in an order that is planned: cell by cell, and each of them once."""
 
     def __init__(
         self,
-        variables: Given,
-        window: Window,
+        source: Source,
         size: int,
         *,
-        what: str,
         shuffle: bool,
         seed: int,
         memory_limit: int | str | None,
@@ -69,16 +67,12 @@ class SampleDataset(EpochDataset):
         world_size: int | None,
     ) -> None:
         super().__init__(rank, world_size)
-        self.parts: Parts = Parts(variables, parse_window(window, what))
-        library = self._library(self.parts.device)
-        for part in self.parts.parts:
-            library.check(part.held)
-            library.check(part.dtype)
+        self._source = source
+        source.check(self._library(source.device))
         self.size, self.prefetch = whole(size, "size", 1), whole(prefetch, "prefetch", 1)
         self.shuffle, self.seed, self.drop_last = bool(shuffle), whole(seed, "seed", 0), bool(drop_last)
         self.memory_limit: int = memory_limit_bytes(memory_limit)
         self.transform, self.positions = transform, bool(positions)
-        self._chunks = chunk_edges(self.parts, self.memory_limit)
         self._counts: Counts | None = None
         self._weights: Floats | None = None
 
@@ -114,23 +108,25 @@ class SampleDataset(EpochDataset):
     def _batches(self, progress: Progress, share: Share, workers: int, part: int) -> Iterator[Any]:
         """The batches of one share of an epoch, read ahead by a thread."""
         counts = self._counts = Counts()
-        library = self._library(self.parts.device)
+        library = self._library(self._source.device)
         begun = time.perf_counter()
         opened: list[Pass] = []
 
         def make(left: threading.Event) -> Generator[Any, None, None]:
             with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, library.working():
-                reading, plan = self._prepared(progress.epoch, share, workers, part, counts, library)
+                reading, starts = self._prepared(progress.epoch, share, workers, part, counts, library)
                 opened.append(reading)
                 place = 0
                 for number, size in enumerate(share.sizes):
                     if left.is_set():
                         return
-                    batch = self._batch(size, library)
-                    reading.fill(batch, pool, place)
+                    batch = reading.batch(place, size, pool)
                     if number >= share.skipped:
-                        rows = reading.starts[plan.order[place : place + size]] if self.positions else None
-                        formed = self._formed(batch, rows, library)
+                        formed = reading.held.formed(batch)
+                        if self.transform is not None:
+                            formed = self.transform(formed)
+                        if self.positions:
+                            formed = formed, library.of_host(starts[place : place + size])
                         library.settle()
                         yield formed
                     place += size
@@ -150,33 +146,19 @@ class SampleDataset(EpochDataset):
                 library.hand_over(batch)
                 yield batch
 
-    def _prepared(
-        self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library
-    ) -> tuple[Pass, EpochPlan]:
-        """The plan of one share of an epoch, ready to be carried out."""
+    def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
+        """One share of an epoch, ready to be read, and the positions of its samples in the order in which they come."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
-        order = in_order(found.cells, found.starts, self.parts.window, random).part(share.start, share.count)
+        order = in_order(found.cells, found.starts, self._source.window, random).part(share.start, share.count)
         is_mixed = random is not None and order.are_apart and found.cells.are_chunks
         limit, least = self.memory_limit // workers, _LEAST_MIXED if is_mixed else 1
         check_limit(found.cells, limit, least, workers)
         limits, group = _limits(found.cells, limit - found.cells.whole_bytes, least, order.are_apart)
         touched = order.lowest, order.highest
         plan = plan_epoch(*touched, found.cells.grid, found.cells.sizes, limits, self._random(epoch, 1 + part))
-        held = Held(self.parts, found.cells, plan, counts, library)
-        return Pass(held, order.starts, touched, limit, group), plan
-
-    def _batch(self, size: int, library: Library) -> Batch:
-        memory = [library.empty((size, *part.sample_shape), gathered_type(part)) for part in self.parts.parts]
-        return Batch(size, memory, [library.target(one) for one in memory])
-
-    def _formed(self, batch: Batch, rows: Ints | None, library: Library) -> Any:
-        """A batch as the caller gets it."""
-        values = [finished(raw, part, library) for raw, part in zip(batch.memory, self.parts.parts, strict=True)]
-        formed = self.parts.form.of([library.delivered(one) for one in values])
-        if self.transform is not None:
-            formed = self.transform(formed)
-        return formed if rows is None else (formed, library.of_host(rows))
+        held = self._source.held(order, found.cells, plan, counts, library)
+        return Pass(held, limit, group), order.starts[plan.order]
 
     def report(self) -> dict[str, Any] | None:
         """A report of the last pass in this process.
@@ -220,14 +202,16 @@ def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limi
     return Limits(mixed, frontier, max(_LEAST_MIXED * largest, group)), group
 
 
-class _PlacedDataset(SampleDataset):
+class PlacedDataset(SampleDataset):
     """The base of data sets whose samples have the same positions in each epoch."""
 
     _cells: Cells
     _draws: int | None = None
 
-    def _place_samples(self, positions: Sequence[Ints], weights: ArrayLike | None, samples: int | None) -> None:
-        """Says where samples lie along each sample axis, and how epochs draw them."""
+    def _place_samples(
+        self, positions: Sequence[Ints], extents: tuple[int, ...], weights: ArrayLike | None, samples: int | None
+    ) -> None:
+        """Says where samples lie along each sample axis, and how epochs draw them. ``weights`` have the shape ``extents``."""
         self._positions = list(positions)
         if weights is None:
             if samples is not None:
@@ -237,7 +221,7 @@ class _PlacedDataset(SampleDataset):
             hint = "pass shuffle=True, or leave weights out"
             raise InvalidArgumentError("weights draw samples in random order, but shuffle is False", hint=hint)
         own = parse_weights(weights)
-        check_shape(own, self.parts.extents, "one for each position along the sample axes")
+        check_shape(own, extents, "one for each position along the sample axes")
         # Samples may be named by positions outside of the arrays, as of windows that lie in the future.
         padded = np.pad(own, 1)
         places = [np.clip(axis, -1, extent) + 1 for axis, extent in zip(positions, own.shape, strict=True)]
@@ -264,7 +248,7 @@ class _PlacedDataset(SampleDataset):
         return _Epoch(self._cells, np.stack([axis[own] for axis, own in zip(self._positions, places, strict=True)], axis=1))
 
 
-class BatchDataset(_PlacedDataset):
+class BatchDataset(PlacedDataset):
     """A data set of batches of rows along the first dimension of one or several arrays.
 
     Each stored chunk is read and decoded once an epoch. With ``shuffle``, chunks are read in random order, and the rows of at
@@ -328,11 +312,10 @@ class BatchDataset(_PlacedDataset):
         world_size: int | None = None,
     ) -> None:
         form = Form(arrays)
+        self.parts = Parts(form.of([_row_of(one) for one in form.given]), {0: (0, 1)})
         super().__init__(
-            form.of([_row_of(one) for one in form.given]),
-            {0: 1},
+            Boxes(self.parts),
             size,
-            what="window",
             shuffle=shuffle,
             seed=seed,
             memory_limit=memory_limit,
@@ -343,8 +326,9 @@ class BatchDataset(_PlacedDataset):
             rank=rank,
             world_size=world_size,
         )
-        self._cells = cells_of(self.parts, self._chunks.edges, self._chunks)
-        self._place_samples([np.arange(self.parts.extents[0], dtype=np.int64)], weights, samples)
+        chunks = chunk_edges(self.parts, self.memory_limit)
+        self._cells = cells_of(self.parts, chunks.edges, chunks)
+        self._place_samples([np.arange(self.parts.extents[0], dtype=np.int64)], self.parts.extents, weights, samples)
 
 
 def _row_of(array: Any) -> Variable:
@@ -352,7 +336,7 @@ def _row_of(array: Any) -> Variable:
     return replace(array, at={0: 0}) if isinstance(array, Variable) else Variable(array, at={0: 0})
 
 
-class WindowDataset(_PlacedDataset):
+class WindowDataset(PlacedDataset):
     """A data set of windows. Each position of the window along the sample axes is a sample, and comes once an epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
@@ -439,11 +423,10 @@ class WindowDataset(_PlacedDataset):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        self.parts = Parts(variables, parse_window(window, "window"))
         super().__init__(
-            variables,
-            window,
+            Boxes(self.parts),
             size,
-            what="window",
             shuffle=shuffle,
             seed=seed,
             memory_limit=memory_limit,
@@ -467,9 +450,10 @@ class WindowDataset(_PlacedDataset):
             raise InvalidArgumentError(f"no window of {shape} elements fits in {bounds} along {list(axes)}")
         least = [max(stop - first - 1, 1) for first, stop in self.parts.window]
         # The last cell may be smaller: no window reaches across it.
-        edges = tuple(joined(edge, one) for edge, one in zip(self._chunks.edges, least, strict=True))
-        self._cells = cells_of(self.parts, edges, self._chunks)
-        self._place_samples(places, weights, samples)
+        chunks = chunk_edges(self.parts, self.memory_limit)
+        edges = tuple(joined(edge, one) for edge, one in zip(chunks.edges, least, strict=True))
+        self._cells = cells_of(self.parts, edges, chunks)
+        self._place_samples(places, self.parts.extents, weights, samples)
 
 
 class CropDataset(SampleDataset):
@@ -531,11 +515,10 @@ class CropDataset(SampleDataset):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        self.parts = Parts(variables, parse_window(crop, "crop"))
         super().__init__(
-            variables,
-            crop,
+            Boxes(self.parts),
             size,
-            what="crop",
             shuffle=True,
             seed=seed,
             memory_limit=memory_limit,
@@ -554,6 +537,7 @@ class CropDataset(SampleDataset):
         counts = [-(-extent // length) for extent, length in zip(extents, self._lengths, strict=True)]
         self._samples = int(np.prod(counts)) if samples is None else whole(samples, "samples", 1)
         blocks = _by_axis(block or {}, axes, "block", 1, missing=0)
+        self._chunks = chunk_edges(self.parts, self.memory_limit)
         self._axes = [
             CropAxis(edges, length, _chunks_of_block(edges, length, extent))
             for edges, length, extent in zip(self._chunks.edges, self._lengths, blocks, strict=True)

@@ -11,6 +11,7 @@ import numpy as np
 from cuzarr._memory.convert import result_array
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import device_buffer
+from cuzarr.sparse import Matrix
 
 
 class Library:
@@ -62,6 +63,10 @@ class Library:
     def converted(self, elements: Any) -> Any:
         """Elements that were read, as a caller gets them."""
         return elements
+
+    def matrix(self, matrix: Matrix) -> Any:
+        """A sparse matrix, as a caller gets it."""
+        return matrix
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> Any:
         """Numbers about a batch, which stay on the host."""

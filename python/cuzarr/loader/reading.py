@@ -1,22 +1,18 @@
-"""Cells in memory, and the samples that are cut out of them."""
+"""Cells in memory, and the batches that are made of them."""
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from cuzarr import _core
-from cuzarr._node.many import read_many
 from cuzarr.loader.cells import Cells
-from cuzarr.loader.library import Library, is_run
+from cuzarr.loader.library import Library
 from cuzarr.loader.plan import EpochPlan, Ints
-from cuzarr.loader.variables import Part, Parts
+from cuzarr.loader.shares import Order
 
 
 @dataclass
@@ -68,92 +64,70 @@ class Counts(Taken):
         return {**counts, "reads_per_chunk": per_chunk, "memory_limit": limit_bytes}
 
 
-Key = tuple[int, tuple[int, ...]]
-"""An array by its number, and the begin of a piece of it along the sample axes it has."""
-
-
-@dataclass
-class _Piece:
-    """Elements of one array, ``None`` while they are being read, with the number of cells that hold them."""
-
-    size: int
-    elements: Any = None
-    holders: int = 0
-
-
 class Held:
-    """The cells of a pass that are in memory, or about to be.
+    """The base of what a pass holds in memory: cells, until their last sample was copied to a batch.
 
     Parameters
     ----------
-    parts, cells, plan
+    cells, plan
         What is read, and when.
     counts : Counts
         Where reads are counted.
     library : Library
-        What samples are cut with.
+        What batches are made with.
+
+    Attributes
+    ----------
+    until : dict of int to int
+        The cells that are held, each with the place in the plan's order of its last sample.
+    bytes : int
+        Bytes of elements that are held or being read.
     """
 
-    def __init__(self, parts: Parts, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> None:
-        self.parts, self.cells, self.plan, self.counts, self.library = parts, cells, plan, counts, library
-        self.pieces: dict[Key, _Piece] = {}
+    def __init__(self, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> None:
+        self.cells, self.plan, self.counts, self.library = cells, plan, counts, library
         self.until: dict[int, int] = {}
         self.bytes = 0
 
-    def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """The pieces of the arrays that a cell needs."""
-        starts, _ = self.cells.box(cell)
-        found = []
-        for number, part in enumerate(self.parts.parts):
-            if self.parts.sources[number] != number:
-                continue
-            begins = (0,) * len(starts) if number in self.cells.whole else starts
-            own = tuple(start for start, axis in zip(begins, part.axes, strict=True) if axis is not None)
-            found.append(((number, own), part))
-        return found
+    # What the kinds of samples say.
 
-    def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each axis, where pieces of an array begin, and where the last one ends."""
-        if self.parts.sources[number] in self.cells.whole:
-            return tuple(edge[[0, -1]] for edge in self.cells.edges)
-        return self.cells.edges
+    def enter(self, cells: Sequence[int]) -> Any:
+        """Makes room for cells that are not held. Returns what has to be read, for :meth:`read`."""
+        raise NotImplementedError
 
-    def elements(self, number: int, begins: tuple[int, ...]) -> Any:
-        """The elements of the piece of an array that begins there."""
-        return self.pieces[self.parts.sources[number], begins].elements
+    def read(self, wanted: Any) -> None:
+        """Reads cells that were entered by one call. A thread calls it, while others may be copied from."""
+        raise NotImplementedError
 
-    def reserve(self, entries: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
-        """Holds the cells of these entries of the plan until their last sample. Returns the regions that have to be read."""
-        wanted: dict[Key, tuple[slice, ...]] = {}
+    def leave(self, cell: int) -> None:
+        """Lets go of a cell."""
+        raise NotImplementedError
+
+    def batch(self, first: int, size: int) -> Any:
+        """Memory for the samples from place ``first`` of the order on."""
+        raise NotImplementedError
+
+    def copy(self, batch: Any, row: int, samples: Ints) -> None:
+        """Copies samples, whose cells are held, to the rows of a batch from ``row`` on."""
+        raise NotImplementedError
+
+    def formed(self, batch: Any) -> Any:
+        """A full batch, as the caller gets it."""
+        raise NotImplementedError
+
+    # What is held until when.
+
+    def reserve(self, entries: Sequence[int]) -> Any:
+        """Holds the cells of these entries of the plan until their last sample. Returns what has to be read."""
+        new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
             if cell not in self.until:
-                for key, part in self.keys(cell):
-                    if key not in self.pieces:
-                        is_whole = key[0] in self.cells.whole
-                        box = ((0,) * len(self.parts.extents), self.parts.extents) if is_whole else self.cells.box(cell)
-                        wanted[key] = part.region(*box)
-                        # What is held whole has one more holder: the pass.
-                        self.pieces[key] = _Piece(part.region_bytes(wanted[key]), holders=int(is_whole))
-                        self.bytes += self.pieces[key].size
-                    self.pieces[key].holders += 1
+                new.append(cell)
             self.until[cell] = max(self.until.get(cell, 0), int(self.plan.last[entry]))
+        wanted = self.enter(new)
         self.counts.peak_bytes = max(self.counts.peak_bytes, self.bytes)
         return wanted
-
-    def read(self, wanted: dict[Key, tuple[slice, ...]]) -> None:
-        """Reads reserved regions of all arrays by one call."""
-        parts = [self.parts.parts[number] for number, _ in wanted]
-        reads = [(part.array, region) for part, region in zip(parts, wanted.values(), strict=True)]
-        elements = read_many(reads, dtype=[part.held for part in parts])
-        for (key, region), part, one in zip(wanted.items(), parts, elements, strict=True):
-            piece, chunks = self.pieces[key], part.chunk_count(region)
-            piece.elements = self.library.held(one)
-            self.counts.chunk_reads += chunks
-            self.counts.read_bytes += piece.size
-            if key not in self.counts.seen:
-                self.counts.seen.add(key)
-                self.counts.chunks += chunks
 
     def expired(self, place: int) -> list[int]:
         """Cells that no sample from ``place`` on needs."""
@@ -163,35 +137,35 @@ class Held:
         """Lets go of cells."""
         for cell in cells:
             del self.until[cell]
-            for key, _ in self.keys(cell):
-                piece = self.pieces[key]
-                piece.holders -= 1
-                if not piece.holders:
-                    self.bytes -= piece.size
-                    del self.pieces[key]
+            self.leave(cell)
 
-    def cut(
-        self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
-    ) -> Iterator[tuple[Any, Any, Any]]:
-        """The parts of a sample of an array: where each lies in the sample, and the elements it is copied from."""
-        part, edges = self.parts.parts[number], self.edges(number)
-        axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
-        is_whole = edges is not self.cells.edges
-        spans = [range(1) if is_whole else range(lowest[axis], highest[axis] + 1) for axis in axes]
-        for places in itertools.product(*spans):
-            target = [slice(None)] * part.array.ndim
-            source = [slice(None)] * part.array.ndim
-            begins = tuple(int(edges[axis][place]) for axis, place in zip(axes, places, strict=True))
-            is_empty = False
-            for axis, place, begin in zip(axes, places, begins, strict=True):
-                first, stop = (start[axis] + offset for offset in part.window[axis])
-                low, high = max(first, begin), min(stop, int(edges[axis][place + 1]))
-                is_empty = is_empty or low >= high
-                own = part.axes[axis]
-                assert own is not None
-                target[own], source[own] = slice(low - first, high - first), slice(low - begin, high - begin)
-            if not is_empty:
-                yield tuple(target), tuple(source), self.elements(number, begins)
+
+class Source:
+    """The base of what samples are cut out of.
+
+    Attributes
+    ----------
+    device : str
+        The device that it is read to.
+    window : tuple of (int, int)
+        For each sample axis the offsets of a sample's elements from its position.
+    """
+
+    device: str
+    window: tuple[tuple[int, int], ...]
+
+    def check(self, library: Library) -> None:
+        """Refuses elements that the library does not have.
+
+        Raises
+        ------
+        DTypeMismatchError
+        """
+        raise NotImplementedError
+
+    def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> Held:
+        """What a pass over samples in this order holds."""
+        raise NotImplementedError
 
 
 class Pass:
@@ -201,81 +175,33 @@ class Pass:
     ----------
     held : Held
         What is in memory.
-    starts : array of int, shape (samples, axes)
-        Positions of the samples.
-    touched : (array, array)
-        The first and the last cell that each of them touches.
     limit_bytes, group_bytes : int
         How much may be held, and how much is read at once.
     """
 
-    def __init__(
-        self,
-        held: Held,
-        starts: Ints,
-        touched: tuple[Ints, Ints],
-        limit_bytes: int,
-        group_bytes: int,
-    ) -> None:
-        self.held, self.starts, self.touched = held, starts, touched
-        self.limit_bytes, self.group_bytes, self.library = limit_bytes, group_bytes, held.library
+    def __init__(self, held: Held, limit_bytes: int, group_bytes: int) -> None:
+        self.held, self.limit_bytes, self.group_bytes, self.library = held, limit_bytes, group_bytes, held.library
         self.watch = _core.Watch()
         self.next_entry = 0
         self.reading: tuple[list[int], Future[None]] | None = None
 
-    def fill(self, batch: Batch, pool: ThreadPoolExecutor, first: int) -> None:
-        """Cuts the samples of one batch, those from place ``first`` of the order on."""
-        plan, place, row, stop = self.held.plan, first, 0, first + batch.size
+    def batch(self, first: int, size: int, pool: ThreadPoolExecutor) -> Any:
+        """A batch of the samples from place ``first`` of the order on."""
+        batch = self.held.batch(first, size)
+        plan, place, row, stop = self.held.plan, first, 0, first + size
         while place < stop:
             while self.next_entry < len(plan.cells) and int(plan.first[self.next_entry]) <= place:
                 self._take(pool)
             upcoming = int(plan.first[self.next_entry]) if self.next_entry < len(plan.cells) else stop
             end = min(stop, upcoming)
-            self._copy(batch, row, plan.order[place:end])
+            self.held.copy(batch, row, plan.order[place:end])
             row, place = row + end - place, end
             expired = self.held.expired(place)
             if expired:
                 self.library.settle()  # copies may still read what is let go of
                 self.held.release(expired)
             self._read_ahead(pool)
-
-    def _copy(self, batch: Batch, row: int, samples: Ints) -> None:
-        """Copies samples to the rows of a batch from ``row`` on."""
-        if not self.held.parts.are_rows:
-            for at, sample in enumerate(samples.tolist(), row):
-                self._cut(batch, at, sample)
-            return
-        starts = self.starts[samples, 0]
-        for number, out in enumerate(batch.raw):
-            part = self.held.parts.parts[number]
-            own = part.axes[0]
-            if own is None:
-                self.library.put(out[row : row + len(samples)], self.held.elements(number, ())[None])
-                continue
-            places, (edges,) = starts + part.window[0][0], self.held.edges(number)
-            pieces = np.searchsorted(edges, places, side="right") - 1
-            order = np.argsort(pieces, kind="stable")
-            for rows in np.split(order, np.flatnonzero(np.diff(pieces[order])) + 1):
-                begin = int(edges[pieces[rows[0]]])
-                elements = self.held.elements(number, (begin,))
-                self._copy_rows(out, row + rows, elements, places[rows] - begin, own)
-
-    def _copy_rows(self, out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
-        """Copies the elements at these places along an axis to rows of a batch, which have one place along it."""
-        target = self.library.moved(out, 1 + axis, 1)[:, 0]
-        source = self.library.moved(elements, axis, 0)
-        if is_run(rows) and is_run(places):
-            first_row, first, count = int(rows[0]), int(places[0]), len(rows)
-            self.library.put(target[first_row : first_row + count], source[first : first + count])
-        else:
-            self.library.put_rows(target, rows, source, places)
-
-    def _cut(self, batch: Batch, row: int, sample: int) -> None:
-        start = self.starts[sample].tolist()
-        lowest, highest = (cells[sample].tolist() for cells in self.touched)
-        for number, out in enumerate(batch.raw):
-            for target, source, elements in self.held.cut(number, start, lowest, highest):
-                self.library.put(out[row][target], elements[source])
+        return batch
 
     def _group(self) -> list[int]:
         """The next entries of the plan that are read at once."""
@@ -294,7 +220,7 @@ class Pass:
         wanted = self.held.reserve(entries)
         self.reading = entries, pool.submit(self._read, wanted)
 
-    def _read(self, wanted: dict[Key, tuple[slice, ...]]) -> None:
+    def _read(self, wanted: Any) -> None:
         with self.watch:
             self.held.read(wanted)
 
@@ -315,25 +241,6 @@ class Pass:
         size = sum(int(self.held.cells.sizes[self.held.plan.cells[entry]]) for entry in self._group())
         if self.held.bytes + size <= self.limit_bytes:
             self._start(pool)
-
-
-@dataclass
-class Batch:
-    """Memory that samples are copied to.
-
-    Attributes
-    ----------
-    size : int
-        Number of samples.
-    memory : list of array
-        Memory for each array's samples.
-    raw : list of array
-        What elements are copied to: this memory, or a view of it.
-    """
-
-    size: int
-    memory: list[Any]
-    raw: list[Any]
 
 
 class Clock:

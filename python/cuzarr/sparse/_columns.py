@@ -289,12 +289,12 @@ def read_frame(
     order, index = group.attrs.get("column-order"), group.attrs.get("_index")
     if not isinstance(order, list) or not isinstance(index, str) or not all(isinstance(name, str) for name in order):
         raise broken(group, f"column-order is {order!r} and _index {index!r}, expected a list of names and a name")
-    wanted = order if names is None else _names(names)
+    wanted = order if names is None else names_of(names)
     found = _read(group, list(dict.fromkeys([index, *wanted])), rows, device)
     return Frame(found[index], {name: found[name] for name in wanted}, None if index == "_index" else index)
 
 
-def _names(names: Iterable[str]) -> list[str]:
+def names_of(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise ArgumentTypeError(f"names is {names!r}, expected a list of names", hint=f"pass [{names!r}]")
     return list(names)
@@ -330,25 +330,58 @@ class _Stored:
         """The arrays that have an element for each row."""
         return [self.values] if self.mask is None else [self.values, self.mask]
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are text, which stays on the host."""
+        return self.encoding in ("string-array", "nullable-string-array")
+
     def opened(self, device: str) -> list[Array]:
         """These arrays, opened for the host if they are text, else for a device."""
-        is_text = self.encoding in ("string-array", "nullable-string-array")
-        return self.arrays if is_text else [array.with_device(device) for array in self.arrays]
+        return self.arrays if self.is_text else [array.with_device(device) for array in self.arrays]
+
+
+class StoredColumns:
+    """Columns of a stored data frame, opened and checked, of which rows are read together.
+
+    Parameters
+    ----------
+    group : Group
+        The group of the frame.
+    names : list of str
+        The columns.
+
+    Attributes
+    ----------
+    columns : dict of str to _Stored
+        The columns.
+    length : int
+        The number of rows.
+
+    Raises
+    ------
+    ArrayNotFoundError, UnsupportedFeatureError, EncodingValidationError
+    """
+
+    def __init__(self, group: Group, names: list[str]) -> None:
+        # Text does not go to a GPU, so nothing is opened for one before it is known what it is.
+        self.columns = _opened(Group(group.store_path, group.metadata, "cpu"), names)
+        self.length = _common_length(group, self.columns.values())
+
+    def read(self, rows: Any, device: str) -> dict[str, Column]:
+        """Rows of the columns by name. The arrays of all of them, labels included, are read by one plan."""
+        stored = self.columns
+        places = places_of(rows, self.length)
+        labels = {name: column.categories for name, column in stored.items() if column.categories is not None}
+        reads: list[tuple[Array, Places]] = [(array, places) for column in stored.values() for array in column.opened(device)]
+        reads += [(array, range(array.shape[0])) for one in labels.values() for array in one.arrays]
+        found = iter(_elements(reads))
+        elements = {name: [next(found) for _ in column.arrays] for name, column in stored.items()}
+        texts = {name: _labels(one, *(next(found) for _ in one.arrays)) for name, one in labels.items()}
+        return {name: _column(column, texts.get(name), *elements[name]) for name, column in stored.items()}
 
 
 def _read(group: Group, names: list[str], rows: Any, device: str | None) -> dict[str, Column]:
-    """Columns by name: the arrays of all of them, labels included, are read together."""
-    device = device or group.device
-    # Text does not go to a GPU, so nothing is opened for one before it is known what it is.
-    stored = _opened(Group(group.store_path, group.metadata, "cpu"), names)
-    places = places_of(rows, _common_length(group, stored.values()))
-    labels = {name: column.categories for name, column in stored.items() if column.categories is not None}
-    reads: list[tuple[Array, Places]] = [(array, places) for column in stored.values() for array in column.opened(device)]
-    reads += [(array, range(array.shape[0])) for one in labels.values() for array in one.arrays]
-    found = iter(_elements(reads))
-    elements = {name: [next(found) for _ in column.arrays] for name, column in stored.items()}
-    texts = {name: _labels(one, *(next(found) for _ in one.arrays)) for name, one in labels.items()}
-    return {name: _column(column, texts.get(name), *elements[name]) for name, column in stored.items()}
+    return StoredColumns(group, names).read(rows, device or group.device)
 
 
 def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:

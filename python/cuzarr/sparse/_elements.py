@@ -87,10 +87,10 @@ def choose_columns(elements: Elements, ranges: Ranges, columns: Places, kind: np
     data, indices = (concatenate(each) if len(each) > 1 else each[0] for each in zip(*parts, strict=True))
     if chosen.repeated is not None:
         data, indices, borders = chosen.repeated.apply(data, indices, borders)
-    return _delivered(data), _delivered(indices), borders
+    return delivered(data), delivered(indices), borders
 
 
-def _delivered(elements: Held) -> Any:
+def delivered(elements: Held) -> Any:
     return convert.result_array(elements._buffer, elements.dtype) if isinstance(elements, DeviceArray) else elements
 
 

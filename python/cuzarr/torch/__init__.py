@@ -9,7 +9,8 @@ that GPUs need.
         ...
 
 :class:`BatchDataset` gives rows, :class:`WindowDataset` windows, for example along time, and :class:`CropDataset` crops at random
-positions. They read each stored chunk once an epoch, within a limit of memory. :class:`SampleStream` gives samples of any arrays in an
+positions. They read each stored chunk once an epoch, within a limit of memory. :class:`SparseRows` gives rows of a sparse matrix and
+columns of ``obs``, for single-cell data. :class:`SampleStream` gives samples of any arrays in an
 order that the caller chooses. All of these are thin faces of :mod:`cuzarr.loader`, which describes them.
 
 If ``torch.distributed`` is initialised, the ranks share the batches. Use PyTorch's ``DistributedSampler`` to divide a
@@ -28,10 +29,10 @@ from cuzarr import _names
 from cuzarr._node.open import array_of
 from cuzarr.errors import ShapeMismatchError
 from cuzarr.loader.variables import Form, Given, Variable
-from cuzarr.torch._datasets import BatchDataset, CropDataset, SampleStream, WindowDataset
+from cuzarr.torch._datasets import BatchDataset, CropDataset, SampleStream, SparseRows, WindowDataset
 from cuzarr.torch._tensors import to_tensor
 
-__all__ = ["BatchDataset", "CropDataset", "RowDataset", "SampleStream", "Variable", "WindowDataset", "to_tensor"]
+__all__ = ["BatchDataset", "CropDataset", "RowDataset", "SampleStream", "SparseRows", "Variable", "WindowDataset", "to_tensor"]
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]

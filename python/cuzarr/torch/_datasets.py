@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.loader import datasets, stream
+from cuzarr.loader import datasets, sparse_rows, stream
 from cuzarr.loader.epochs import EpochDataset, Worker
 from cuzarr.loader.variables import Given, Window
 from cuzarr.torch._library import TensorLibrary
@@ -19,8 +19,18 @@ from cuzarr.torch._library import TensorLibrary
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from cuzarr._node.group import Group
     from cuzarr.loader.stream import Samples
-    from cuzarr.typing import BatchOptions, CropOptions, StreamOptions, WindowOptions
+    from cuzarr.sparse import CSRDataset
+    from cuzarr.typing import (
+        BatchOptions,
+        CropOptions,
+        SparseRowOptions,
+        StoreLike,
+        StreamOptions,
+        SupportsStorePath,
+        WindowOptions,
+    )
 
 
 class OfTorch(EpochDataset):
@@ -192,6 +202,54 @@ class CropDataset(OfTorch, datasets.CropDataset, IterableDataset[Any]):  # type:
         **options: Unpack[CropOptions],
     ) -> None:
         super().__init__(variables, crop, size, **options)
+        self.pin_memory = bool(pin_memory)
+
+
+class SparseRows(OfTorch, sparse_rows.SparseRows, IterableDataset[Any]):  # type: ignore[misc]
+    """A data set of batches of rows of a stored CSR matrix, as tensors: :class:`cuzarr.loader.SparseRows` for PyTorch.
+
+    Batches have the layout ``torch.sparse_csr``, or are dense with ``dense=True``. Columns of ``obs`` are tensors beside them. Hand the data set
+    to a ``DataLoader`` with ``batch_size=None``, or iterate it. On a GPU a thread of the same process reads ahead, and no workers are needed.
+
+    Parameters
+    ----------
+    matrix, size
+        As for :class:`cuzarr.loader.SparseRows`.
+    pin_memory : bool
+        Whether dense batches in host memory are pinned, so that ``tensor.to("cuda", non_blocking=True)`` does not wait.
+    **options
+        The other arguments of :class:`cuzarr.loader.SparseRows`. Rank and number of ranks are those of ``torch.distributed``
+        when a pass begins, if it is initialised.
+
+    Raises
+    ------
+    ArgumentTypeError, UnsupportedFeatureError, EncodingValidationError, ArrayNotFoundError, ShapeMismatchError, UnsupportedError
+        As for the data set of :mod:`cuzarr.loader`.
+    BudgetExceededError, InvalidArgumentError
+        As for the data set of :mod:`cuzarr.loader`.
+    DTypeMismatchError
+        PyTorch has no such numbers.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> group = cuzarr.create_group({}, attributes={"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [3, 3]})
+    >>> for name, values in {"data": [1.0, 2.0, 3.0], "indices": [0, 2, 2], "indptr": [0, 2, 2, 3]}.items():
+    ...     _ = group.create_array(name, data=np.array(values))
+    >>> batch = next(iter(cuzarr.torch.SparseRows(group, 2)))
+    >>> batch.layout, batch.shape
+    (torch.sparse_csr, torch.Size([2, 3]))
+    """
+
+    def __init__(
+        self,
+        matrix: CSRDataset | Group | SupportsStorePath | StoreLike,
+        size: int,
+        *,
+        pin_memory: bool = False,
+        **options: Unpack[SparseRowOptions],
+    ) -> None:
+        super().__init__(matrix, size, **options)
         self.pin_memory = bool(pin_memory)
 
 

@@ -14,6 +14,7 @@ from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import device_buffer
 from cuzarr._numpy import OF_TORCH
 from cuzarr.loader.library import Library
+from cuzarr.sparse import Matrix
 from cuzarr.torch._tensors import to_tensor, torch_type
 
 # PyTorch has few operators of unsigned integers of 2 to 8 bytes: it compares none as such, and on some devices sets no rows of them.
@@ -61,6 +62,9 @@ class TensorLibrary(Library):
 
     def converted(self, elements: Any) -> torch.Tensor:
         return to_tensor(elements)
+
+    def matrix(self, matrix: Matrix) -> torch.Tensor:
+        return matrix.to_torch()
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> torch.Tensor:
         return torch.from_numpy(numbers)
@@ -129,7 +133,9 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def _record(value: Any, stream: Any) -> None:
     """Says which stream uses the tensors of a batch, so that their memory is not given away too early."""
     if isinstance(value, torch.Tensor):
-        if value.is_cuda:
+        if value.layout is torch.sparse_csr:
+            _record([value.crow_indices(), value.col_indices(), value.values()], stream)
+        elif value.is_cuda:
             value.record_stream(stream)
     elif isinstance(value, Mapping):
         for one in value.values():

@@ -101,11 +101,12 @@ def neighbours(array: cuzarr.Array) -> None:
 
 def samples(array: cuzarr.Array) -> int:
     rows = cuzarr.loader.BatchDataset({"x": array}, 4, shuffle=True, weights=[1.0, 2.0], samples=8)
+    cells = cuzarr.loader.SparseRows("x.zarr/X", 4, obs="x.zarr/obs", columns=["kind"], dense=True, dtype="float32", shuffle=True)
     windows = cuzarr.loader.WindowDataset(cuzarr.loader.Variable(array, at={"time": 0}), {"time": (-3, 1)}, 4)
     stream = cuzarr.loader.SampleStream([{"x": (array, 0), "y": ("labels.zarr", slice(0, 4))}], 2, skip_bad=True)
     again = cuzarr.loader.SampleStream(lambda epoch: [{"x": (array, epoch)}], 2, rank=0, world_size=2)
     again.load_state_dict(stream.state_dict())
-    return len(rows) + len(windows)
+    return len(rows) + len(cells) + len(windows)
 
 
 def data_types(array: cuzarr.Array) -> str:

@@ -1,0 +1,340 @@
+"""Blocks of rows of a stored sparse matrix in memory, and the batches that are gathered from them.
+
+A block has the rows that begin in some neighbouring chunks of ``data`` and ``indices``. Its elements lie together, so that a block is one
+range of both arrays. The last row of a block may end in the next chunk, which is then read with both blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuzarr._checks import refusing
+from cuzarr._memory.device_array import DeviceArray
+from cuzarr._node.array import Array
+from cuzarr.loader.cells import Cells, chunk_starts, common_edges
+from cuzarr.loader.library import Library
+from cuzarr.loader.plan import EpochPlan, Ints
+from cuzarr.loader.reading import Counts, Held, Source
+from cuzarr.loader.shares import Order
+from cuzarr.sparse._columns import Column, StoredColumns
+from cuzarr.sparse._dataset import CSRDataset
+from cuzarr.sparse._elements import Elements, delivered
+from cuzarr.sparse._matrix import index_type, matrix_of
+from cuzarr.sparse._places import ranges_of
+from cuzarr.xp import asnumpy, cumsum, ones, sort, zeros
+from cuzarr.xp.arguments import in_memory
+
+# A block has as many chunks as this, if it then takes at most this share of the memory limit, and the matrix has at least this many blocks.
+# With n chunks in a block, a chunk is read 1 + 1/n times an epoch.
+_MOST_CHUNKS = 8
+_SMALL_SHARE = 64
+_MANY_BLOCKS = 64
+
+# What a block takes for each row, beside its elements.
+_ROW_BYTES = 8
+
+
+class StoredRows(Source):
+    """A stored matrix, and columns of a data frame beside it, of which a sample is a row.
+
+    Parameters
+    ----------
+    matrix : CSRDataset
+        The matrix.
+    columns : StoredColumns, optional
+        The columns. A pass holds them whole.
+    dtype : numpy.dtype
+        The type of elements in batches.
+    is_dense : bool
+        Whether batches are dense.
+    """
+
+    window = ((0, 1),)
+
+    def __init__(self, matrix: CSRDataset, columns: StoredColumns | None, dtype: np.dtype[Any], is_dense: bool) -> None:
+        self.matrix, self.columns, self.is_dense, self.device = matrix, columns, is_dense, matrix.device
+        self.elements = Elements(matrix._data, matrix._indices, matrix.shape[1], dtype)
+        self.dtype, self.index_type = dtype, index_type(0, (matrix.shape[1], 0))
+
+    def check(self, library: Library) -> None:
+        library.check(self.dtype)
+        for array in self.column_arrays:
+            library.check(array.dtype)
+
+    def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> HeldRows:
+        return HeldRows(self, order, cells, plan, counts, library)
+
+    @property
+    def column_arrays(self) -> list[Array]:
+        """The arrays of the columns that have an element for each row."""
+        stored = () if self.columns is None else self.columns.columns.values()
+        return [array for column in stored for array in column.arrays]
+
+    def cells(self, limit_bytes: int) -> Cells:
+        """The blocks of rows, if a pass may hold ``limit_bytes``.
+
+        Raises
+        ------
+        EncodingValidationError
+            The index pointer is damaged.
+        """
+        pointer, arrays = self.matrix._pointer, (self.matrix._data, self.matrix._indices)
+        grids = dict.fromkeys(array._chunk_grid.axes[0] for array in arrays)
+        chunks = common_edges(list(grids), self.matrix.nnz)
+        element_bytes = self.dtype.itemsize + self.index_type.itemsize
+        chunk_bytes = max(int(np.diff(chunks).max(initial=0)), 1) * element_bytes
+        most = min(limit_bytes // _SMALL_SHARE // chunk_bytes, (len(chunks) - 1) // _MANY_BLOCKS, _MOST_CHUNKS)
+        rows = len(pointer) - 1
+        firsts = np.searchsorted(pointer, chunks[: -1 : max(most, 1)], "left")
+        edges = np.unique(np.clip([0, *firsts, rows], 0, rows)).astype(np.int64)
+        sizes = np.diff(pointer[edges]) * element_bytes + np.diff(edges) * _ROW_BYTES
+        whole_bytes = sum(array.shape[0] * array.dtype.itemsize for array in self.column_arrays)
+        return Cells((edges,), sizes, whole_bytes=whole_bytes, are_chunks=True)
+
+
+@dataclass
+class _Piece:
+    """The elements of the blocks that one call read, one behind the other, and the number of these that are held.
+
+    Their memory is one array, because gathering from few arrays takes few launches on a GPU.
+    """
+
+    size: int
+    holders: int
+    data: Any = None
+    indices: Any = None
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Memory that rows are copied to.
+
+    Attributes
+    ----------
+    numbers : array of int
+        The rows.
+    borders : array of int
+        Where the elements of each row begin, and where those of the last one end.
+    data, indices : array
+        The elements and their columns: arrays of NumPy on the host, else of :class:`cuzarr.DeviceArray`.
+    """
+
+    numbers: Ints
+    borders: Ints
+    data: Any
+    indices: Any
+
+
+class HeldRows(Held):
+    """The blocks of rows that are in memory, or about to be.
+
+    Parameters
+    ----------
+    rows : StoredRows
+        The matrix and the columns.
+    order : Order
+        The samples.
+    cells, plan, counts, library
+        As for :class:`Held`.
+    """
+
+    def __init__(self, rows: StoredRows, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> None:
+        super().__init__(cells, plan, counts, library)
+        self.rows, self.pointer = rows, rows.matrix._pointer
+        self.numbers, self.cell_of = order.starts[:, 0], order.lowest[:, 0]
+        self.cell_pointer = self.pointer[cells.edges[0]]
+        self.pieces: dict[int, _Piece] = {}
+        # For each block that is held, the distance from a place in the stored arrays to that in its piece.
+        self.shifts = np.zeros(len(cells.sizes), np.int64)
+        self.columns: dict[str, Column] | None = None
+        self.tallies = [_Tally(array) for array in (rows.matrix._data, rows.matrix._indices)]
+        self.bytes = cells.whole_bytes
+
+    # Blocks.
+
+    def enter(self, cells: Sequence[int]) -> tuple[_Piece, Ints]:
+        own = np.sort(np.asarray(cells, np.int64))
+        piece = _Piece(int(self.cells.sizes[own].sum()), len(own))
+        self.pieces.update(dict.fromkeys(own.tolist(), piece))
+        self.bytes += piece.size
+        return piece, own
+
+    def read(self, wanted: tuple[_Piece, Ints]) -> None:
+        if self.columns is None:
+            self.columns = self._read_columns()
+        piece, cells = wanted
+        ranges = ranges_of(self.cell_pointer, cells)
+        read = self.rows.elements.read(ranges.starts, ranges.lengths, self.rows.index_type)
+        piece.data, piece.indices = (in_memory(each, "read") for each in read)
+        self.shifts[cells] = ranges.borders[:-1] - self.cell_pointer[cells]
+        self.counts.read_bytes += piece.data.nbytes + piece.indices.nbytes
+        for tally in self.tallies:
+            tally.add(ranges.starts, ranges.lengths, self.counts)
+
+    def _read_columns(self) -> dict[str, Column]:
+        """All rows of the columns."""
+        if self.rows.columns is None:
+            return {}
+        for array in self.rows.column_arrays:
+            everything = np.array([0]), np.array([array.shape[0]])
+            _Tally(array).add(*everything, self.counts)
+        self.counts.read_bytes += self.cells.whole_bytes
+        return self.rows.columns.read(None, self.rows.device)
+
+    def leave(self, cell: int) -> None:
+        piece = self.pieces.pop(cell)
+        piece.holders -= 1
+        if not piece.holders:
+            self.bytes -= piece.size
+
+    # Batches.
+
+    def batch(self, first: int, size: int) -> RowBatch:
+        numbers = self.numbers[self.plan.order[first : first + size]]
+        borders = np.concatenate(([0], np.cumsum(self.pointer[numbers + 1] - self.pointer[numbers])))
+        shape = (int(borders[-1]),)
+        with refusing(f"a batch of {shape[0]} elements"):
+            data, indices = (self._empty(shape, dtype) for dtype in (self.rows.dtype, self.rows.index_type))
+        return RowBatch(numbers, borders, data, indices)
+
+    @property
+    def _is_on_host(self) -> bool:
+        return self.rows.device == "cpu"
+
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return np.empty(shape, dtype) if self._is_on_host else DeviceArray.empty(shape, dtype, self.rows.device)
+
+    def copy(self, batch: RowBatch, row: int, samples: Ints) -> None:
+        numbers, cells = self.numbers[samples], self.cell_of[samples]
+        starts = self.pointer[numbers] + self.shifts[cells]
+        lengths = self.pointer[numbers + 1] - self.pointer[numbers]
+        if not (filled := np.flatnonzero(lengths)).size:
+            return
+        pieces = [self.pieces[cell] for cell in cells[filled].tolist()]
+        gather = _gather_on_host if self._is_on_host else _gather_on_device
+        gather(batch, batch.borders[row + filled], pieces, starts[filled], lengths[filled])
+
+    def formed(self, batch: RowBatch) -> Any:
+        columns = self.rows.matrix.shape[1]
+        if self.rows.is_dense:
+            matrix = self._dense(batch, (len(batch.numbers), columns))
+        else:
+            elements = delivered(batch.data), delivered(batch.indices)
+            matrix = self.library.matrix(matrix_of("csr", (len(batch.numbers), columns), *elements, batch.borders))
+        if self.rows.columns is None:
+            return matrix
+        assert self.columns is not None
+        return matrix, {name: self._column(column, batch.numbers) for name, column in self.columns.items()}
+
+    def _column(self, column: Column, numbers: Ints) -> Any:
+        """The values or codes of some rows; with the mask of a column that has one."""
+        arrays = (column.values,) if column.mask is None else (column.values, column.mask)
+        own = tuple(self.library.converted(delivered(in_memory(array, "read")[numbers])) for array in arrays)
+        return own[0] if column.mask is None else own
+
+    def _dense(self, batch: RowBatch, shape: tuple[int, int]) -> Any:
+        """The batch as a dense matrix. Elements at one place are added up."""
+        with refusing(f"a dense batch of {shape[0]} x {shape[1]} elements"):
+            places = _flat_places(batch, shape[1], self.rows.device)
+            if not self._is_on_host:
+                return self.library.converted(delivered(_dense_on_device(places, batch.data, shape)))
+            memory = self.library.empty(shape, self.rows.dtype)
+        target = self.library.target(memory)
+        target.fill(0)
+        _add_up(target.reshape(-1), places, batch.data)
+        return self.library.delivered(memory)
+
+
+class _Tally:
+    """Counts the chunks of an array that are read."""
+
+    def __init__(self, array: Array) -> None:
+        self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])
+        self.seen = np.zeros(len(self.edges) - 1, bool)
+
+    def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
+        """Counts the chunks of ranges that one call reads. Each range has elements."""
+        is_read = np.zeros(len(self.edges), np.int64)
+        filled = lengths > 0
+        np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)
+        np.add.at(is_read, np.searchsorted(self.edges, (starts + lengths)[filled], "left"), -1)
+        chunks = np.cumsum(is_read[:-1]) > 0
+        counts.chunk_reads += int(chunks.sum())
+        counts.chunks += int((chunks & ~self.seen).sum())
+        self.seen |= chunks
+
+
+# ------------------------------------------------------------------------------------------------------------ elements
+
+
+def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
+    """Copies rows, of which each has elements, from their pieces to a batch. The rows lie one behind the other there."""
+    ranges = list(zip(pieces, map(slice, starts.tolist(), (starts + lengths).tolist()), strict=True))
+    own = slice(int(targets[0]), int(targets[-1] + lengths[-1]))
+    np.concatenate([piece.data[part] for piece, part in ranges], out=batch.data[own])
+    np.concatenate([piece.indices[part] for piece, part in ranges], out=batch.indices[own])
+
+
+def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
+    """Copies rows, of which each has elements, from their pieces to a batch, all rows of a piece at once."""
+    different = list({id(piece): piece for piece in pieces}.values())
+    numbers = {id(piece): number for number, piece in enumerate(different)}
+    number_of_row = np.array([numbers[id(piece)] for piece in pieces])
+    for number, piece in enumerate(different):
+        own = np.flatnonzero(number_of_row == number)
+        device = piece.data.device
+        sources = _places(starts[own], lengths[own], device)
+        places = _places(targets[own], lengths[own], device)
+        batch.data[places] = piece.data[sources]
+        batch.indices[places] = piece.indices[sources]
+
+
+def _places(starts: Ints, lengths: Ints, device: str) -> Any:
+    """All places of ranges that have elements, one range behind the other, in the memory of a device."""
+    steps = in_memory(ones(int(lengths.sum()), np.int64, device=device), "read")
+    begins = np.cumsum(lengths) - lengths
+    steps[begins] = np.diff(starts, prepend=0) - np.concatenate(([0], lengths[:-1] - 1))
+    return in_memory(cumsum(steps), "read")
+
+
+def _flat_places(batch: RowBatch, columns: int, device: str) -> Any:
+    """For each element its place in the dense matrix, in C order."""
+    lengths = np.diff(batch.borders)
+    if device == "cpu":
+        return np.repeat(np.arange(len(lengths)) * columns, lengths) + batch.indices
+    if not batch.data.size:
+        return DeviceArray.empty((0,), np.int64, device)
+    steps = in_memory(zeros(batch.data.size, np.int64, device=device), "read")
+    filled = np.flatnonzero(lengths)
+    steps[batch.borders[filled]] = np.diff(filled, prepend=0) * columns
+    return in_memory(cumsum(steps), "read") + batch.indices
+
+
+def _dense_on_device(places: Any, data: Any, shape: tuple[int, int]) -> Any:
+    """A dense matrix in the memory of the elements' device."""
+    dense = DeviceArray.empty((shape[0] * shape[1],), data.dtype, data.device)
+    dense.fill(0)
+    if _ascend(places) or _ascend(in_memory(sort(places), "read")):
+        dense[places] = data
+        return dense.reshape(shape)
+    # Of several elements at one place, kernels would keep any one.
+    on_host = np.zeros(dense.shape, data.dtype)
+    _add_up(on_host, asnumpy(places), asnumpy(data))
+    return DeviceArray.from_host(on_host.reshape(shape), data.device)
+
+
+def _add_up(dense: np.ndarray[Any, Any], places: Ints, data: np.ndarray[Any, Any]) -> None:
+    """Adds elements at their places to zeros."""
+    if _ascend(places):
+        dense[places] = data
+    else:
+        np.add.at(dense, places, data)
+
+
+def _ascend(places: Any) -> bool:
+    """Whether each place is above the one before it, so that no place comes twice."""
+    return bool(asnumpy((places[1:] > places[:-1]).all()))
