@@ -986,3 +986,35 @@ def test_tensors_are_filled_as_on_a_gpu(kind: str, monkeypatch: pytest.MonkeyPat
             for left, right in zip(one[name], other[name], strict=True):
                 assert left.dtype == right.dtype
                 np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_streams_give_text_as_lists(zarr_format: Any) -> None:
+    text = cuzarr.create_array({}, data=np.array(["a", "bb", ""], np.dtypes.StringDType()), zarr_format=zarr_format)
+    samples = [{"text": (text, number), "part": (text, slice(number))} for number in (1, 0, 2)]
+    batches = list(SampleStream(samples, 2))
+    assert [[str(one) for one in batch["text"]] for batch in batches] == [["bb", "a"], [""]]
+    assert [[one.tolist() for one in batch["part"]] for batch in batches] == [[["a"], []], [["a", "bb"]]]
+
+
+def test_streams_take_paths_of_numpy(tmp_path: pathlib.Path) -> None:
+    for name in "ab":
+        cuzarr.save_array(tmp_path / name, np.arange(3.0))
+    paths = np.array([str(tmp_path / name) for name in "ab"])
+    (batch,) = SampleStream([{"x": (path, 1)} for path in paths], 2)
+    assert on_host(batch["x"]).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2])
+def test_a_batch_of_bad_samples_has_all_parts(prefetch: int) -> None:
+    array = cuzarr.create_array({}, data=np.arange(3.0))
+    with pytest.warns(CuzarrRuntimeWarning):
+        batches = list(SampleStream([{"x": (array, 9)}, {"x": (array, 0)}], 1, prefetch, skip_bad=True))
+    assert [len(batch["x"]) for batch in batches] == [0, 1]
+
+
+@pytest.mark.parametrize("weights", [np.ones(16) * 1j, np.ones(16, "M8[s]"), ["a"] * 16])
+def test_weights_are_real_numbers(weights: Any) -> None:
+    array = cuzarr.create_array({}, data=np.arange(16.0), chunks=(4,))
+    with pytest.raises(InvalidArgumentError, match="expected real numbers"):
+        BatchDataset(array, 4, shuffle=True, weights=weights)

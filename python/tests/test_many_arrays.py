@@ -497,3 +497,21 @@ def test_threads_that_write_the_same_arrays_in_other_orders_end(tmp_path):
         list(pool.map(write, range(64)))
     for array in arrays:
         assert array[...].tolist() == list(range(1, 65))
+
+
+def test_a_dimension_may_have_an_empty_name():
+    group = cuzarr.create_group({})
+    group.create_array("e", data=np.arange(4), dimension_names=("",))
+    group.write({"e": 9}, {"": 1})
+    assert group["e"][...].tolist() == [0, 9, 2, 3] and group.read(selection={"": 1})["e"] == 9
+
+
+def test_names_and_selections_of_other_kinds_are_refused():
+    group = cuzarr.create_group({})
+    for name in "uv":
+        group.create_array(name, data=np.arange(4), dimension_names=("x",))
+    for arguments in (("uv",), (["u"], (1,)), (["u"], "x")):
+        with pytest.raises(ArgumentTypeError, match="expected"):
+            group.read(*arguments)
+    with pytest.raises(ArgumentTypeError, match="expected"):
+        group.write({"u": 1}, [1])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 import numpy as np
 
-from cuzarr._checks import check_keywords, dictionary, parameters, parse_shape, whole
+from cuzarr._checks import check_keywords, dictionary, items, parameters, parse_shape, whole
 from cuzarr._docstrings import documented
 from cuzarr._metadata import create as new
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json, parse_attributes
@@ -318,7 +318,8 @@ class Group(Node):
         >>> {name: values.shape for name, values in days.read(selection={"time": slice(0, 2)}).items()}
         {'msl': (2, 3), 't2m': (2, 3)}
         """
-        boxes = many.boxes_of(dict(self.arrays()) if names is None else self._arrays_at(list(names)), selection)
+        paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
+        boxes = many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
         return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
 
     def write(self, values: Mapping[str, ArrayLike], selection: Mapping[str, int | slice] | None = None) -> None:

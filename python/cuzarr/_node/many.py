@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuzarr import _core
-from cuzarr._checks import items
+from cuzarr._checks import dictionary, items
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
@@ -167,7 +167,7 @@ def _refuse_overlaps(outs: Sequence[Any]) -> None:
         if out.dtype.isnative and not out.dtype.hasobject:
             continue
         for other, another in on_host:
-            if other != number and np.shares_memory(out, another):
+            if other != number and np.may_share_memory(out, another) and np.shares_memory(out, another):
                 raise InvalidArgumentError(f"the memory for results {min(number, other)} and {max(number, other)} overlaps")
 
 
@@ -209,7 +209,7 @@ def boxes_of(
     SelectionInvalidError
         No array has a dimension of some name.
     """
-    positions = dict(selection or {})
+    positions = {} if selection is None else dictionary(selection, "selection")
     names = {path: array._dimension_names or (None,) * array.ndim for path, array in arrays.items()}
     known = {name for own in names.values() for name in own if name is not None}
     if unknown := [name for name in positions if name not in known]:
@@ -219,6 +219,6 @@ def boxes_of(
         )
     whole = slice(None)
     return {
-        path: (array, tuple(positions.get(name, whole) if name else whole for name in names[path]))
+        path: (array, tuple(whole if name is None else positions.get(name, whole) for name in names[path]))
         for path, array in arrays.items()
     }

@@ -384,6 +384,8 @@ def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> A
     """
     if isinstance(value, Array):
         return value if device is None else value.with_device(device)
+    if isinstance(value, str):  # NumPy's, too, which is an operand as well
+        return open_array(str(value), mode=mode, device=device)
     if is_array(value):
         return open_array(place_of(value), mode=mode, device=device)
     if is_operand(value):

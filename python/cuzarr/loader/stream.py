@@ -84,7 +84,9 @@ class _Part:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.array.dtype.newbyteorder("=")
+        # Text has no byte order.
+        own = self.array.dtype
+        return own if own.kind in "OT" else own.newbyteorder("=")
 
     @property
     def size_bytes(self) -> int:
@@ -428,9 +430,9 @@ class _Reader:
         is_sample = isinstance(sample, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in sample.values())
         if not is_sample or not sample:
             raise ArgumentTypeError(f"a sample is a dictionary of pairs of an array and a selection, got {sample!r}")
-        parts = {name: self._part(*pair) for name, pair in sample.items()}
         if self._names is None:
-            self._names = tuple(parts)
+            self._names = tuple(sample)
+        parts = {name: self._part(*pair) for name, pair in sample.items()}
         if set(parts) != set(self._names):
             raise InvalidArgumentError(f"got parts named {sorted(map(str, parts))}, the first sample has {sorted(self._names)}")
         return parts

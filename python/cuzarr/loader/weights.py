@@ -21,7 +21,10 @@ def parse_weights(given: Any) -> Floats:
     InvalidArgumentError
         One is negative or not finite, or all are 0.
     """
-    weights = host_array(on_host(given), "weights", np.float64)
+    held = on_host(given)
+    if (kind := np.asarray(held).dtype).kind not in "biuf":
+        raise InvalidArgumentError(f"weights are {kind}, expected real numbers")
+    weights = host_array(held, "weights", np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any():
         worst = weights[~np.isfinite(weights) | (weights < 0)].reshape(-1)[0]
         raise InvalidArgumentError(f"weights has {worst}, expected finite numbers from 0 on")
