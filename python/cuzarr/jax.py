@@ -24,10 +24,10 @@ from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import wrap_host
 from cuzarr._numpy import is_number, is_small
 from cuzarr.errors import DTypeMismatchError
-from cuzarr.loader import datasets, stream
-from cuzarr.loader.epochs import EpochDataset
-from cuzarr.loader.library import Library
-from cuzarr.loader.variables import Variable
+from cuzarr.loader import _datasets as datasets, _stream as stream
+from cuzarr.loader._epochs import EpochDataset
+from cuzarr.loader._library import Library
+from cuzarr.loader._variables import Variable
 
 if TYPE_CHECKING:
     from cuzarr.typing import MemoryArray

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import cuzarr
-from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr.loader.crops import CropAxis, draw
-from cuzarr.loader.plan import EpochPlan, Limits, plan_epoch
-from cuzarr.loader.progress import Progress
-from cuzarr.loader.shares import batch_count, batch_sizes, in_order, shares_of_workers
-from cuzarr.loader.variables import Parts, parse_window
+from cuzarr.loader._cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader._crops import CropAxis, draw
+from cuzarr.loader._plan import EpochPlan, Limits, plan_epoch
+from cuzarr.loader._progress import Progress
+from cuzarr.loader._shares import batch_count, batch_sizes, in_order, shares_of_workers
+from cuzarr.loader._variables import Parts, parse_window
 
 ONE = 100
 

@@ -34,9 +34,9 @@ from cuzarr.errors import (
     UnsupportedError,
 )
 from cuzarr.loader import BatchDataset, CropDataset, SampleStream, SparseRows, Variable, WindowDataset
-from cuzarr.loader.crops import CropAxis, CropWeights, draw
-from cuzarr.loader.handles import Handles
-from cuzarr.loader.weights import parse_weights
+from cuzarr.loader._crops import CropAxis, CropWeights, draw
+from cuzarr.loader._handles import Handles
+from cuzarr.loader._weights import parse_weights
 
 RANDOM = np.random.default_rng()
 FIELD = RANDOM.normal(0, 100, (37, 4, 6)).astype("f4")
@@ -803,7 +803,7 @@ def test_batches_of_bad_samples_alone_are_empty() -> None:
 
 
 def test_failures_that_are_no_samples_are_errors_although_bad_samples_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuzarr.loader import stream as module
+    from cuzarr.loader import _stream as module
 
     def full(*args: Any, **kwargs: Any) -> Any:
         raise OutOfMemoryError("the device is full")

@@ -28,10 +28,10 @@ Name the rank of each process: ``BatchDataset(array, 4, rank=0, world_size=2)``.
 from __future__ import annotations
 
 from cuzarr import _names
-from cuzarr.loader.datasets import BatchDataset, CropDataset, WindowDataset
-from cuzarr.loader.sparse_rows import SparseRows
-from cuzarr.loader.stream import SampleStream
-from cuzarr.loader.variables import Variable
+from cuzarr.loader._datasets import BatchDataset, CropDataset, WindowDataset
+from cuzarr.loader._sparse_rows import SparseRows
+from cuzarr.loader._stream import SampleStream
+from cuzarr.loader._variables import Variable
 
 __all__ = ["BatchDataset", "CropDataset", "SampleStream", "SparseRows", "Variable", "WindowDataset"]
 

@@ -28,7 +28,7 @@ from torch.utils.data import Dataset
 from cuzarr import _names
 from cuzarr._node.open import array_of
 from cuzarr.errors import ShapeMismatchError
-from cuzarr.loader.variables import Form, Given, Variable
+from cuzarr.loader._variables import Form, Given, Variable
 from cuzarr.torch._datasets import BatchDataset, CropDataset, SampleStream, SparseRows, WindowDataset
 from cuzarr.torch._tensors import to_tensor
 

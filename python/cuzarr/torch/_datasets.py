@@ -11,16 +11,16 @@ import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.loader import datasets, sparse_rows, stream
-from cuzarr.loader.epochs import EpochDataset, Worker
-from cuzarr.loader.variables import Given, Window
+from cuzarr.loader import _datasets as datasets, _sparse_rows as sparse_rows, _stream as stream
+from cuzarr.loader._epochs import EpochDataset, Worker
+from cuzarr.loader._variables import Given, Window
 from cuzarr.torch._library import TensorLibrary
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from cuzarr._node.group import Group
-    from cuzarr.loader.stream import Samples
+    from cuzarr.loader._stream import Samples
     from cuzarr.sparse import CSRDataset
     from cuzarr.typing import (
         BatchOptions,

@@ -13,7 +13,7 @@ from cuzarr._checks import element_type
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import device_buffer
 from cuzarr._numpy import OF_TORCH
-from cuzarr.loader.library import Library
+from cuzarr.loader._library import Library
 from cuzarr.sparse import Matrix
 from cuzarr.torch._tensors import to_tensor, torch_type
 

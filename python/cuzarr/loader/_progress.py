@@ -8,7 +8,7 @@ from typing import Any
 
 from cuzarr._checks import whole
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.loader.shares import Share
+from cuzarr.loader._shares import Share
 
 
 @dataclass

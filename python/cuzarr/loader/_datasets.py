@@ -17,18 +17,18 @@ import numpy as np
 from cuzarr._checks import whole
 from cuzarr._compute.blocks import memory_limit_bytes
 from cuzarr.errors import InvalidArgumentError, ShapeMismatchError
-from cuzarr.loader.ahead import ahead
-from cuzarr.loader.boxes import Boxes
-from cuzarr.loader.cells import Cells, cells_of, check_limit, chunk_edges, joined
-from cuzarr.loader.crops import CropAxis, CropWeights, draw
-from cuzarr.loader.epochs import EpochDataset
-from cuzarr.loader.library import Library
-from cuzarr.loader.plan import Ints, Limits, plan_epoch
-from cuzarr.loader.progress import Progress
-from cuzarr.loader.reading import Clock, Counts, Pass, Source
-from cuzarr.loader.shares import Share, batch_count, batch_sizes, in_order, shares_of_workers
-from cuzarr.loader.variables import Form, Given, Parts, Variable, Window, parse_window
-from cuzarr.loader.weights import Floats, check_shape, fingerprint, parse_weights
+from cuzarr.loader._ahead import ahead
+from cuzarr.loader._boxes import Boxes
+from cuzarr.loader._cells import Cells, cells_of, check_limit, chunk_edges, joined
+from cuzarr.loader._crops import CropAxis, CropWeights, draw
+from cuzarr.loader._epochs import EpochDataset
+from cuzarr.loader._library import Library
+from cuzarr.loader._plan import Ints, Limits, plan_epoch
+from cuzarr.loader._progress import Progress
+from cuzarr.loader._reading import Clock, Counts, Pass, Source
+from cuzarr.loader._shares import Share, batch_count, batch_sizes, in_order, shares_of_workers
+from cuzarr.loader._variables import Form, Given, Parts, Variable, Window, parse_window
+from cuzarr.loader._weights import Floats, check_shape, fingerprint, parse_weights
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from cuzarr._checks import whole
 from cuzarr._docstrings import documented
 from cuzarr.errors import CuzarrRuntimeWarning, InvalidArgumentError
-from cuzarr.loader.library import Library
-from cuzarr.loader.progress import Progress
-from cuzarr.loader.shares import Share
+from cuzarr.loader._library import Library
+from cuzarr.loader._progress import Progress
+from cuzarr.loader._shares import Share
 
 # What the main process tells workers, some of which live longer than a pass: the epoch; how many states it loaded; how many
 # batches the last one has (-1 without a state) and of how many processes. Workers tell how many they are, and the seed of those

@@ -37,13 +37,13 @@ from cuzarr.errors import (
     LibraryMissingError,
     OutOfMemoryError,
 )
-from cuzarr.loader.ahead import ahead
-from cuzarr.loader.epochs import EpochDataset
-from cuzarr.loader.handles import Handles
-from cuzarr.loader.library import Library
-from cuzarr.loader.progress import Progress
-from cuzarr.loader.reading import Clock, Taken
-from cuzarr.loader.shares import Share
+from cuzarr.loader._ahead import ahead
+from cuzarr.loader._epochs import EpochDataset
+from cuzarr.loader._handles import Handles
+from cuzarr.loader._library import Library
+from cuzarr.loader._progress import Progress
+from cuzarr.loader._reading import Clock, Taken
+from cuzarr.loader._shares import Share
 
 if TYPE_CHECKING:
     from cuzarr.typing import Selection, StoreLike, SupportsStorePath

@@ -15,11 +15,11 @@ import numpy as np
 from cuzarr._checks import refusing
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._node.array import Array
-from cuzarr.loader.cells import Cells, chunk_starts, common_edges
-from cuzarr.loader.library import Library
-from cuzarr.loader.plan import EpochPlan, Ints
-from cuzarr.loader.reading import Counts, Held, Source
-from cuzarr.loader.shares import Order
+from cuzarr.loader._cells import Cells, chunk_starts, common_edges
+from cuzarr.loader._library import Library
+from cuzarr.loader._plan import EpochPlan, Ints
+from cuzarr.loader._reading import Counts, Held, Source
+from cuzarr.loader._shares import Order
 from cuzarr.sparse._columns import Column, StoredColumns
 from cuzarr.sparse._dataset import CSRDataset
 from cuzarr.sparse._elements import Elements, delivered

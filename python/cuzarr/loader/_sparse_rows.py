@@ -11,8 +11,8 @@ from cuzarr._checks import element_type
 from cuzarr._node.array_read import converted
 from cuzarr._node.group import Group
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
-from cuzarr.loader.datasets import PlacedDataset
-from cuzarr.loader.rows import StoredRows
+from cuzarr.loader._datasets import PlacedDataset
+from cuzarr.loader._rows import StoredRows
 from cuzarr.sparse._columns import StoredColumns, names_of
 from cuzarr.sparse._dataset import CompressedDataset, CSRDataset, sparse_dataset
 from cuzarr.sparse._encoding import group_of

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuzarr import _core
-from cuzarr.loader.cells import Cells
-from cuzarr.loader.library import Library
-from cuzarr.loader.plan import EpochPlan, Ints
-from cuzarr.loader.shares import Order
+from cuzarr.loader._cells import Cells
+from cuzarr.loader._library import Library
+from cuzarr.loader._plan import EpochPlan, Ints
+from cuzarr.loader._shares import Order
 
 
 @dataclass

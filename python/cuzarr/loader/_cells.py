@@ -11,8 +11,8 @@ import numpy as np
 
 from cuzarr._metadata.chunk_grid import AxisGrid
 from cuzarr.errors import BudgetExceededError
-from cuzarr.loader.plan import Ints
-from cuzarr.loader.variables import Part, Parts
+from cuzarr.loader._plan import Ints
+from cuzarr.loader._variables import Part, Parts
 
 # Chunks of several arrays meet at common multiples, where those are not much larger than the chunks.
 _MOST_CHUNKS = 4

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from cuzarr._node.many import read_many
-from cuzarr.loader.cells import Cells
-from cuzarr.loader.library import Library, is_run
-from cuzarr.loader.plan import EpochPlan, Ints
-from cuzarr.loader.reading import Counts, Held, Source
-from cuzarr.loader.scaling import finished, gathered_type
-from cuzarr.loader.shares import Order
-from cuzarr.loader.variables import Part, Parts
+from cuzarr.loader._cells import Cells
+from cuzarr.loader._library import Library, is_run
+from cuzarr.loader._plan import EpochPlan, Ints
+from cuzarr.loader._reading import Counts, Held, Source
+from cuzarr.loader._scaling import finished, gathered_type
+from cuzarr.loader._shares import Order
+from cuzarr.loader._variables import Part, Parts
 
 
 class Boxes(Source):

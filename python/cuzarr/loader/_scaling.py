@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cuzarr._compute.decoded import Decoding
-from cuzarr.loader.library import Library
-from cuzarr.loader.variables import Part
+from cuzarr.loader._library import Library
+from cuzarr.loader._variables import Part
 
 
 def gathered_type(part: Part) -> np.dtype[Any]:

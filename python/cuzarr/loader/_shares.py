@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.loader.cells import Cells
-from cuzarr.loader.plan import Ints
+from cuzarr.loader._cells import Cells
+from cuzarr.loader._plan import Ints
 
 
 @dataclass(frozen=True)

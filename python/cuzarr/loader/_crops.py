@@ -20,8 +20,8 @@ from functools import reduce
 import numpy as np
 
 from cuzarr.errors import InvalidArgumentError
-from cuzarr.loader.plan import Ints
-from cuzarr.loader.weights import Floats
+from cuzarr.loader._plan import Ints
+from cuzarr.loader._weights import Floats
 
 
 class CropAxis:
