@@ -74,6 +74,36 @@ impl CallStore {
     }
 }
 
+/// One array of a call that writes.
+#[derive(Clone)]
+pub(crate) struct CallArray {
+    pub(crate) call: Arc<Context>,
+    /// The array's number in the call.
+    pub(crate) number: usize,
+    /// The array's name in errors, if the call writes to several arrays.
+    pub(crate) name: Option<Arc<str>>,
+}
+
+impl CallArray {
+    /// The store of the array.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.call.of(self.number).store
+    }
+
+    /// Whether the store is far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.call.of(self.number).is_far()
+    }
+
+    /// Ends the call because of a failure of this array.
+    pub(crate) fn fail(&self, error: Error) {
+        self.call.fail(match &self.name {
+            Some(name) => error.at(&**name),
+            None => error,
+        });
+    }
+}
+
 /// The failures of one call. After the first one, no new work begins.
 #[derive(Default)]
 pub(crate) struct Failures {

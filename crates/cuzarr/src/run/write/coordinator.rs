@@ -16,7 +16,7 @@ use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Coverage, Touched, WritePlan, WriteRoute, memory_shape};
 use crate::run::access::Access;
-use crate::run::context::{Context, FAR_WRITES};
+use crate::run::context::{CallArray, Context, FAR_WRITES};
 use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
@@ -76,8 +76,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
     let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
-        array: number,
-        name,
+        array: CallArray { call: Arc::clone(call), number, name },
         plan,
         spacing,
         fill: access.fill().to_vec(),
@@ -100,7 +99,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
     let (under_way, begun) = (HashMap::new(), 0);
     let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun };
     if let Err(error) = coordinator.run() {
-        coordinator.writing.fail(error);
+        coordinator.writing.array.fail(error);
     }
     coordinator.wait_for_the_rest();
     Ok(())
@@ -215,9 +214,10 @@ impl Coordinator {
     /// Begins the given objects, and gives their chunks to the threads.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
-        let is_guarded = writing.is_far() && writing.store().capabilities().conditional_writes;
-        let is_affordable = |bound: &u64| writing.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
-        let far = if writing.is_far() { 2 * FAR_WRITES } else { 0 };
+        let is_guarded = writing.array.is_far() && writing.array.store().capabilities().conditional_writes;
+        let is_affordable =
+            |bound: &u64| writing.array.is_far() && *bound <= writing.call.limit_bytes / AFFORDABLE_SHARE;
+        let far = if writing.array.is_far() { 2 * FAR_WRITES } else { 0 };
         let most = (OBJECTS_A_THREAD * writing.call.threads).max(self.feeder.chunks_wanted()).max(far);
         let mut lanes = Vec::new();
         for touched in objects {
@@ -231,7 +231,7 @@ impl Coordinator {
                 _ if replaces => Ok(None),
                 // Asking a far store for the size takes longer than the exact size is worth.
                 Some(bound) => Ok(Some(bound)),
-                None => writing.store().size_bytes(&touched.name.key),
+                None => writing.array.store().size_bytes(&touched.name.key),
             };
             let old_bytes = at_chunk(old_bytes, &touched.name)?.unwrap_or(0);
             let threads = if self.feeder.encodes(touched.coverage) { 0 } else { writing.call.threads };
@@ -252,7 +252,7 @@ impl Coordinator {
             self.under_way.insert(self.begun, reserved);
             self.begun += 1;
             let object = Arc::new(Object {
-                writing: Arc::clone(&writing),
+                array: writing.array.clone(),
                 layout: Arc::clone(&touched.layout),
                 key: Arc::clone(&touched.name.key),
                 covered: replaces,

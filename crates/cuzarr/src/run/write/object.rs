@@ -11,8 +11,8 @@ use cuzarr_device::Buffer;
 use crate::codec::{Sharding, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkLayout, ChunkName, Touched};
+use crate::run::context::CallArray;
 use crate::run::report::Stage;
-use crate::run::write::writing::Writing;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
 /// If the pieces of a shard are smaller than this on average, they are copied into one buffer for the store.
@@ -20,7 +20,7 @@ const LEAST_PIECE_BYTES: usize = 32 << 10;
 
 /// An object that is being written.
 pub(crate) struct Object {
-    pub(crate) writing: Arc<Writing>,
+    pub(crate) array: CallArray,
     /// The object's layout, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) key: Arc<str>,
@@ -73,8 +73,8 @@ impl Object {
             return Ok(None);
         }
         let bound = self.layout.levels[0].bound_bytes.unwrap_or(u64::MAX);
-        let read = || self.writing.store().get_versioned(&self.key, bound);
-        let found = self.writing.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
+        let read = || self.array.store().get_versioned(&self.key, bound);
+        let found = self.array.call.counters.time(Stage::Fetch, 0, read).map_err(above_bound)?;
         if let Some(guard) = &self.guard {
             let condition = match &found {
                 None => Condition::Absent,
@@ -100,15 +100,15 @@ impl Object {
 
     /// Stores the object. If the store is far away, another thread does it, so that this one can go on encoding.
     pub(super) fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
-        if !self.writing.is_far() {
+        if !self.array.is_far() {
             return self.store(encoded.as_deref());
         }
         let (object, encoded) = (Arc::clone(self), encoded.map(Cow::into_owned));
-        self.writing.call.senders.submit(Box::new(move || {
+        self.array.call.senders.submit(Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| object.store(encoded.as_deref())));
             let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
             if let Err(error) = outcome.unwrap_or_else(panicked) {
-                object.writing.fail(error.at(format!("chunk '{}'", object.key)));
+                object.array.fail(error.at(format!("chunk '{}'", object.key)));
             }
         }));
         Ok(())
@@ -143,9 +143,9 @@ impl Object {
     /// Maximum size of a shard whose inner chunks can be written while they come; `None` if they cannot, or if they are
     /// too small to be written alone.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
-        let can = self.writing.store().capabilities();
+        let can = self.array.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;
-        (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.writing.is_far())
+        (can.writes_parts && can.shortens_parts && self.covered && self.guard.is_none() && !self.array.is_far())
             .then_some(bound_bytes)
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
@@ -155,8 +155,8 @@ impl Object {
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
-            && self.writing.store().capabilities().writes_parts
-            && !self.writing.is_far()
+            && self.array.store().capabilities().writes_parts
+            && !self.array.is_far()
     }
 
     /// Writes the object from consecutive pieces.
@@ -175,8 +175,8 @@ impl Object {
 
     /// Calls `write` to change the object in the store, unless the call was cancelled.
     pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
-        self.writing.call.check_cancelled()?;
-        self.writing.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.writing.store(), &self.key))
+        self.array.call.check_cancelled()?;
+        self.array.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.array.store(), &self.key))
     }
 }
 

@@ -96,7 +96,7 @@ impl Parts {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.write(writing, &mut writer, &part)));
             let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the store panicked; please report this"));
             if let Err(error) = at_chunk(outcome.unwrap_or_else(panicked), &self.leaf.chunk.name) {
-                writing.fail(error);
+                writing.array.fail(error);
                 let mut state = self.lock();
                 state.failed = true;
                 return state.waiting.clear();

@@ -8,19 +8,15 @@ use cuzarr_device::Buffer;
 use cuzarr_device::internal::Reader;
 
 use crate::codec::{Location, VariableElements};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::plan::{Spacing, Touched, WritePlan};
-use crate::run::context::Context;
+use crate::run::context::{CallArray, Context};
 use crate::run::write::place::Place;
-use crate::store::Store;
 
 /// State that all chunks of one write share.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
-    /// The array's number in the call.
-    pub(crate) array: usize,
-    /// The array's name in errors, if a call writes to several arrays.
-    pub(crate) name: Option<Arc<str>>,
+    pub(crate) array: CallArray,
     pub(crate) plan: WritePlan,
     /// The strides of the value's elements, in the value and in chunks.
     pub(crate) spacing: Spacing,
@@ -36,26 +32,6 @@ pub(crate) struct Writing {
     pub(crate) submitted: AtomicUsize,
     /// Objects that another writer changed after their old bytes were read. They must be written again.
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
-}
-
-impl Writing {
-    /// The store of the array.
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.call.of(self.array).store
-    }
-
-    /// Whether the store is far away.
-    pub(crate) fn is_far(&self) -> bool {
-        self.call.of(self.array).is_far()
-    }
-
-    /// Ends the call because of a failure of this array.
-    pub(crate) fn fail(&self, error: Error) {
-        self.call.fail(match &self.name {
-            Some(name) => error.at(&**name),
-            None => error,
-        });
-    }
 }
 
 /// Bytes that are made once, by the first thread that needs them. Other threads wait for them.

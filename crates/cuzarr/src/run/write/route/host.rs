@@ -22,7 +22,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
     // Reading old bytes from a far store keeps a thread waiting. So a thread does it that nobody else needs.
-    let waits = writing.is_far() && !leaf.chunk.coverage.replaces();
+    let waits = writing.array.is_far() && !leaf.chunk.coverage.replaces();
     let call = Arc::clone(&writing.call);
     call.submit(waits, move || {
         if writing.call.is_cancelled() {
@@ -50,7 +50,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this")));
         writing.submitted.fetch_sub(1, Ordering::Relaxed);
         if let Err(error) = at_chunk(outcome, &leaf.chunk.name) {
-            writing.fail(error);
+            writing.array.fail(error);
         }
     });
 }

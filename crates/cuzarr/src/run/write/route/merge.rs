@@ -99,7 +99,7 @@ impl OldChunks {
         self.waiting += 1;
         let (writing, sender) = (Arc::clone(writing), self.sender.clone());
         let call = Arc::clone(&writing.call);
-        call.submit(writing.is_far(), move || {
+        call.submit(writing.array.is_far(), move || {
             let mut answer = Answer { sender, changed: None };
             if writing.call.is_cancelled() {
                 return;
@@ -108,7 +108,7 @@ impl OldChunks {
             let panicked = |_| Err(Error::new(ErrorKind::EncodeFailed, "a codec panicked; please report this"));
             match at_chunk(outcome.unwrap_or_else(panicked), &leaf.chunk.name) {
                 Ok(old) => answer.changed = Some((leaf, old)),
-                Err(error) => writing.fail(error),
+                Err(error) => writing.array.fail(error),
             }
         });
     }
