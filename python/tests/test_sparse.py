@@ -698,6 +698,7 @@ def test_damaged_columns_are_errors_by_name(device):
         return change
 
     refuses("a code is 3, expected one from -1 to 2", codes([0, 1, 2, 3, 0, 0, 0]))
+    refuses("a category occurs twice", of("kind/categories", np.array([1, 2, 1])))
     refuses("a code is -2, expected one from -1 to 2", codes([0, 1, 2, -2, 0, 0, 0]))
     refuses("elements are of float32, which is none of a categorical column", codes([0] * 7, "f4"))
     refuses("arrays have different lengths: .*/kind/codes 6", codes([0] * 6))

@@ -486,7 +486,10 @@ def _column(stored: _Stored, categories: np.ndarray[Any, Any] | None, values: An
 def _labels(stored: _Stored, values: Any, mask: Any = None) -> np.ndarray[Any, Any]:
     if mask is not None and np.asarray(mask).any():
         raise broken(stored.node, "a category is missing")
-    return np.asarray(values)
+    labels = np.asarray(values)
+    if len(set(labels.tolist())) < len(labels):
+        raise broken(stored.node, "a category occurs twice")
+    return labels
 
 
 def _pandas() -> Any:

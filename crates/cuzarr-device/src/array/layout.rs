@@ -87,7 +87,7 @@ impl Layout {
         self.element_bytes
     }
 
-    /// The same bytes as elements of another size, which changes the extent of the last dimension. `None` if the last
+    /// Layout of the same bytes as elements of another size. Only the extent of the last dimension changes. `None` if that
     /// dimension is not packed, its bytes are no whole number of elements, or some new element would not begin at a
     /// multiple of `alignment_bytes`.
     pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {

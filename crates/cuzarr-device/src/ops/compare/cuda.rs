@@ -20,9 +20,9 @@ enum Equality {
     Bits = 0,
     /// Bit for bit, but any two NaN parts are equal.
     Parts = 1,
-    /// As numbers: -0.0 equals 0.0, and NaN equals nothing.
+    /// Compares numbers: -0.0 equals 0.0, and NaN equals nothing.
     Numbers = 2,
-    /// As numbers, but NaN equals NaN.
+    /// Compares numbers, and NaN equals NaN.
     NumbersAndNan = 3,
 }
 

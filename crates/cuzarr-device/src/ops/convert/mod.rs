@@ -41,7 +41,7 @@ pub enum OutOfRange {
 /// How a number is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The same number, rounded. NaN and infinities cannot become integers.
+    /// Converts the number, and rounds it if the target type needs that. NaN and infinities cannot become integers.
     Cast {
         /// How to round.
         rounding: Rounding,

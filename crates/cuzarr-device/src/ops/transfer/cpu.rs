@@ -474,8 +474,7 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// The same packed elements, starting at another element. `by` is in bytes for plain packings, and in elements
-    /// otherwise.
+    /// Moves the start by some elements. `by` counts bytes for plain packings, and elements otherwise.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),

@@ -117,8 +117,8 @@ CUZARR_DEVICE u32 deflate_compact(u64* queue, u32 count, u32 lane) {
 
 /// Copies the queue's matches, whose places count from `round`. All other bytes are in their places already.
 ///
-/// Of a batch, the first match that is still to be copied is copied at once, together with all matches whose bytes lie
-/// before it, each by a lane.
+/// Copies the matches of a batch in rounds. Each round copies the first match that is left, and all matches that read
+/// only bytes before it. One lane copies a short match, and all lanes copy a long one.
 template <class Target>
 CUZARR_DEVICE void deflate_copy_all(u64* queue, u32 count, const Target& target, u32 round, u32 lane) {
     count = deflate_compact(queue, count, lane);

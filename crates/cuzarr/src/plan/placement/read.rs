@@ -22,8 +22,8 @@ const RESIDENT_FRAME_COPIES: u64 = 3;
 const LARGER_BATCHES: u64 = 4;
 /// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
-/// The same number if regions are read in order. Regions take memory too, and smaller batches fill them sooner. On an
-/// H200, the mean of 8 GiB with a limit of 2 GiB took 1.04 times as long as reading them; with three batches 1.20, with
+/// Number of batches that are decoded at once if regions are read in order. Regions take memory too, and smaller batches
+/// fill them sooner. On an H200, the mean of 8 GiB with a limit of 2 GiB took 1.04 times as long as reading them; with three batches 1.20, with
 /// five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 

@@ -17,8 +17,8 @@ use crate::plan::write::Coverage;
 /// Number of batches that kernels should encode at once. One batch would not be enough, because its slowest piece takes
 /// as long as the whole batch. There are fewer if memory is short.
 pub(super) const ENCODING_BATCHES: usize = 4;
-/// The same number for batches of one large chunk. Each fills the device by itself. The sooner the first one is done,
-/// the sooner its frame is on its way.
+/// Number of batches that are encoded at once if each is one large chunk, which fills the device by itself. The sooner
+/// the first one is done, the sooner its frame is on its way.
 const ENCODING_LARGE_CHUNKS: usize = 2;
 /// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
 /// their ends. But then the first frames come later, and nothing overlaps with the last ones.

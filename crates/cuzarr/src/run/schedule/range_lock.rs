@@ -43,7 +43,7 @@ impl Objects {
     /// both have.
     pub(crate) fn overlap(&self, other: &Objects) -> bool {
         let mut dimensions = self.bounds.iter().zip(&other.bounds);
-        self.array.has_same_chunks(&other.array) && dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1)
+        dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1) && self.array.has_same_chunks(&other.array)
     }
 }
 
