@@ -87,6 +87,9 @@ class MemoryInfo:
         Pinned host memory kept for transfers to and from the device.
     in_flight : int
         Memory that reads and writes under way have taken of their ``memory_limit``.
+    chunk_cache : int
+        Memory of decoded chunks that arrays with ``chunk_cache`` keep. It is a part of the ``memory_limit``, and given up when
+        work under way needs it.
     limit : int or None
         The ``memory_limit``; ``None`` lets cuzarr choose.
     allocator : str
@@ -111,6 +114,7 @@ class MemoryInfo:
     peak: int
     pinned: int
     in_flight: int
+    chunk_cache: int
     limit: int | None
     allocator: str
     pools: Mapping[str, PoolInfo]
@@ -122,6 +126,7 @@ class MemoryInfo:
             f"{self.device}: {human_bytes(self.free)} of {human_bytes(self.total)} free",
             f"  pinned    {human_bytes(self.pinned)}",
             f"  in flight {human_bytes(self.in_flight)}, limit {limit}",
+            *([f"  cached    {human_bytes(self.chunk_cache)} of chunks"] if self.chunk_cache else []),
             f"  results   from {self.allocator}",
         ]
         for name, pool in self.pools.items():
@@ -145,7 +150,7 @@ def info(device: str | None = None) -> MemoryInfo:
     """
     chosen = device_name(device)
     numbers = _core.memory_info(chosen)
-    counted = {name: numbers[name] for name in ("free", "total", "used", "peak", "pinned", "in_flight")}
+    counted = {name: numbers[name] for name in ("free", "total", "used", "peak", "pinned", "in_flight", "chunk_cache")}
     own = {} if chosen == "cpu" else {"cuzarr": PoolInfo(numbers["used"], numbers["held"])}
     pools = {**own, **_pools_of_others(chosen)}
     arrays = _core.memory_of_arrays(chosen)
@@ -201,7 +206,7 @@ def limit(size: int | str | None) -> ConfigSet:
 
 
 def empty_cache(device: str | None = None) -> None:
-    """Give unused memory of cuzarr's pool, and pinned memory, back to the system. The call waits for the device.
+    """Give unused memory of cuzarr's pool, the chunk cache and pinned memory back to the system. The call waits for the device.
 
     Returns
     -------

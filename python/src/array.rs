@@ -2,6 +2,7 @@
 //! in Python.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cuzarr::internal::node::{chain, delete_left_over, delete_outside, trusting_consolidated};
 use cuzarr::meta::{Mark, NodeMetadata};
@@ -297,6 +298,9 @@ pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
             "coalesce_gap_bytes" => options.coalesce_gap_bytes = value.extract()?,
             "coalesce_max_bytes" => options.coalesce_max_bytes = value.extract()?,
             "variable_limit_bytes" => options.variable_limit_bytes = value.extract()?,
+            "chunk_cache" => options.chunk_cache = value.extract()?,
+            "chunk_cache_bytes" => options.chunk_cache_bytes = value.extract()?,
+            "chunk_cache_max_age" => options.chunk_cache_max_age = Duration::from_secs(value.extract()?),
             other => return Err(PyValueError::new_err(format!("unknown option '{other}'"))),
         }
     }

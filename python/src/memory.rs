@@ -19,7 +19,9 @@ use crate::names::parse_device;
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;
     let info = py.detach(|| device.memory_info()).py()?;
-    let (stats, in_flight) = (pool::stats(device), Engine::get().memory(device).used_bytes());
+    let (engine, stats) = (Engine::get(), pool::stats(device));
+    let cached = engine.cache_use(device);
+    let in_flight = engine.memory(device).used_bytes().saturating_sub(cached.size_bytes);
     let numbers = PyDict::new(py);
     numbers.set_item("free", info.free_bytes)?;
     numbers.set_item("total", info.total_bytes)?;
@@ -28,6 +30,7 @@ pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
     numbers.set_item("held", stats.held_bytes)?;
     numbers.set_item("pinned", stats.pinned_bytes)?;
     numbers.set_item("in_flight", in_flight)?;
+    numbers.set_item("chunk_cache", cached.size_bytes)?;
     numbers.set_item("allocations", stats.allocations)?;
     numbers.set_item("trims", stats.trims)?;
     Ok(numbers)
@@ -39,11 +42,15 @@ pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
     Ok(named_bytes(parse_device(device)?))
 }
 
-/// Returns unused pool memory to the device.
+/// Drops all chunks of the chunk cache, and returns unused pool memory to the device.
 #[pyfunction]
 pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
     let device = parse_device(device)?;
-    py.detach(|| pool::trim(device)).py()
+    py.detach(|| {
+        Engine::get().clear_cache(device);
+        pool::trim(device)
+    })
+    .py()
 }
 
 /// Resets the peak to the bytes that are in use now.

@@ -17,6 +17,7 @@ pub(crate) mod environment;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use cuzarr_device::{Device, Order};
 
@@ -119,6 +120,18 @@ const KEYS: &[ConfigKey] = &[
         "O_DIRECT for files outside the page cache: once it cannot hold all that is read, always, never",
     ),
     key("memory_limit", ConfigKind::Bytes, "4 GiB", "bytes in flight, on the device and in pinned memory each"),
+    key(
+        "chunk_cache.size",
+        ConfigKind::Bytes,
+        "1 GiB",
+        "decoded chunks that each device keeps for arrays with chunk_cache, within memory_limit",
+    ),
+    key(
+        "chunk_cache.max_age",
+        ConfigKind::Number(0),
+        "60",
+        "seconds for which the chunk cache trusts objects of a server, and missing ones; 0 asks each time",
+    ),
     key("metadata_max_bytes", ConfigKind::Bytes, "256 MiB", "metadata documents larger than this are refused"),
     key("default_zarr_format", ConfigKind::Words(&["2", "3"]), "3", "format of new arrays and groups"),
     key("array.order", ConfigKind::Words(&["C", "F"]), "C", "memory order of results"),
@@ -273,6 +286,16 @@ impl Config {
     /// The setting `memory_limit`.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.number("memory_limit").unwrap_or(u64::MAX)
+    }
+
+    /// The setting `chunk_cache.size`.
+    pub fn chunk_cache_bytes(&self) -> u64 {
+        self.number("chunk_cache.size").unwrap_or(0)
+    }
+
+    /// The setting `chunk_cache.max_age`.
+    pub fn chunk_cache_max_age(&self) -> Duration {
+        Duration::from_secs(self.number("chunk_cache.max_age").unwrap_or(0))
     }
 
     /// The setting `metadata_max_bytes`.

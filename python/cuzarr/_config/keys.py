@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "array.sharding_coalesce_max_bytes": 16 << 20,
     "array.allow_unsafe_pickle_decode": False,
     "array.variable_chunk_max_bytes": 512 << 20,
+    "array.chunk_cache": False,
     "async.concurrency": 10,
     "async.timeout": None,
     "threading.max_workers": None,
@@ -44,6 +45,8 @@ DEFAULTS: dict[str, Any] = {
     "strict": False,
     "allow_pickle": False,
     "memory_limit": None,
+    "chunk_cache.size": 1 << 30,
+    "chunk_cache.max_age": 60,
     "metadata_max_bytes": 256 << 20,
     "gds": "auto",
     "fsync": "none",
@@ -79,6 +82,9 @@ ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {
     "strict",
     "allow_pickle",
     "memory_limit",
+    "array.chunk_cache",
+    "chunk_cache.size",
+    "chunk_cache.max_age",
     "gds",
     "fsync",
     "direct_io",
@@ -101,7 +107,7 @@ def is_secret(key: str) -> bool:
 
 
 # Keys whose values may be written as ``"512 MiB"``.
-_SIZES = ("memory_limit", "metadata_max_bytes", "array.variable_chunk_max_bytes")
+_SIZES = ("memory_limit", "chunk_cache.size", "metadata_max_bytes", "array.variable_chunk_max_bytes")
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),

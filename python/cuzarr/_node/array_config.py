@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,8 @@ class ArrayConfig:
         Ranges of a shard that are at most this many bytes apart are read by one request.
     sharding_coalesce_max_bytes : int
         Largest number of bytes of such a request.
+    chunk_cache : bool
+        Whether decoded chunks are kept in the chunk cache of the device, for reads that need them again.
 
     Raises
     ------
@@ -51,11 +53,12 @@ class ArrayConfig:
     read_missing_chunks: bool = True
     sharding_coalesce_max_gap_bytes: int = 1 << 20
     sharding_coalesce_max_bytes: int = 16 << 20
+    chunk_cache: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ("C", "F"):
             raise InvalidArgumentError(f"order is {self.order!r}, expected 'C' or 'F'")
-        for name in ("write_empty_chunks", "read_missing_chunks"):
+        for name in ("write_empty_chunks", "read_missing_chunks", "chunk_cache"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ArgumentTypeError(f"{name} is {getattr(self, name)!r}, expected True or False")
         for name in ("sharding_coalesce_max_gap_bytes", "sharding_coalesce_max_bytes"):
@@ -127,6 +130,11 @@ def parse_array_config(data: Any) -> ArrayConfig:
     if isinstance(data, ArrayConfig):
         return data
     return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else data)
+
+
+def with_chunk_cache(config: ArrayConfigLike | None, chunk_cache: bool | None) -> ArrayConfigLike | None:
+    """The settings, with ``chunk_cache`` as it was given beside them."""
+    return config if chunk_cache is None else replace(parse_array_config(config), chunk_cache=chunk_cache)
 
 
 def parse_changes(config: Any) -> dict[str, Any]:

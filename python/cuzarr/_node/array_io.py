@@ -74,7 +74,14 @@ class OpenArray(StoredArray, Protocol):
 
 _told: set[tuple[str, str]] = set()
 # Settings of the process that an array is opened with.
-_SETTINGS = ("strict", "memory_limit", "threading.max_workers", "array.variable_chunk_max_bytes")
+_SETTINGS = (
+    "strict",
+    "memory_limit",
+    "threading.max_workers",
+    "array.variable_chunk_max_bytes",
+    "chunk_cache.size",
+    "chunk_cache.max_age",
+)
 
 # Arrays (by their documents), devices and memory limits for which warnings about fall-backs were given, up to a maximum number.
 _looked_at: set[tuple[str, str, int]] = set()
@@ -97,6 +104,9 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
             "memory_limit_bytes": settings[1],
             "threads": settings[2],
             "variable_limit_bytes": settings[3],
+            "chunk_cache": array._config.chunk_cache,
+            "chunk_cache_bytes": settings[4],
+            "chunk_cache_max_age": settings[5],
             "write_empty_chunks": array._config.write_empty_chunks,
             "read_missing_chunks": array._config.read_missing_chunks,
             "coalesce_gap_bytes": array._config.sharding_coalesce_max_gap_bytes,

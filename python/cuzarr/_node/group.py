@@ -24,7 +24,7 @@ from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata, as_node
 from cuzarr._node import create, many, members
 from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._node.array_config import ArrayConfigLike, with_chunk_cache
 from cuzarr._node.asynchronous import AsyncGroup, complete
 from cuzarr._node.descriptions import group_html, group_info
 from cuzarr._node.display import Tree
@@ -106,10 +106,17 @@ class Group(Node):
 
     _metadata: GroupMetadata
 
-    def __init__(self, store_path: StorePath, metadata: GroupMetadata, device: str | None = None) -> None:
+    def __init__(
+        self,
+        store_path: StorePath,
+        metadata: GroupMetadata,
+        device: str | None = None,
+        chunk_cache: bool | None = None,
+    ) -> None:
         self._store_path = store_path
         self._metadata = metadata
         self._own_device = None if device is None else str(device)
+        self._chunk_cache = chunk_cache
 
     @classmethod
     def from_store(
@@ -217,8 +224,8 @@ class Group(Node):
     def _node(self, path: str, metadata: AnyNodeMetadata) -> Array | Self:
         place = self._store_path / path
         if isinstance(metadata, GroupMetadata):
-            return type(self)(place, metadata, self._own_device)
-        return Array(place, metadata, device=self._own_device)
+            return type(self)(place, metadata, self._own_device, self._chunk_cache)
+        return Array(place, metadata, with_chunk_cache(None, self._chunk_cache), self._own_device)
 
     def _find(self, path: str) -> AnyNodeMetadata | None:
         return members.find(self._store_path, self._metadata, path)
@@ -608,6 +615,7 @@ class Group(Node):
         overwrite, attributes = kwargs.pop("overwrite", False), kwargs.pop("attributes", None)
         place, zarr_format = self._store_path / name, self._metadata.zarr_format
         group = self._new(place, attributes, zarr_format, overwrite=overwrite, device=self._own_device)
+        group._chunk_cache = self._chunk_cache
         self._note(name, group._metadata)
         return group
 
@@ -714,6 +722,7 @@ class Group(Node):
                 raise InvalidArgumentError("compressor and compressors mean the same; pass only one")
             arguments["compressors"] = () if compressor is None else (compressor,)
 
+        arguments["config"] = with_chunk_cache(config, self._chunk_cache)
         zarr_format = self._metadata.zarr_format
         array = create.create_array(self._store_path, **arguments, zarr_format=zarr_format, device=self._own_device)
         self._note(name, array.metadata)
@@ -1029,11 +1038,11 @@ class Group(Node):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # attributes may change
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Group._rebuilt, (self.store, self.path, self._metadata.to_dict(), self._own_device)
+        return Group._rebuilt, (self.store, self.path, self._metadata.to_dict(), self._own_device, self._chunk_cache)
 
     @classmethod
-    def _rebuilt(cls, store: Store, path: str, document: dict[str, Any], device: str | None) -> Group:
-        return cls(StorePath(store, path), GroupMetadata.from_dict(document), device)
+    def _rebuilt(cls, store: Store, path: str, document: dict[str, Any], device: str | None, chunk_cache: bool | None) -> Group:
+        return cls(StorePath(store, path), GroupMetadata.from_dict(document), device, chunk_cache)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         # Equal for the same group in every process, because dask names its tasks by it.

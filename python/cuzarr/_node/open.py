@@ -24,7 +24,7 @@ from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.arguments import default_format, device_like, one_format, warn_ignored
 from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike
+from cuzarr._node.array_config import ArrayConfigLike, with_chunk_cache
 from cuzarr._node.create import create, create_array, like_arguments
 from cuzarr._node.display import Tree
 from cuzarr._node.group import Group
@@ -65,6 +65,7 @@ def open(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array | Group:
@@ -84,6 +85,8 @@ def open(
         Settings of an open array.
     device : str, optional
         Where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    chunk_cache : bool, optional
+        Whether decoded chunks are kept for reads that need them again. By default the setting ``array.chunk_cache``.
     metadata_store : StoreLike, optional
         Another store, in which the metadata documents live; chunks stay in ``store``.
     **kwargs
@@ -110,20 +113,22 @@ def open(
             found = find_node(place, check_zarr_format(zarr_format))
             if found is not None and not isinstance(found, GroupMetadata):
                 warn_ignored(**{name: options.get(name) for name in _IGNORED})
-                return Array(place, found, config, device_like(options.get("meta_array"), device))
+                settings = with_chunk_cache(config, chunk_cache)
+                return Array(place, found, settings, device_like(options.get("meta_array"), device))
             if found is not None and not options:
                 _refuse_config(config, place)
-                return Group(place, found, device)
+                return Group(place, found, device, chunk_cache)
         _refuse_config(config, place)
         try:
-            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **options)
+            return open_group(place, zarr_format=zarr_format, mode=mode, device=device, chunk_cache=chunk_cache, **options)
         except GroupNotFoundError:
             raise nothing_found(place) from None
     try:
-        return open_array(place, zarr_format=zarr_format, mode=mode, config=config, device=device, **options)
+        settings = with_chunk_cache(config, chunk_cache)
+        return open_array(place, zarr_format=zarr_format, mode=mode, config=settings, device=device, **options)
     except (KeyError, NodeTypeValidationError):
         _refuse_config(config, place)
-        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, **options)
+        return open_group(place, zarr_format=zarr_format, mode=mode, device=device, chunk_cache=chunk_cache, **options)
 
 
 def _refuse_config(config: Any, place: StorePath) -> None:
@@ -155,6 +160,7 @@ def open_array(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array:
@@ -171,6 +177,8 @@ def open_array(
         Settings of the open array.
     device : str, optional
         Where the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    chunk_cache : bool, optional
+        Whether decoded chunks are kept for reads that need them again. By default the setting ``array.chunk_cache``.
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives; chunks stay in ``store``.
     **kwargs
@@ -193,7 +201,7 @@ def open_array(
     options: dict[str, Any] = {**kwargs}
     _check_options("open_array", options, open_array)
     zarr_format = one_format(zarr_format, options.pop("zarr_version", None))
-    device = device_like(options.pop("meta_array", None), device)
+    device, config = device_like(options.pop("meta_array", None), device), with_chunk_cache(config, chunk_cache)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:
@@ -269,6 +277,7 @@ def open_group(
     attributes: dict[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
     device: str | None = None,
+    chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
     """Open the group at a store or path, or create it, depending on ``mode``.
@@ -288,6 +297,9 @@ def open_group(
         Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used; in format 2, its key.
     device, meta_array : str; array, optional
         Where arrays of the group are read to: a device, or the device of an array.
+    chunk_cache : bool, optional
+        Whether decoded chunks of the group's arrays are kept for reads that need them again. By default the setting
+        ``array.chunk_cache``.
     metadata_store : StoreLike, optional
         Another store, in which the metadata documents live.
     cache_attrs, synchronizer, chunk_store : optional
@@ -309,7 +321,7 @@ def open_group(
     place = make_store_path(store, mode=mode, storage_options=storage_options, path=path, metadata_store=metadata_store)
     try:
         if mode in _READ_MODES:
-            return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
+            return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device, chunk_cache)
     except GroupNotFoundError:
         if mode not in _CREATE_MODES:
             raise
@@ -321,7 +333,7 @@ def open_group(
         if mode != "a":
             raise
         # Another program created it in the meantime.
-        return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device)
+        return Group(place, read_group(place, check_zarr_format(zarr_format), use_consolidated), device, chunk_cache)
 
 
 def group(

@@ -212,7 +212,15 @@ impl Store for ReferenceStore {
 
     fn capabilities(&self) -> Capabilities {
         let is_far = self.shared.is_far;
-        Capabilities { read_only: true, deletes: false, far: is_far, divides_reads: !is_far, ..Capabilities::default() }
+        Capabilities {
+            read_only: true,
+            deletes: false,
+            far: is_far,
+            // A repository's table is of one snapshot. Files that other tables name may change.
+            immutable: self.shared.repository.is_some(),
+            divides_reads: !is_far,
+            ..Capabilities::default()
+        }
     }
 
     fn is_on(&self, _device: Device) -> bool {

@@ -84,6 +84,11 @@ pub struct VariableElements {
 }
 
 impl VariableElements {
+    /// Bytes of the elements and their offsets.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.data.len() + size_of_val(&*self.offsets)
+    }
+
     /// Makes an empty list with room for `count` elements.
     pub fn with_capacity(count: usize) -> VariableElements {
         let mut offsets = Vec::with_capacity(count.saturating_add(1));

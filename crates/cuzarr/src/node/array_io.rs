@@ -36,12 +36,17 @@ impl Array {
             let shape = self.result_shape(selection)?;
             let dtype = self.device_dtype()?;
             let _within = pool::within(self.device(), self.options().memory_limit_bytes);
-            let out = NdBuffer::empty(self.device(), dtype, &shape, self.options().order)?;
+            let out = self.new_result(dtype, &shape, self.options().order)?;
             pool::name_result(out.buffer(), || self.place());
             self.read_to(selection, &out)?;
             Ok(out)
         };
         work().at(|| self.place())
+    }
+
+    /// Allocates memory for a result on the array's device.
+    pub(super) fn new_result(&self, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
+        Engine::get().allocate(self.device(), || NdBuffer::empty(self.device(), dtype, shape, order))
     }
 
     /// Returns the shape of memory for a selection. Checks the selection first, so that no memory is allocated for a
@@ -82,7 +87,7 @@ impl Array {
         let shape = [&[selections.len()], &memory_shape(first)?[..]].concat();
         let _within = pool::within(self.device(), self.options().memory_limit_bytes);
         // In C order, each selection is contiguous in the result.
-        let out = NdBuffer::empty(self.device(), dtype.unwrap_or(own), &shape, Order::C)?;
+        let out = self.new_result(dtype.unwrap_or(own), &shape, Order::C)?;
         pool::name_result(out.buffer(), || self.place());
         self.read_many_to(selections, &out)?;
         Ok(out)
@@ -292,8 +297,18 @@ impl Array {
     pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
         let access = self.access(device)?;
         match access.dtype() {
-            Some(own) if own != dtype => self.bound(device, Some(dtype), || access.reading_as(dtype)),
+            Some(own) if own != dtype => {
+                let access = self.bound(device, Some(dtype), || access.reading_as(dtype))?;
+                self.allow_cache(&access);
+                Ok(access)
+            }
             _ => Ok(access),
+        }
+    }
+
+    fn allow_cache(&self, access: &Access) {
+        if self.options().chunk_cache {
+            access.allow_cache(self.metadata(), &**self.store());
         }
     }
 
@@ -305,7 +320,10 @@ impl Array {
     /// Returns the chain bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
-        self.bound(device, None, || Access::new(self.metadata(), self.path(), Arc::clone(chain), device))
+        let access =
+            self.bound(device, None, || Access::new(self.metadata(), self.path(), Arc::clone(chain), device))?;
+        self.allow_cache(&access);
+        Ok(access)
     }
 
     /// Returns the chain bound to a device, with elements converted to `cast`. It is bound again if the metadata has

@@ -22,6 +22,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node::{ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use crate::meta::{ArrayMetadata, EntryChange, ZarrFormat};
+use crate::run::Engine;
 use crate::store::{Store, StoreExt, join_key, validate_key};
 
 /// Name of the object, beside an array, that records the progress of unfinished work on it.
@@ -82,10 +83,12 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
     batches.values().try_for_each(|batch| store.delete_many(batch))?;
     // Buckets have no folders to delete, and listing them again would be another request. They may have names that are
     // not valid keys.
-    match store.capabilities().conditional_writes && others.iter().all(|key| validate_key(key).is_ok()) {
+    let deleted = match store.capabilities().conditional_writes && others.iter().all(|key| validate_key(key).is_ok()) {
         true => store.delete_many(&others),
         false => store.delete_prefix(prefix),
-    }
+    };
+    Engine::get().forget_below(store, prefix);
+    deleted
 }
 
 /// Copies a node's own documents to its entries in the consolidated metadata of groups above. Groups without an entry
@@ -226,7 +229,9 @@ pub(super) fn delete_chunks(
         if !store.capabilities().transactional {
             store.delete(&join_key(path, CHECKPOINT))?;
         }
-        store.delete_many(&keys)
+        let deleted = store.delete_many(&keys);
+        Engine::get().forget(store, keys.iter().map(String::as_str));
+        deleted
     };
     if keys.is_empty() { Ok(()) } else { delete().at(|| documents::place(store, path)) }
 }

@@ -1,5 +1,7 @@
 //! Batches. One batch is a step of a plan: reads, the units in their bytes, and fills.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use cuzarr_device::TransferBox;
@@ -82,7 +84,12 @@ pub struct Unit {
     pub whole: bool,
     /// The boxes that the unit fills, in the order of results. There are several if several selections need the chunk.
     pub places: Vec<Place>,
+    /// Whether the decoded chunk goes to the chunk cache.
+    pub keep: bool,
 }
+
+/// What the engine keeps of a chunk between calls. Plans do not look at it.
+pub trait Kept: Any + fmt::Debug + Send + Sync {}
 
 /// A box of a result, and where its elements begin in a packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,9 +173,24 @@ pub struct Batch {
     pub units: Vec<Unit>,
     /// Boxes without a chunk.
     pub fills: Vec<Fill>,
+    /// Units whose chunks the chunk cache has.
+    pub kept: Vec<(Unit, Arc<dyn Kept>)>,
+    /// The limits by which ranges of units were joined to reads.
+    pub(crate) limits: CoalesceLimits,
 }
 
 impl Batch {
+    /// Makes a batch of these units and fills.
+    pub(crate) fn new(group: usize, units: Vec<Unit>, fills: Vec<Fill>, limits: CoalesceLimits) -> Batch {
+        let (units, reads) = coalesce(units, limits);
+        Batch { group, reads, units, fills, kept: Vec::new(), limits }
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
+    }
+
     /// Sum of the packed bytes of a read's units.
     pub fn packed_bytes(&self, read: usize) -> usize {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
@@ -196,7 +218,7 @@ impl Batch {
 }
 
 /// Limits of a merged read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoalesceLimits {
     /// Largest gap between ranges that one read covers.
     pub gap_bytes: u64,
@@ -275,6 +297,7 @@ mod tests {
             packed_size_bytes: size_bytes as usize,
             whole: true,
             places: Vec::new(),
+            keep: false,
         }
     }
 
@@ -309,8 +332,7 @@ mod tests {
     fn bytes_that_no_unit_wants_are_counted() {
         let units = vec![unit("a", 0, 10), unit("a", 14, 10), unit("a", 30, 10), unit("b", 0, 7)];
         let limits = CoalesceLimits { gap_bytes: 6, max_bytes: 100, enough_bytes: 100, spare_bytes: 100 };
-        let (units, reads) = coalesce(units, limits);
-        let batch = Batch { group: 0, reads, units, fills: Vec::new() };
+        let batch = Batch::new(0, units, Vec::new(), limits);
         assert_eq!((batch.gap_bytes(0), batch.gap_bytes(1)), (10, 0));
     }
 

@@ -52,6 +52,19 @@ pub struct Explanation {
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one read of several chunks.
     pub coalesce_max_bytes: u64,
+    /// The chunk cache, if the read uses it.
+    pub chunk_cache: Option<CacheState>,
+}
+
+/// The chunk cache of a device: what it holds now, and its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheState {
+    /// Number of chunks, of all arrays.
+    pub chunks: u64,
+    /// Bytes of the chunks, with the cache's own tables.
+    pub size_bytes: u64,
+    /// Maximum size.
+    pub limit_bytes: u64,
 }
 
 impl Explanation {
@@ -83,6 +96,7 @@ impl Explanation {
             memory_limit_bytes,
             coalesce_gap_bytes: options.coalesce_gap_bytes,
             coalesce_max_bytes: options.coalesce_max_bytes,
+            chunk_cache: None,
         }
     }
 
@@ -137,6 +151,7 @@ impl Explanation {
             placements: placement.codecs(chain),
             merging: placement.merging(),
             decoding: Vec::new(),
+            chunk_cache: None,
             ..self
         }
     }
@@ -174,6 +189,10 @@ impl Explanation {
             "memory_limit_bytes": self.memory_limit_bytes,
             "coalesce_gap_bytes": self.coalesce_gap_bytes,
             "coalesce_max_bytes": self.coalesce_max_bytes,
+            "chunk_cache": self.chunk_cache.map(|cache| {
+                let CacheState { chunks, size_bytes, limit_bytes } = cache;
+                json!({ "chunks": chunks, "size_bytes": size_bytes, "limit_bytes": limit_bytes })
+            }),
         })
     }
 }
@@ -225,6 +244,10 @@ impl fmt::Display for Explanation {
         writeln!(f, "  batches              {}", self.batches)?;
         let (gap, most) = (readable(self.coalesce_gap_bytes), readable(self.coalesce_max_bytes));
         writeln!(f, "  reads joined         over gaps up to {gap}, up to {most}")?;
+        if let Some(CacheState { chunks, size_bytes, limit_bytes }) = self.chunk_cache {
+            let (size, limit) = (readable(size_bytes), readable(limit_bytes));
+            writeln!(f, "  chunk cache          {chunks} chunks, {size} of at most {limit}")?;
+        }
         write!(f, "  memory in flight     at most {}", readable(self.memory_limit_bytes))
     }
 }

@@ -23,13 +23,13 @@ pub(crate) mod whole;
 mod write;
 
 pub use costs::Estimate;
-pub use explanation::Explanation;
+pub use explanation::{CacheState, Explanation};
 pub use placement::{Decoding, Merging, Placement};
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 
 // Types for the engine, for the Python package's pipeline, and for tests.
-pub(crate) use batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
+pub(crate) use batch::{Batch, ChunkName, Fill, Kept, Place, Read, SizeRule, Unit};
 pub(crate) use options::PlanOptions;
 pub(crate) use plans::Plans;
 pub(crate) use read::{Entries, IndexPlace, IndexRead, Plan, ResultOf, Room, Spacing, Step};

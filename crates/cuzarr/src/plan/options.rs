@@ -13,4 +13,7 @@ pub struct PlanOptions {
     pub index_window_bytes: u64,
     /// Maximum size of shards that are read whole before their indexes are known.
     pub whole_shards_bytes: u64,
+    /// Uncompressed chunks of at most this size are read whole, even if a selection needs only a part. For chunks that
+    /// the chunk cache keeps.
+    pub whole_chunks_bytes: u64,
 }

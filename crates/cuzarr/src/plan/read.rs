@@ -17,7 +17,7 @@ use cuzarr_device::internal::Lists;
 pub use self::descent::{Entries, IndexPlace, IndexRead};
 use self::descent::{Frame, Shard, find, missing_name};
 pub(crate) use self::units::Filling;
-use super::batch::{Batch, CoalesceLimits, Unit, coalesce};
+use super::batch::{Batch, CoalesceLimits, Unit};
 use super::chunk_order::{ChunkOrder, chunks_touched};
 use super::geometry::memory_shape;
 use super::options::PlanOptions;
@@ -482,8 +482,7 @@ impl Plan {
             enough_bytes: ENOUGH_BYTES,
             spare_bytes: spare.max(surplus),
         };
-        let (units, reads) = coalesce(filling.units, limits);
-        Step::Batch(Batch { group, reads, units, fills: filling.fills })
+        Step::Batch(Batch::new(group, filling.units, filling.fills, limits))
     }
 }
 

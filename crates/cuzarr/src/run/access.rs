@@ -9,12 +9,12 @@ use crate::codec::{Chain, Program};
 use crate::error::Result;
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    ChunkLayout, Circumstances, KeyOf, Level, PackedLayout, Plan, ReadPlacement, ShardLayout, Source,
+    ChunkLayout, Circumstances, KeyOf, Level, PackedLayout, Plan, PlanOptions, ReadPlacement, ShardLayout, Source,
     WriteCircumstances, WritePlacement, WritePlan, chunks_touched,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
-use crate::store::{ByteRange, Store};
+use crate::store::{ByteRange, Identity, Store};
 
 /// An array bound to a device. It is made once and used by any number of calls.
 pub struct Access {
@@ -23,8 +23,19 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
+    /// The names of the array's chunks in the chunk cache, if it keeps any.
+    cached_as: OnceLock<CachedAs>,
     /// The same array bound to the host, for small reads into another device's memory. It does not convert elements.
     host: OnceLock<Arc<Access>>,
+}
+
+/// What the chunk cache calls the chunks of an array.
+#[derive(Clone)]
+pub(crate) struct CachedAs {
+    /// The identity of the store.
+    pub(crate) store: Identity,
+    /// Element type, chunk grid and codecs.
+    pub(crate) coding: Arc<str>,
 }
 
 /// The properties of a read's result that its placement depends on.
@@ -46,6 +57,9 @@ struct Binding {
     /// For an array whose objects differ in shape: its metadata, and the layouts that were made for the other shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
+
+/// The size of the chunk cache is divided by this for uncompressed chunks that are read whole because of it.
+const WHOLE_SHARE: u64 = 8;
 
 /// Layouts by the shape of objects.
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
@@ -122,6 +136,7 @@ impl Access {
             dtype: data_type.device_dtype(),
             fill: metadata.fill_value().element(data_type).into_owned(),
             indexes: Indexes::default(),
+            cached_as: OnceLock::new(),
             host: OnceLock::new(),
             binding,
         })
@@ -137,6 +152,7 @@ impl Access {
             dtype: self.dtype,
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
+            cached_as: OnceLock::new(),
             host: OnceLock::new(),
         }
     }
@@ -155,6 +171,7 @@ impl Access {
             dtype: Some(dtype),
             fill: fill.astype(dtype, Order::C)?.to_host_bytes(Order::C)?,
             indexes: self.indexes.clone(),
+            cached_as: OnceLock::new(),
             host: if self.device() == Device::Cpu { OnceLock::new() } else { self.bound_to_host()?.into() },
             binding,
         })
@@ -182,6 +199,7 @@ impl Access {
             dtype: self.dtype,
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
+            cached_as: OnceLock::new(),
             host: OnceLock::new(),
             binding,
         };
@@ -233,7 +251,9 @@ impl Access {
         let given = Circumstances {
             in_turn: result.in_turn,
             is_resident: store.is_on(self.device()),
-            one_chunk_bytes: result.contiguous_bytes.filter(|_| self.device() != Device::Cpu && is_one()),
+            one_chunk_bytes: result
+                .contiguous_bytes
+                .filter(|_| self.device() != Device::Cpu && self.cached_as(store, options).is_none() && is_one()),
             ..options.circumstances(self.device(), chunks)
         };
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
@@ -265,6 +285,29 @@ impl Access {
             slab_bytes: options.batch_bytes(device),
         };
         WritePlacement::new(self.source.layout().program.as_deref(), &given)
+    }
+
+    /// Lets reads keep decoded chunks in the chunk cache, if their options say so too.
+    pub(crate) fn allow_cache(&self, metadata: &ArrayMetadata, store: &dyn Store) {
+        self.cached_as.get_or_init(|| {
+            let (dtype, grid, codecs) = (metadata.data_type(), metadata.chunk_grid(), metadata.codecs());
+            CachedAs { store: store.identity(), coding: format!("{dtype:?} {grid:?} {codecs:?}").into() }
+        });
+    }
+
+    /// The names of the array's chunks in the chunk cache; `None` if reads with these options keep none. Near bytes
+    /// that need no decoding are not kept in host memory a second time.
+    pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
+        let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
+        let pays = options.chunk_cache && !(is_plain && !store.capabilities().far);
+        self.cached_as.get().filter(|_| pays)
+    }
+
+    /// The limits for plans of reads from a store.
+    pub(crate) fn plan_options(&self, store: &dyn Store, options: &Options) -> PlanOptions {
+        let limits = options.plan(&store.capabilities());
+        let cached = self.cached_as(store, options);
+        PlanOptions { whole_chunks_bytes: cached.map_or(0, |_| options.chunk_cache_bytes / WHOLE_SHARE), ..limits }
     }
 
     /// The decoded shard indexes.

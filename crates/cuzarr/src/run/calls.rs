@@ -10,7 +10,7 @@ use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Plan, ResultOf, Selection, WritePlan, memory_shape};
 use crate::run::access::Access;
-use crate::run::context::FAR_WRITES;
+use crate::run::context::{Context, FAR_WRITES};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::run::read::call::{self, ArrayRead, ArrayResult};
@@ -51,22 +51,13 @@ impl Engine {
         options: &Options,
     ) -> Result<Report> {
         check_array(access, &of.shape()?, out)?;
-        let plan = Plan::of_results(Arc::clone(access.source()), &[of], options.plan(&store.capabilities()))?;
-        self.read_plan(access, store, plan, out, options)
-    }
-
-    fn read_plan(
-        &self,
-        access: &Access,
-        store: &Arc<dyn Store>,
-        plan: Plan,
-        out: &NdBuffer,
-        options: &Options,
-    ) -> Result<Report> {
         check_device(access, out)?;
         let _range = profile::range("read", out.size_bytes() as u64);
-        let (_, report) = call::read(self, access, store, plan, Out::Whole(out.clone()), options)?;
-        Ok(report)
+        with_current_shards(options, || {
+            let plan = Plan::of_results(Arc::clone(access.source()), &[of], access.plan_options(&**store, options))?;
+            let (_, report) = call::read(self, access, store, plan, Out::Whole(out.clone()), options)?;
+            Ok(report)
+        })
     }
 
     /// Reads several arrays, each into its own results, in one pipeline. Chunks that are decoded in the same way share
@@ -79,9 +70,7 @@ impl Engine {
     pub fn read_all(&self, reads: &[ArrayRead<'_>], options: &Options) -> Result<Report> {
         let Some(first) = reads.first() else { return Ok(Report::default()) };
         let device = first.access.device();
-        let mut planned = Vec::with_capacity(reads.len());
-        for read in reads {
-            let ArrayRead { access, store, name, results } = read;
+        for ArrayRead { access, results, .. } in reads {
             if access.device() != device {
                 let message = format!("arrays are bound to {device} and {}", access.device());
                 return Err(
@@ -92,13 +81,18 @@ impl Engine {
                 check_array(access, &of.shape()?, out)?;
                 check_device(access, out)?;
             }
-            let (of, limits): (Vec<ResultOf<'_>>, _) =
-                (results.iter().map(|result| result.of).collect(), options.plan(&store.capabilities()));
-            let plan = Plan::of_results(Arc::clone(access.source()), &of, limits)?;
-            planned.push((read, plan.labelled(name)));
         }
+        let plan = |read: &ArrayRead<'_>| -> Result<Plan> {
+            let ArrayRead { access, store, name, results } = read;
+            let (of, limits): (Vec<ResultOf<'_>>, _) =
+                (results.iter().map(|result| result.of).collect(), access.plan_options(&***store, options));
+            Ok(Plan::of_results(Arc::clone(access.source()), &of, limits)?.labelled(name))
+        };
         let _range = profile::range("read", bytes_of(reads));
-        call::read_all(self, device, planned, options)
+        with_current_shards(options, || {
+            let planned = reads.iter().map(|read| Ok((read, plan(read)?))).collect::<Result<Vec<_>>>()?;
+            call::read_all(self, device, planned, options)
+        })
     }
 
     /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
@@ -106,7 +100,6 @@ impl Engine {
     /// Beside the memory limit, there is memory for `at_once` boxes. The receiver must return boxes without waiting for
     /// memory of reads and writes. Damage in a box may be noticed after later boxes were delivered. So a box is only
     /// valid once this call has returned without an error.
-    /// without an error.
     ///
     /// # Errors
     /// `MemorySpace` on the host, or for a store on the device; else those of [`Engine::read`].
@@ -128,7 +121,9 @@ impl Engine {
             access.dtype().ok_or_else(|| Error::new(ErrorKind::Unsupported, "elements have variable length"))?;
         let _range = profile::range("read", 0);
         let out = Out::InTurn(InTurn::new(dtype, &selections, at_once, deliver)?);
-        let plan = Plan::in_turn(Arc::clone(access.source()), selections, options.plan(&store.capabilities()))?;
+        // Each chunk of a stream is read once, so it would only push other chunks out of the chunk cache.
+        let options = &options.clone().with_chunk_cache(false);
+        let plan = Plan::in_turn(Arc::clone(access.source()), selections, access.plan_options(&**store, options))?;
         let (_, report) = call::read(self, access, store, plan, out, options)?;
         Ok(report)
     }
@@ -146,10 +141,13 @@ impl Engine {
     ) -> Result<(VariableElements, Report)> {
         variable::require(access)?;
         let _range = profile::range("read", 0);
-        let plan = Plan::new(Arc::clone(access.source()), selection.clone(), options.plan(&store.capabilities()))?;
-        let out = Out::Elements(selection.shape());
-        let (elements, report) = call::read(self, access, store, plan, out, options)?;
-        Ok((elements.unwrap_or_default(), report))
+        with_current_shards(options, || {
+            let limits = access.plan_options(&**store, options);
+            let plan = Plan::new(Arc::clone(access.source()), selection.clone(), limits)?;
+            let out = Out::Elements(selection.shape());
+            let (elements, report) = call::read(self, access, store, plan, out, options)?;
+            Ok((elements.unwrap_or_default(), report))
+        })
     }
 
     /// Writes `value` from any device. Its shape is broadcast to the selection's.
@@ -301,6 +299,15 @@ fn check_device(access: &Access, out: &NdBuffer) -> Result<()> {
     let message = format!("the array is bound to {}, the result is on {}", access.device(), out.device());
     let hint = format!("open the array with device '{}', or read without out", out.device());
     Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint))
+}
+
+/// Runs a read. The chunk cache may have trusted the index of a shard that another program has replaced. It has dropped
+/// the index by then, so the read succeeds when it is repeated.
+fn with_current_shards<T>(options: &Options, read: impl Fn() -> Result<T>) -> Result<T> {
+    match read() {
+        Err(error) if options.chunk_cache && Context::is_replaced(&error) => read(),
+        done => done,
+    }
 }
 
 fn check_array(access: &Access, shape: &[usize], array: &NdBuffer) -> Result<()> {

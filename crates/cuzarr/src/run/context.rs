@@ -8,6 +8,7 @@ use cuzarr_device::internal::pool::Within;
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::chunk_cache::CallCache;
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
 use crate::run::schedule::pool::{Jobs, Share};
@@ -17,6 +18,9 @@ use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, S
 
 /// Maximum number of writes to far stores that are on their way at the same time, over all calls.
 pub(crate) const FAR_WRITES: usize = 64;
+
+/// The hint for a shard that was replaced while it was read.
+const READ_AGAIN: &str = "read again";
 
 /// Maximum number of failures that a call keeps beside the first one.
 const OTHER_FAILURES: usize = 15;
@@ -38,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
     pub(crate) failures: Failures,
+    /// The chunk cache, if the call reads arrays that use it.
+    pub(crate) cache: OnceLock<CallCache>,
     /// Keeps the device's memory pool below the limit while the call runs.
     pub(crate) _within: Within,
 }
@@ -186,7 +192,12 @@ impl Context {
             return Ok(());
         }
         let message = "the shard was replaced by another writer since its index was read";
-        Err(Error::new(ErrorKind::StoreFailed, message).with_hint("read again"))
+        Err(Error::new(ErrorKind::StoreFailed, message).with_hint(READ_AGAIN))
+    }
+
+    /// Whether an error is that of [`Context::check_version`].
+    pub(crate) fn is_replaced(error: &Error) -> bool {
+        error.kind() == ErrorKind::StoreFailed && error.hint() == Some(READ_AGAIN)
     }
 
     /// Nanoseconds since the call began.

@@ -1,14 +1,15 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::pool::within;
 use cuzarr_device::{Device, PerProcess};
 
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::chunk_cache::{CacheUse, ChunkCache};
 use crate::run::context::{CallStore, Context, FAR_WRITES, Failures};
 use crate::run::options::Options;
 use crate::run::report::Counters;
@@ -17,7 +18,7 @@ use crate::run::schedule::pool::Jobs;
 use crate::run::schedule::range_lock::{Objects, Turn, Turns};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
-use crate::store::{Identity, OpenLimit, OpenValues, Store};
+use crate::store::{Identity, Key, OpenLimit, OpenValues, Store};
 
 /// Maximum number of threads of the process. Reads from remote stores may use more threads than a machine has cores.
 const MOST_THREADS: usize = 512;
@@ -36,6 +37,8 @@ pub struct Engine {
     scratch: Scratch,
     streams: Streams,
     memory: Mutex<HashMap<Device, Memory>>,
+    /// The chunk caches of the devices that have one.
+    caches: Mutex<HashMap<Device, ChunkCache>>,
     open_shards: Arc<OpenLimit>,
     turns: Arc<Turns>,
     /// The locks for changes of metadata, one for each node.
@@ -63,6 +66,7 @@ impl Engine {
             scratch: Scratch::default(),
             streams: Streams::default(),
             memory: Mutex::default(),
+            caches: Mutex::default(),
             open_shards: Arc::new(OpenLimit::new(OPEN_SHARDS)),
             turns: Arc::default(),
             nodes: Arc::default(),
@@ -72,6 +76,66 @@ impl Engine {
     /// Counter of the bytes that all calls together have in flight on a device.
     pub fn memory(&self, device: Device) -> Memory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
+    }
+
+    /// The chunk cache of a device. Its entries are in the memory of the device's results.
+    pub(crate) fn chunk_cache(&self, device: Device) -> ChunkCache {
+        let memory = self.memory(device);
+        let bytes = if device == Device::Cpu { memory.host } else { memory.device };
+        self.caches().entry(device).or_insert_with(|| ChunkCache::new(bytes)).clone()
+    }
+
+    /// What the chunk cache of a device holds.
+    pub fn cache_use(&self, device: Device) -> CacheUse {
+        self.caches().get(&device).map(ChunkCache::used).unwrap_or_default()
+    }
+
+    /// Drops all chunks of the chunk cache of a device.
+    pub fn clear_cache(&self, device: Device) {
+        let cache = self.caches().get(&device).cloned();
+        cache.into_iter().for_each(|cache| cache.clear());
+    }
+
+    /// Allocates memory for a result. If there is too little, the chunk cache of the device gives up its memory.
+    ///
+    /// # Errors
+    /// Those of `allocate`.
+    pub(crate) fn allocate<T, E: Into<Error>>(&self, device: Device, allocate: impl Fn() -> Result<T, E>) -> Result<T> {
+        let first = allocate().map_err(Into::into);
+        match &first {
+            Err(error) if error.kind() == ErrorKind::OutOfMemory && self.cache_use(device).chunks > 0 => {
+                self.clear_cache(device);
+                allocate().map_err(Into::into)
+            }
+            _ => first,
+        }
+    }
+
+    /// Drops the chunks of objects that this process has written or deleted, from the caches of all devices.
+    pub(crate) fn forget<'a>(&self, store: &dyn Store, keys: impl IntoIterator<Item = &'a Key>) {
+        self.forget_by(store, |caches, identity| {
+            for object in keys.into_iter().map(|key| identity.object(key)) {
+                caches.iter().for_each(|cache| cache.forget(&object));
+            }
+        });
+    }
+
+    /// Like [`Engine::forget`], for everything below a prefix.
+    pub(crate) fn forget_below(&self, store: &dyn Store, prefix: &Key) {
+        self.forget_by(store, |caches, identity| {
+            caches.iter().for_each(|cache| cache.forget_below(&identity.object(prefix)));
+        });
+    }
+
+    fn forget_by(&self, store: &dyn Store, forget: impl FnOnce(&[ChunkCache], &Identity)) {
+        let caches: Vec<_> = self.caches().values().cloned().collect();
+        if !caches.is_empty() {
+            forget(&caches, &store.identity());
+        }
+    }
+
+    fn caches(&self) -> MutexGuard<'_, HashMap<Device, ChunkCache>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the context of a call. `stores` has the store of each array.
@@ -111,6 +175,7 @@ impl Engine {
             limit_bytes: within.limit_bytes(),
             counters: Counters::new(options.trace),
             failures: Failures::default(),
+            cache: OnceLock::new(),
             _within: within,
         })
     }

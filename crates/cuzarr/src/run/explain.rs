@@ -5,8 +5,9 @@ use std::sync::Arc;
 use cuzarr_device::Order;
 
 use crate::error::Result;
-use crate::plan::{Explanation, Plan, Selection, WritePlan};
+use crate::plan::{CacheState, Explanation, Plan, Selection, WritePlan};
 use crate::run::access::{Access, ReadResult};
+use crate::run::chunk_cache::CacheUse;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::store::Store;
@@ -29,7 +30,7 @@ impl Engine {
         selection: &Selection,
         options: &Options,
     ) -> Result<Explanation> {
-        let limits = options.plan(&store.capabilities());
+        let limits = access.plan_options(&**store, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), limits)?;
         let contiguous_bytes = contiguous_bytes(access, selection, options);
         let result = ReadResult { contiguous_bytes, in_turn: false };
@@ -38,6 +39,10 @@ impl Engine {
         let mut explanation =
             Explanation::of_read(access.chain(), program, &placement, access.device(), selection, &limits, limit_bytes);
         explanation.count(&plan, placement.batch_bytes)?;
+        explanation.chunk_cache = access.cached_as(&**store, options).map(|_| {
+            let CacheUse { chunks, size_bytes } = Engine::get().cache_use(access.device());
+            CacheState { chunks, size_bytes, limit_bytes: options.chunk_cache_bytes }
+        });
         Ok(explanation)
     }
 

@@ -15,6 +15,7 @@
 
 pub(crate) mod access;
 mod calls;
+mod chunk_cache;
 mod context;
 mod direct;
 pub(crate) mod engine;
@@ -27,6 +28,7 @@ pub(crate) mod schedule;
 mod write;
 
 pub(crate) use calls::{EngineWrite, reads_in_turn};
+pub use chunk_cache::CacheUse;
 pub use direct::{Decoder, DecoderBatch, Encoder, EncoderBatch, Frames};
 pub use options::Options;
 pub(crate) use read::call::{ArrayRead, ArrayResult};

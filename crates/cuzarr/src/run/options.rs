@@ -1,5 +1,7 @@
 //! Options of an array in use: the one struct that arrays hold and calls carry.
 
+use std::time::Duration;
+
 use cuzarr_device::internal::DEFAULT_SLAB_BYTES;
 use cuzarr_device::{Device, Order};
 
@@ -56,6 +58,12 @@ pub struct Options {
     pub coalesce_max_bytes: u64,
     /// Maximum decoded bytes of a chunk with elements of variable length.
     pub variable_limit_bytes: u64,
+    /// Whether decoded chunks are kept in the chunk cache of the device of results.
+    pub chunk_cache: bool,
+    /// Maximum size of the chunk cache of one device.
+    pub chunk_cache_bytes: u64,
+    /// For how long the cache trusts that a far store's objects, and missing ones, are unchanged.
+    pub chunk_cache_max_age: Duration,
     /// Whether reports list every piece of work.
     pub trace: bool,
     /// The token that stops the call.
@@ -94,6 +102,9 @@ impl From<&Config> for Options {
             coalesce_gap_bytes: config.coalesce_gap_bytes(),
             coalesce_max_bytes: config.coalesce_max_bytes(),
             variable_limit_bytes: config.variable_chunk_max_bytes(),
+            chunk_cache: false,
+            chunk_cache_bytes: config.chunk_cache_bytes(),
+            chunk_cache_max_age: config.chunk_cache_max_age(),
             trace: false,
             cancellation: CancellationToken::default(),
             tuning: Tuning::default(),
@@ -119,6 +130,9 @@ impl Options {
         with_coalesce_gap_bytes(coalesce_gap_bytes: u64) = coalesce_gap_bytes;
         with_coalesce_max_bytes(coalesce_max_bytes: u64) = coalesce_max_bytes;
         with_variable_limit_bytes(variable_limit_bytes: u64) = variable_limit_bytes;
+        with_chunk_cache(chunk_cache: bool) = chunk_cache;
+        with_chunk_cache_bytes(chunk_cache_bytes: u64) = chunk_cache_bytes;
+        with_chunk_cache_max_age(chunk_cache_max_age: Duration) = chunk_cache_max_age;
         with_trace(trace: bool) = trace;
         with_cancellation(cancellation: CancellationToken) = cancellation;
     }
@@ -163,6 +177,7 @@ impl Options {
             piece_max_bytes: self.tuning.slab_bytes as u64,
             index_window_bytes: INDEX_WINDOW_BYTES,
             whole_shards_bytes: INDEX_WINDOW_BYTES.min(self.memory_limit_bytes / INDEXES_SHARE),
+            whole_chunks_bytes: 0,
         }
     }
 }

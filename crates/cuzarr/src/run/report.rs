@@ -1,6 +1,7 @@
 //! Reports of calls: bytes, seconds and counts of each stage, and its idle time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -97,6 +98,8 @@ pub struct Report {
     pub wall_seconds: f64,
     /// Requests to a server, if the store has one.
     pub traffic: TrafficCounts,
+    /// Number of chunks that came from the chunk cache.
+    pub cached_chunks: u64,
     /// Every piece of work, in the order in which they ended; empty unless the call was traced.
     pub spans: Vec<Span>,
 }
@@ -138,6 +141,9 @@ impl Report {
             })
         });
         let mut json = serde_json::json!({ "wall_seconds": self.wall_seconds, "stages": stages.collect::<Vec<_>>() });
+        if self.cached_chunks > 0 {
+            json["cached_chunks"] = self.cached_chunks.into();
+        }
         if self.traffic.requests > 0 {
             let TrafficCounts { requests, retries, received_bytes, sent_bytes, first_byte_seconds } = self.traffic;
             json["traffic"] = serde_json::json!({
@@ -161,6 +167,9 @@ impl fmt::Display for Report {
             writeln!(f, "{:<9} {:>9} {mib:>11.1} {:>10.4} {idle:>10.4}", stage.name(), report.count, report.seconds)?;
         }
         write!(f, "{:<9} {:>9} {:>11} {:>10.4}", "wall", "", "", self.wall_seconds)?;
+        if self.cached_chunks > 0 {
+            write!(f, "\n{} chunks from the chunk cache", self.cached_chunks)?;
+        }
         let TrafficCounts { requests, retries, received_bytes, sent_bytes, first_byte_seconds } = self.traffic;
         if requests == 0 {
             return Ok(());
@@ -179,6 +188,7 @@ pub(crate) struct Counters {
     begun: Instant,
     traffic: Traffic,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
+    cached_chunks: AtomicU64,
     /// Work on a device that is not known to have ended.
     under_way: Mutex<Timeline>,
     /// Every piece of work, when the call is traced.
@@ -260,6 +270,7 @@ impl Counters {
             begun: Instant::now(),
             traffic: Traffic::default(),
             stages: Default::default(),
+            cached_chunks: AtomicU64::new(0),
             under_way: Mutex::default(),
             spans: traced.then(Mutex::default),
         }
@@ -286,6 +297,11 @@ impl Counters {
         if let Some(spans) = &self.spans {
             lock(spans).push(span);
         }
+    }
+
+    /// Counts chunks that came from the chunk cache.
+    pub(crate) fn add_cached(&self, chunks: usize) {
+        self.cached_chunks.fetch_add(chunks as u64, Ordering::Relaxed);
     }
 
     /// Runs `work` and counts it, even if it fails.
@@ -374,7 +390,9 @@ impl Counters {
             }
         });
         let spans = self.spans.as_ref().map_or(Vec::new(), |spans| lock(spans).clone());
-        Report { stages, wall_seconds: self.begun.elapsed().as_secs_f64(), traffic: self.traffic.counts(), spans }
+        let cached_chunks = self.cached_chunks.load(Ordering::Relaxed);
+        let (wall_seconds, traffic) = (self.begun.elapsed().as_secs_f64(), self.traffic.counts());
+        Report { stages, wall_seconds, traffic, cached_chunks, spans }
     }
 }
 

@@ -88,6 +88,19 @@ impl Identity {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
 
+    /// The address of a stored object: a text that is the same for all stores that have the object, and that no other
+    /// object of this process has.
+    pub(crate) fn object(&self, key: &Key) -> String {
+        let Place { root, path } = &self.data;
+        let path = if key.is_empty() { path.clone() } else { path.join(key) };
+        let path = path.display();
+        match root {
+            IdentityRoot::FileSystem => format!("file:{path}"),
+            IdentityRoot::Process(number) => format!("process:{number}/{path}"),
+            IdentityRoot::Address(address) => format!("address:{address}/{path}"),
+        }
+    }
+
     fn places(&self) -> impl Iterator<Item = &Place> {
         [&self.data].into_iter().chain(&self.metadata)
     }
@@ -147,6 +160,16 @@ mod tests {
         assert!(one.below("a").overlaps(&one) && one.below("a").overlaps(&one.below("a/b")));
         assert!(!one.below("a").overlaps(&one.below("ab")) && !one.overlaps(&other));
         assert_eq!(Identity::address("s3://bucket").below("a"), Identity::address("s3://bucket").below("a"));
+    }
+
+    #[test]
+    fn an_object_has_one_address_from_wherever_it_is_seen() {
+        let (one, other) = (Identity::unique(), Identity::unique());
+        assert_eq!(one.object("a/b/c"), one.below("a").object("b/c"));
+        assert_eq!(one.below("a").object(""), one.object("a"));
+        assert_ne!(one.object("a"), other.object("a"));
+        assert_ne!(Identity::address("s3://b").object("a"), Identity::address("s3://c").object("a"));
+        assert_eq!(Identity::directory("/x").object("y/z"), Identity::directory("/x/y").object("z"));
     }
 
     #[test]

@@ -84,6 +84,9 @@ fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationT
         coalesce_gap_bytes: one.coalesce_gap_bytes.min(other.coalesce_gap_bytes),
         coalesce_max_bytes: one.coalesce_max_bytes.min(other.coalesce_max_bytes),
         variable_limit_bytes: one.variable_limit_bytes.min(other.variable_limit_bytes),
+        chunk_cache: one.chunk_cache || other.chunk_cache,
+        chunk_cache_bytes: one.chunk_cache_bytes.min(other.chunk_cache_bytes),
+        chunk_cache_max_age: one.chunk_cache_max_age.min(other.chunk_cache_max_age),
         trace: one.trace || other.trace,
         ..one
     };

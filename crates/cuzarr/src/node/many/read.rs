@@ -242,7 +242,7 @@ impl OfArray<'_> {
             // In C order, each selection of a stack is contiguous.
             Origin::Stack(_) | Origin::Ranges(_) => Order::C,
         };
-        let out = NdBuffer::empty(self.array.device(), self.dtype, &origin.of().shape()?, order)?;
+        let out = self.array.new_result(self.dtype, &origin.of().shape()?, order)?;
         pool::name_result(out.buffer(), || self.array.place());
         Ok(OfOut { numbers, origin, out })
     }

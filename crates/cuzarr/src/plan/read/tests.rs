@@ -452,6 +452,7 @@ fn every_selected_element_arrives_once_at_its_place() {
             piece_max_bytes: 1 + dice.below(60),
             index_window_bytes: dice.below(30),
             whole_shards_bytes: 1 << 20,
+            whole_chunks_bytes: dice.below(2) * dice.below(200),
         };
         let room = Room {
             packed_bytes: 1 + dice.below(300) as usize,
@@ -469,6 +470,7 @@ fn options() -> PlanOptions {
         piece_max_bytes: 1 << 24,
         index_window_bytes: 1 << 20,
         whole_shards_bytes: 1 << 20,
+        whole_chunks_bytes: 0,
     }
 }
 

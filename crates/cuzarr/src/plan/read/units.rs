@@ -47,7 +47,8 @@ impl Plan {
                 SizeRule::Exact(stored_bytes)
             }
         };
-        if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 {
+        let is_whole = whole_bytes <= self.options.whole_chunks_bytes;
+        if packed.stored_is_packed && packed.divisible && packed.element_bytes > 0 && !is_whole {
             return spot.wants.iter().try_for_each(|want| self.plan_pieces(found, &spot.origin, want, layout));
         }
         let range = match found.span {
@@ -69,6 +70,7 @@ impl Plan {
             packed_size_bytes: packed.size_bytes,
             whole: true,
             places: spot.wants.iter().map(place).collect(),
+            keep: false,
         });
         Ok(())
     }
@@ -125,6 +127,7 @@ impl Plan {
                 packed_size_bytes: size_bytes as usize,
                 whole: size_bytes == whole_bytes,
                 places: vec![Place { out: self.goals[want.selection].out, first_elem, start, extent }],
+                keep: false,
             });
         }
         Ok(())

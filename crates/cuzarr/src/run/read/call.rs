@@ -10,6 +10,7 @@ use crate::plan::{Plan, Plans, ResultOf, Route};
 use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
+use crate::run::read::cached::with_cache;
 use crate::run::read::coordinator::run;
 use crate::run::read::device::{DeviceDestination, Group, Outs};
 use crate::run::read::out::Out;
@@ -62,7 +63,7 @@ pub(crate) fn read(
     }
     match &placement.route {
         Route::Host => {
-            let call = engine.call(&[store], device, options);
+            let call = with_cache(engine.call(&[store], device, options), engine, &[access], options);
             let mut destination = HostDestination::new(&call, vec![(access, out.whole()?, spacing)], options)?;
             run(&call, &[access], plan.into(), &mut destination)?;
             Ok((None, call.report()))
@@ -73,13 +74,13 @@ pub(crate) fn read(
             Ok((None, call.report()))
         }
         Route::Variable => {
-            let call = engine.call(&[store], device, options);
+            let call = with_cache(engine.call(&[store], device, options), engine, &[access], options);
             let mut destination = VariableDestination::new(&call, spacing, options);
             run(&call, &[access], plan.into(), &mut destination)?;
             Ok((Some(assemble(&destination.collected(), out.elements()?, access.fill())?), call.report()))
         }
         Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
-            let call = engine.driven_call(&[store], device, options);
+            let call = with_cache(engine.driven_call(&[store], device, options), engine, &[access], options);
             let group = Group::new(placement, access.source().layout());
             let (array, outs) = ((access, spacing), Outs::try_from(out)?);
             let mut destination = DeviceDestination::new(&call, vec![group], &[array], outs, options)?;
@@ -128,13 +129,13 @@ pub(crate) fn read_all(
     }
     let plans = Plans::new(plans);
     if device == Device::Cpu {
-        let call = engine.call(&stores, device, options);
+        let call = with_cache(engine.call(&stores, device, options), engine, &accesses, options);
         let results = results.into_iter().zip(&outs).map(|((access, spacing), out)| (access, out, spacing));
         let mut destination = HostDestination::new(&call, results.collect(), options)?;
         run(&call, &accesses, plans, &mut destination)?;
         return Ok(call.report());
     }
-    let call = engine.driven_call(&stores, device, options);
+    let call = with_cache(engine.driven_call(&stores, device, options), engine, &accesses, options);
     let mut destination = DeviceDestination::new(&call, groups, &results, Outs::Whole(outs), options)?;
     run(&call, &accesses, plans, &mut destination)?;
     Ok(call.report())

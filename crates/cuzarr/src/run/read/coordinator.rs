@@ -9,8 +9,10 @@ use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, IndexRead, Plan, Plans, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
+use crate::run::chunk_cache::CallCache;
 use crate::run::context::Context;
 use crate::run::options::INDEXES_SHARE;
+use crate::run::read::cached::{sort, wait};
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::fetch::{Fetched, Request, fetch};
 use crate::run::read::in_flight::{InFlight, Launcher, shorter};
@@ -32,13 +34,15 @@ pub(crate) fn run<D: Destination>(
     for (array, access) in accesses.iter().enumerate() {
         hold_small_shards(call, array, access, plans.of(array));
     }
-    let mut reading =
-        Reading { call, accesses, destination, plans, sender, receiver, flying: HashMap::new(), launched: 0 };
+    let (flying, launched, later) = (HashMap::new(), 0, Vec::new());
+    let mut reading = Reading { call, accesses, destination, plans, sender, receiver, flying, launched, later };
     if let Err(error) = reading.run() {
         call.fail(error);
     }
     reading.land_the_rest();
     let finished = reading.destination.finish();
+    // Other reads must not wait for chunks that this read will not keep.
+    call.cache.get().into_iter().for_each(CallCache::release);
     call.outcome()?;
     finished
 }
@@ -52,6 +56,8 @@ struct Reading<'a, D: Destination> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
+    /// Units whose chunks another read decodes for the chunk cache.
+    later: Vec<Batch>,
 }
 
 impl<D: Destination> Reading<'_, D> {
@@ -61,7 +67,7 @@ impl<D: Destination> Reading<'_, D> {
             match step {
                 Step::Done => break,
                 Step::Indexes(wanted) => self.learn(wanted)?,
-                Step::Batch(batch) => self.launch(batch)?,
+                Step::Batch(batch) => self.sort(batch)?,
             }
             while let Ok(number) = self.receiver.try_recv() {
                 self.close(number)?;
@@ -69,6 +75,40 @@ impl<D: Destination> Reading<'_, D> {
             // If chunks are missing, batches come back so fast that the call may never wait. So the token is checked
             // here.
             self.call.cancellation.check()?;
+        }
+        self.read_later()
+    }
+
+    /// Launches the part of a batch that this read must decode or place now.
+    fn sort(&mut self, mut batch: Batch) -> Result<()> {
+        if let Some(cache) = self.call.cache.get() {
+            let later = sort(self.call, cache, &mut batch, false)?;
+            if !later.is_empty() {
+                self.later.push(Batch::new(batch.group, later, Vec::new(), batch.limits));
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+        }
+        self.launch(batch)
+    }
+
+    /// Waits for the chunks that other reads decode, and places them. This read has ended its own work before, and
+    /// holds no memory, so no two reads wait for each other.
+    fn read_later(&mut self) -> Result<()> {
+        let Some(cache) = self.call.cache.get() else { return Ok(()) };
+        for mut batch in std::mem::take(&mut self.later) {
+            while !self.flying.is_empty() && !self.call.is_cancelled() {
+                self.close_next()?;
+            }
+            self.destination.rest()?;
+            if self.call.is_cancelled() {
+                return Ok(());
+            }
+            cache.release();
+            wait(self.call, cache, &batch.units)?;
+            sort(self.call, cache, &mut batch, true)?;
+            self.launch(batch)?;
         }
         Ok(())
     }
@@ -117,7 +157,18 @@ impl<D: Destination> Reading<'_, D> {
         }
     }
 
-    fn learn(&mut self, wanted: Vec<IndexRead>) -> Result<()> {
+    fn learn(&mut self, mut wanted: Vec<IndexRead>) -> Result<()> {
+        if let Some(cache) = self.call.cache.get() {
+            wanted.retain(|index| {
+                match cache.index(index.array, self.call.of(index.array).store.capabilities(), &index.place) {
+                    Some(entries) => {
+                        self.plans.learn(index.array, index.place.clone(), entries);
+                        false
+                    }
+                    None => true,
+                }
+            });
+        }
         // Held objects are in memory for this call only, so their indexes are not kept.
         let kept = |index: &IndexRead| match self.call.of(index.array).holds() {
             true => None,
@@ -140,7 +191,11 @@ impl<D: Destination> Reading<'_, D> {
                         continue;
                     }
                 };
-                self.plans.learn(index.array, index.place, entries.map(|entries| entries as Arc<_>));
+                let entries = entries.map(|entries| entries as Arc<_>);
+                if let Some(cache) = self.call.cache.get() {
+                    cache.keep_index(index.array, &index.place, entries.as_ref());
+                }
+                self.plans.learn(index.array, index.place, entries);
             }
             wanted = replaced;
         }
@@ -171,7 +226,9 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
 /// Reads small shards of a far store whole if most of each shard is needed. Then index and chunks take one request.
 fn hold_small_shards(call: &Arc<Context>, array: usize, access: &Access, plan: &Plan) {
     let store = &call.of(array).store;
-    if !store.capabilities().far || store.is_on(access.device()) {
+    // A shard whose chunks are kept is not read whole each time.
+    let is_cached = call.cache.get().is_some_and(|cache| cache.is_for(array));
+    if !store.capabilities().far || store.is_on(access.device()) || is_cached {
         return;
     }
     let Some(WholeShards { keys, bound_bytes }) = plan.whole_shards() else { return };

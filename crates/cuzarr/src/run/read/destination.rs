@@ -26,6 +26,11 @@ pub(crate) trait Destination {
         Ok(())
     }
 
+    /// Gives back memory that is kept for later batches, before the call waits for other calls. No batch is in flight.
+    fn rest(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Completes the result, after all batches came back.
     fn finish(&mut self) -> Result<()>;
 }

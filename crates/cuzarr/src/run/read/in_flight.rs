@@ -18,6 +18,7 @@ use cuzarr_device::{Buffer, Device, Stream, TransferBox, profile};
 
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Batch, ChunkLayout, Fill, IndexRead, Read, SMALL_BYTES, SizeRule, Unit};
+use crate::run::chunk_cache::{CallCache, KeptContent};
 use crate::run::context::Context;
 use crate::run::read::stored::{Stored, foreign_memory};
 use crate::run::report::Stage;
@@ -58,6 +59,16 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
+    /// Whether [`BatchRoute::place_kept`] has work for this batch.
+    fn places_kept(&self) -> bool {
+        false
+    }
+
+    /// Moves the elements of a chunk from the chunk cache to their places. `kept` is its number in the batch.
+    fn place_kept(&self, _batch: &Batch, _kept: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Does work on all units together, after every unit ended. `_landed` are the units that landed. It runs on the
     /// thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
@@ -70,6 +81,8 @@ pub(crate) struct Packed {
     pub(crate) buffer: Buffer,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
+    /// Units whose chunks go to the chunk cache, and the offsets of their packed bytes.
+    pub(crate) keep: Vec<(Unit, usize)>,
 }
 
 /// The work of a route into device memory on a fetched batch. All of it runs on the calling thread.
@@ -260,10 +273,11 @@ pub(crate) struct Launcher<'a> {
 /// Starts reading a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
+    let kept = if route.places_kept() { batch.kept.len() } else { 0 };
     let ticket = Arc::new(Ticket {
         number,
         workers: call.workers(),
-        remaining: AtomicUsize::new(batch.units.len() + batch.fills.len()),
+        remaining: AtomicUsize::new(batch.units.len() + batch.fills.len() + kept),
         sent: AtomicBool::new(false),
         call: Arc::clone(call),
         sender: sender.clone(),
@@ -271,6 +285,10 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
     let outcomes = Mutex::new(vec![Outcome::Unknown; batch.units.len()]);
     let flight = Arc::new(InFlight { batch, outcomes, route });
     fill(&flight, &ticket);
+    place_kept(&flight, &ticket, kept);
+    if flight.batch.reads.is_empty() && flight.batch.fills.is_empty() && kept == 0 {
+        ticket.end(&flight, 0);
+    }
     let mut first = 0;
     for reads in flight.batch.reads.chunk_by(|one, next| one.array == next.array) {
         let request = |read: &Read| ReadRequest { key: read.key.to_string(), range: read.range };
@@ -324,6 +342,28 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     }
 }
 
+/// Places chunks of the chunk cache, on as many threads as the call may use if they are large.
+fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, count: usize) {
+    let work = |flight: &InFlight<R>, ticket: &Ticket, kept: usize| {
+        let placed = ticket.call.check_cancelled().and_then(|()| flight.route.place_kept(&flight.batch, kept));
+        if let Err(error) = placed {
+            ticket.call.fail(error.at(flight.batch.kept[kept].0.name.to_string()));
+        }
+        ticket.end(flight, 1);
+    };
+    let bytes: usize = flight.batch.kept.iter().map(|(unit, _)| unit.packed_size_bytes).sum();
+    if bytes <= SHARED_READ_BYTES || count == 1 {
+        return (0..count).for_each(|kept| work(flight, ticket, kept));
+    }
+    let share = count.div_ceil(ticket.call.threads).max(1);
+    for from in (0..count).step_by(share) {
+        let (flight, ticket) = (Arc::clone(flight), Arc::clone(ticket));
+        ticket.workers.clone().spawn(Box::new(move || {
+            (from..count.min(from + share)).for_each(|kept| work(&flight, &ticket, kept));
+        }));
+    }
+}
+
 impl<R: BatchRoute> Sink<R> {
     /// The read that belongs to an item of the store; `None` if there is none.
     fn read(&self, index: usize) -> Option<&Read> {
@@ -355,7 +395,15 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
 
     fn opened(&self, index: usize, version: Version) -> Result<()> {
         let read = self.read(index).ok_or_else(|| foreign_item(index))?;
-        Context::check_version(read.version.as_ref(), &version)
+        let checked = Context::check_version(read.version.as_ref(), &version);
+        if let Some(cache) = self.cache() {
+            match &read.version {
+                None => cache.opened(read.array, &read.key, version),
+                Some(_) if checked.is_err() => cache.forget(read.array, &read.key),
+                Some(_) => {}
+            }
+        }
+        checked
     }
 
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
@@ -413,6 +461,7 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
                             self.ticket.call.fail(error);
                         }
                     }
+                    self.keep_missing(number);
                 }
                 self.ticket.end(&self.flight, read.units.len());
             }
@@ -426,6 +475,22 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
 }
 
 impl<R: BatchRoute> Sink<R> {
+    /// The chunk cache, if the array of this sink uses it.
+    fn cache(&self) -> Option<&CallCache> {
+        self.ticket.call.cache.get().filter(|cache| cache.is_for(self.array))
+    }
+
+    /// Notes in the chunk cache that a far store does not have a chunk.
+    fn keep_missing(&self, unit: usize) {
+        let (call, unit) = (&self.ticket.call, &self.flight.batch.units[unit]);
+        if let Some(cache) =
+            self.cache().filter(|_| unit.keep && unit.version.is_none() && call.of(unit.array).is_far())
+            && let Some(reserved) = cache.reserve(0)
+        {
+            cache.keep(unit, KeptContent::Missing, reserved);
+        }
+    }
+
     fn filled(&self, index: usize, lease: Box<dyn Lease>) {
         let (flight, ticket) = (&self.flight, &self.ticket);
         let units = flight.batch.reads[index].units.clone();

@@ -1,5 +1,6 @@
 //! Reads: a plan's batches are launched, executed by their route, and closed when they come back.
 
+pub(crate) mod cached;
 pub(crate) mod call;
 pub(crate) mod coordinator;
 pub(crate) mod destination;

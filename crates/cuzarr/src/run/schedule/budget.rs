@@ -1,7 +1,7 @@
 //! The budget of bytes in flight for one device, shared by all calls. Host memory, pinned memory and device memory are
 //! each held below the limit of each call.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +30,8 @@ pub(crate) struct Bytes(Arc<Counter>);
 struct Counter {
     state: Mutex<State>,
     returned: Condvar,
+    /// Gives up some memory that nobody needs now. Returns whether it had some.
+    spare: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -96,11 +98,32 @@ impl Bytes {
         self.lock().used_bytes
     }
 
+    /// Sets who gives up memory when there is too little. The first one stays.
+    pub(crate) fn set_spare(&self, spare: impl Fn() -> bool + Send + Sync + 'static) {
+        // A cache is made once for each device.
+        let _ = self.0.spare.set(Box::new(spare));
+    }
+
+    /// Frees memory that is kept for later. Returns whether there was some. The caller does not hold the lock.
+    fn make_room(&self) -> bool {
+        self.0.spare.get().is_some_and(|spare| spare())
+    }
+
     /// Reserves bytes, if then at most `limit_bytes` are in flight.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
-        let mut state = self.lock();
-        state.used_bytes = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes)?;
-        Some(Reserved { memory: self.clone(), bytes })
+        while bytes <= limit_bytes {
+            {
+                let mut state = self.lock();
+                if let Some(total) = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes) {
+                    state.used_bytes = total;
+                    return Some(Reserved { memory: self.clone(), bytes });
+                }
+            }
+            if !self.make_room() {
+                break;
+            }
+        }
+        None
     }
 
     /// Reserves bytes, and waits until other calls have returned theirs. The caller must not hold a reservation itself.
@@ -113,6 +136,12 @@ impl Bytes {
         }
         let mut state = self.lock();
         while state.used_bytes > limit_bytes - bytes {
+            drop(state);
+            let made_room = self.make_room();
+            state = self.lock();
+            if made_room || state.used_bytes <= limit_bytes - bytes {
+                continue;
+            }
             state.waiting += 1;
             let waited = self.0.returned.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

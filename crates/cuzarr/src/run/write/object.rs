@@ -12,6 +12,7 @@ use crate::codec::{Sharding, above_bound};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{ChunkLayout, ChunkName, Touched};
 use crate::run::context::CallArray;
+use crate::run::engine::Engine;
 use crate::run::report::Stage;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
@@ -176,7 +177,10 @@ impl Object {
     /// Calls `write` to change the object in the store, unless the call was cancelled.
     pub(crate) fn flush(&self, size_bytes: usize, write: impl FnOnce(&dyn Store, &Key) -> Result<()>) -> Result<()> {
         self.array.call.check_cancelled()?;
-        self.array.call.counters.time(Stage::Flush, size_bytes as u64, || write(self.array.store(), &self.key))
+        let store = self.array.store();
+        let written = self.array.call.counters.time(Stage::Flush, size_bytes as u64, || write(store, &self.key));
+        Engine::get().forget(store, [&*self.key]);
+        written
     }
 }
 

@@ -16,6 +16,7 @@ use super::{DeviceDestination, DeviceFlight, GroupState, InDecoding, Scratch};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
+use crate::run::read::cached::Unchecked;
 use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
@@ -41,7 +42,14 @@ impl DeviceDestination {
             self.spare = Some(reserved);
         }
         let again = placing.flight.route.check()?;
-        if again.is_empty() { Ok(()) } else { self.put(again, BTreeMap::new()) }
+        if !again.is_empty() {
+            return self.put(again, BTreeMap::new());
+        }
+        if let Some(cache) = self.call.cache.get().filter(|_| !self.call.is_cancelled()) {
+            let keep = |Unchecked { unit, content, reserved }| cache.keep(&unit, content, reserved);
+            placing.keep.into_iter().for_each(keep);
+        }
+        Ok(())
     }
 
     /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has no spare yet. Returns `None` if

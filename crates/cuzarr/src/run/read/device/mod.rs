@@ -18,9 +18,11 @@ use crate::codec::batch::ScratchLimit;
 use crate::error::{Error, Result};
 use crate::plan::{Batch, ChunkLayout, PLAIN_COPIES, ReadPlacement, Resident, Room, Route, Spacing};
 use crate::run::access::Access;
+use crate::run::chunk_cache::KeptContent;
 use crate::run::context::Context;
 use crate::run::natives::Natives;
 use crate::run::options::Options;
+use crate::run::read::cached::Unchecked;
 use crate::run::read::destination::{Destination, Launch};
 use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, launch};
 use crate::run::read::out::{Extent, InTurn, Out, by_number};
@@ -138,6 +140,8 @@ struct InDecoding {
     done: Event,
     flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
+    /// Copies of decoded chunks for the chunk cache, which takes them when the frames are checked.
+    keep: Vec<Unchecked>,
 }
 
 /// The scratch memory of a batch while it decodes.
@@ -297,14 +301,37 @@ impl DeviceDestination {
         let scratch = self.scratch(&flight)?;
         let done = self.kernels.record()?;
         // Added before anything can fail, because the frames must be checked in any case.
-        self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch });
-        let packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
+        self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch, keep: Vec::new() });
+        let mut packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
+        let keep = self.copies_for_cache(&mut packed)?;
+        for (unit, chunk) in &flight.batch.kept {
+            if let Some(KeptContent::Packed(buffer)) = KeptContent::of(&**chunk) {
+                packed.extend(target::packed(buffer, std::iter::once((unit, 0))));
+            }
+        }
         self.put(packed, boxes_without_chunk(&flight))?;
         let done = self.kernels.record()?;
         if let Some(placing) = self.decoding.back_mut() {
-            placing.done = done;
+            (placing.done, placing.keep) = (done, keep);
         }
         Ok(())
+    }
+
+    /// Copies decoded chunks for the chunk cache, as far as it has room.
+    fn copies_for_cache(&self, packed: &mut [Packed]) -> Result<Vec<Unchecked>> {
+        let Some(cache) = self.call.cache.get() else { return Ok(Vec::new()) };
+        let mut keep = Vec::new();
+        for Packed { buffer, keep: units, .. } in packed {
+            for (unit, offset) in std::mem::take(units) {
+                let size_bytes = unit.packed_size_bytes;
+                let Some(reserved) = cache.reserve(size_bytes) else { continue };
+                // Without memory for it, the chunk is not kept; the read itself goes on.
+                let Ok(copy) = pool::allocate(size_bytes, &self.kernels) else { continue };
+                self.kernels.d2d(&buffer.slice(offset..offset + size_bytes)?, &copy)?;
+                keep.push(Unchecked { unit, content: KeptContent::Packed(copy), reserved });
+            }
+        }
+        Ok(keep)
     }
 
     /// Moves packed elements to their places, and fills boxes without a chunk.
@@ -332,7 +359,7 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, Packed { out, buffer, layout, boxes }: Packed, outs: &[NdBuffer]) -> Result<()> {
+    fn scatter(&self, Packed { out, buffer, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
         let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
@@ -433,6 +460,14 @@ impl Destination for DeviceDestination {
         while let Some(flight) = self.early.remove(&self.placed) {
             self.close_now(flight)?;
         }
+        Ok(())
+    }
+
+    fn rest(&mut self) -> Result<()> {
+        while !self.decoding.is_empty() {
+            self.collect(true)?;
+        }
+        self.spare = None;
         Ok(())
     }
 

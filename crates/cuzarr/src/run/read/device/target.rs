@@ -28,14 +28,18 @@ pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit,
     let mut found: Vec<Packed> = Vec::new();
     let mut numbers = HashMap::new();
     for (unit, offset) in units {
+        let mut keep = unit.keep;
         for places in unit.places_by_out() {
             let out = places[0].out;
             let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
                 let (buffer, layout) = (buffer.clone(), Arc::clone(&unit.layout));
-                found.push(Packed { out, buffer, layout, boxes: Vec::new() });
+                found.push(Packed { out, buffer, layout, boxes: Vec::new(), keep: Vec::new() });
                 found.len() - 1
             });
             found[number].boxes.extend(places.iter().map(|place| unit.transfer_box(place, offset)));
+            if std::mem::take(&mut keep) {
+                found[number].keep.push((unit.clone(), offset));
+            }
         }
     }
     found

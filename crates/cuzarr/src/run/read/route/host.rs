@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cuzarr_device::internal::{ElementBox, Lent, Part, PartBytes, Writer};
-use cuzarr_device::{Device, NdBuffer, Tail, Transfer, profile};
+use cuzarr_device::{Buffer, Device, NdBuffer, Tail, Transfer, profile};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Place, Room, Spacing, Unit};
 use crate::run::access::Access;
+use crate::run::chunk_cache::KeptContent;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
@@ -93,12 +94,18 @@ impl HostDestination {
             parts.push(part);
             (out, parts.len() - 1)
         };
-        for unit in &batch.units {
+        let of_unit = |unit: &Unit, add: &mut dyn FnMut(usize, Vec<ElementBox>) -> (usize, usize)| {
             let of_out =
                 |run: &[Place]| (run[0].out, run.iter().map(|place| one(&place.start, &place.extent)).collect());
-            places.push(unit.places_by_out().map(of_out).map(|(out, part)| add(out, part)).collect());
+            unit.places_by_out().map(of_out).map(|(out, part)| add(out, part)).collect()
+        };
+        for unit in &batch.units {
+            places.push(of_unit(unit, &mut add));
         }
         places.extend(batch.fills.iter().map(|fill| vec![add(fill.out, vec![one(&fill.start, &fill.extent)])]));
+        for (unit, _) in &batch.kept {
+            places.push(of_unit(unit, &mut add));
+        }
         let lent = boxes.into_iter().map(|(out, boxes)| Ok((out, self.writers[out].lend(boxes)?)));
         Ok(Parts { lent: lent.collect::<Result<_>>()?, places })
     }
@@ -108,7 +115,7 @@ impl HostDestination {
 struct Parts {
     /// The parts of each result.
     lent: BTreeMap<usize, Lent>,
-    /// For each unit and each fill: the results that it writes to, in order, and the number of its part in each.
+    /// For each unit, each fill and each kept chunk: the results that it writes to, in order, and the number of its part in each.
     places: Vec<Vec<(usize, usize)>>,
 }
 
@@ -219,6 +226,21 @@ impl Target {
         Ok(())
     }
 
+    /// Adds a copy of a decoded chunk to the chunk cache, if it goes there.
+    fn keep(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
+        if let Some(cache) = self.call.cache.get().filter(|_| unit.keep)
+            && let Some(reserved) = cache.reserve(packed.len())
+        {
+            let mut copy = Vec::new();
+            // Without memory for it, the chunk is not kept; the read itself goes on.
+            if copy.try_reserve_exact(packed.len()).is_ok() {
+                copy.extend_from_slice(packed);
+                cache.keep(unit, KeptContent::Packed(Buffer::from_vec(copy)), reserved);
+            }
+        }
+        Ok(())
+    }
+
     /// Decodes a chunk. Only the bytes `wanted` must be right.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
@@ -254,6 +276,7 @@ impl BatchRoute for HostBatch {
         let units = &batch.units[numbers.clone()];
         if let [unit] = units
             && self.target.stored_is_packed(unit)
+            && !unit.keep
             && let Some(range) = self.target.direct(unit)
         {
             let part = self.parts.part(numbers.start, unit.places[0].out)?;
@@ -272,11 +295,11 @@ impl BatchRoute for HostBatch {
         let is_packed = target.stored_is_packed(unit);
         if let Some(range) = target.direct(unit) {
             let mut place = self.parts.part(number, unit.places[0].out)?.into_bytes(range)?;
-            if is_packed {
-                place.copy_from_slice(stored);
-                return Ok(());
+            match is_packed {
+                true => place.copy_from_slice(stored),
+                false => target.decode(unit, stored, &mut place, 0..unit.packed_size_bytes)?,
             }
-            return target.decode(unit, stored, &mut place, 0..unit.packed_size_bytes);
+            return target.keep(unit, &place);
         }
         let transfers: Vec<_> =
             unit.places_by_out().map(|places| (places[0].out, target.transfer(unit, places))).collect();
@@ -285,13 +308,36 @@ impl BatchRoute for HostBatch {
             let mut packed = target.call.scratch.take(unit.packed_size_bytes)?;
             let wanted = transfers.iter().map(|(_, transfer)| transfer.packed_range());
             let wanted = wanted.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
-            target.decode(unit, stored, &mut packed, wanted.unwrap_or(0..0))?;
+            let wanted = if unit.keep { 0..unit.packed_size_bytes } else { wanted.unwrap_or(0..0) };
+            target.decode(unit, stored, &mut packed, wanted)?;
             decoded = Some(packed);
         }
         let packed = decoded.as_deref().unwrap_or(stored);
+        target.keep(unit, packed)?;
         transfers
             .iter()
             .try_for_each(|(out, transfer)| target.scatter(transfer, packed, self.parts.part(number, *out)?))
+    }
+
+    fn places_kept(&self) -> bool {
+        true
+    }
+
+    fn place_kept(&self, batch: &Batch, kept: usize) -> Result<()> {
+        let (target, (unit, chunk)) = (&*self.target, &batch.kept[kept]);
+        let number = batch.units.len() + batch.fills.len() + kept;
+        let Some(KeptContent::Packed(packed)) = KeptContent::of(&**chunk) else { return Ok(()) };
+        let packed = packed.host_bytes()?;
+        if let Some(range) = target.direct(unit) {
+            let mut place = self.parts.part(number, unit.places[0].out)?.into_bytes(range)?;
+            let size_bytes = packed.len() as u64;
+            target.call.counters.time(Stage::Scatter, size_bytes, || place.copy_from_slice(&packed));
+            return Ok(());
+        }
+        unit.places_by_out().try_for_each(|places| {
+            let out = places[0].out;
+            target.scatter(&target.transfer(unit, places), &packed, self.parts.part(number, out)?)
+        })
     }
 
     fn fill(&self, number: usize, fill: &Fill) -> Result<()> {

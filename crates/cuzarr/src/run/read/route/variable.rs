@@ -1,6 +1,7 @@
 //! The route of variable-length elements. The host decodes them chunk by chunk, then puts them in the order of the
 //! selection.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -9,8 +10,9 @@ use cuzarr_device::internal::Lists;
 
 use crate::codec::{Chain, VariableElements};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Batch, ChunkLayout, Fill, Place, Room, Spacing, strides};
+use crate::plan::{Batch, ChunkLayout, Fill, Place, Room, Spacing, Unit, strides};
 use crate::run::access::Access;
+use crate::run::chunk_cache::KeptContent;
 use crate::run::context::Context;
 use crate::run::options::Options;
 use crate::run::read::destination::{Destination, Launch};
@@ -258,27 +260,49 @@ impl BatchRoute for VariableBatch {
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()> {
         let (target, unit) = (&*self.0, &batch.units[unit]);
         let size_bytes = stored.len() as u64;
-        let mut chunk =
+        let chunk =
             target.call.counters.time(Stage::Decode, size_bytes, || target.decode(unit.layout.chain.leaf(), stored))?;
-        for Place { first_elem, start, extent, .. } in &unit.places {
-            // If there is one place that takes all elements in their order, they need no copy.
-            let in_order = unit.places.len() == 1
-                && (0..chunk.len()).eq(target.spacing.packed_places(&unit.layout, *first_elem, start, extent));
-            if in_order {
-                target.collect(start, extent, std::mem::take(&mut chunk));
-                break;
-            }
-            let mut elements = VariableElements::with_capacity(extent.iter().product());
-            for place in target.spacing.packed_places(&unit.layout, *first_elem, start, extent) {
-                let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
-                elements.push(chunk.get(place).ok_or_else(missing)?);
-            }
-            target.collect(start, extent, elements);
+        if let Some(cache) = target.call.cache.get().filter(|_| unit.keep)
+            && let Some(reserved) = cache.reserve(chunk.size_bytes())
+        {
+            cache.keep(unit, KeptContent::Elements(chunk.clone()), reserved);
         }
-        Ok(())
+        target.place(unit, Cow::Owned(chunk))
+    }
+
+    fn places_kept(&self) -> bool {
+        true
+    }
+
+    fn place_kept(&self, batch: &Batch, kept: usize) -> Result<()> {
+        let (unit, chunk) = &batch.kept[kept];
+        let Some(KeptContent::Elements(chunk)) = KeptContent::of(&**chunk) else { return Ok(()) };
+        self.0.place(unit, Cow::Borrowed(chunk))
     }
 
     fn fill(&self, _number: usize, fill: &Fill) -> Result<()> {
         check_missing(self.0.read_missing, fill)
+    }
+}
+
+impl Target {
+    /// Collects the elements of a chunk for the places of its unit.
+    fn place(&self, unit: &Unit, mut chunk: Cow<'_, VariableElements>) -> Result<()> {
+        for Place { first_elem, start, extent, .. } in &unit.places {
+            // If there is one place that takes all elements in their order, they need no copy.
+            let in_order = unit.places.len() == 1
+                && (0..chunk.len()).eq(self.spacing.packed_places(&unit.layout, *first_elem, start, extent));
+            if in_order {
+                self.collect(start, extent, std::mem::take(chunk.to_mut()));
+                break;
+            }
+            let mut elements = VariableElements::with_capacity(extent.iter().product());
+            for place in self.spacing.packed_places(&unit.layout, *first_elem, start, extent) {
+                let missing = || Error::new(ErrorKind::ChunkCorrupt, format!("the chunk has no element {place}"));
+                elements.push(chunk.get(place).ok_or_else(missing)?);
+            }
+            self.collect(start, extent, elements);
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,392 @@
+//! The chunk cache: decoded chunks that arrays read again, in memory of the device of their results. Each device has one,
+//! which all arrays of the process share.
+//!
+//! It keeps packed chunks, before conversion and selection, so one entry serves every type and selection. The chunks
+//! that were used last stay, up to the configured size and within the memory limit. When work in flight needs memory,
+//! the cache gives it up first.
+//!
+//! A call claims the chunks that it decodes for the cache. Other calls that need them wait for it, but only when they
+//! hold no memory and no claims themselves. So no two calls wait for each other.
+
+mod of_call;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use cuzarr_device::Buffer;
+
+pub(crate) use self::of_call::CallCache;
+use crate::cancellation::{CancellationToken, POLL_INTERVAL};
+use crate::codec::VariableElements;
+use crate::error::Result;
+use crate::plan::{Entries, Kept};
+use crate::run::schedule::budget::{Bytes, Reserved};
+use crate::store::Version;
+
+/// Approximate bytes of an entry beside its elements: its names, and its slots in tables.
+const OVERHEAD_BYTES: u64 = 512;
+
+/// The chunk cache of one device. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ChunkCache(Arc<Shared>);
+
+struct Shared {
+    /// The memory in flight on the device, of which the cache's memory is a part.
+    memory: Bytes,
+    state: Mutex<State>,
+    /// Notified when a claim ends.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<Arc<ChunkPlace>, Entry>,
+    /// The places by their last use, oldest first.
+    uses: BTreeMap<u64, Arc<ChunkPlace>>,
+    next_use: u64,
+    bytes: u64,
+    /// Chunks that calls decode now. `true` if the object was written since the claim began.
+    claims: BTreeMap<Arc<ChunkPlace>, bool>,
+}
+
+/// The place of a chunk: its object, its place in a shard, and how it is decoded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkPlace {
+    /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
+    pub(crate) object: String,
+    /// The chunk's place in its shard, for each level of shards.
+    pub(crate) inner: Vec<u64>,
+    /// The array's element type, chunk grid and codecs.
+    pub(crate) coding: Arc<str>,
+}
+
+/// A decoded chunk, or the index of a shard.
+pub(crate) struct KeptChunk {
+    pub(crate) content: KeptContent,
+    /// Given back when nobody uses the chunk any more.
+    _reserved: Reserved,
+}
+
+/// The elements of a decoded chunk.
+pub(crate) enum KeptContent {
+    /// Packed bytes, in memory of the device of the results.
+    Packed(Buffer),
+    /// Elements of variable length.
+    Elements(VariableElements),
+    /// The index of a shard.
+    Index(Arc<dyn Entries>),
+    /// There is no such object.
+    Missing,
+}
+
+impl KeptContent {
+    /// The content of what a batch holds.
+    pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
+        (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
+    }
+}
+
+impl fmt::Debug for KeptChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptChunk").finish_non_exhaustive()
+    }
+}
+
+impl Kept for KeptChunk {}
+
+/// A chunk that the cache has.
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) chunk: Arc<KeptChunk>,
+    /// The version of the object; `None` for a missing one.
+    pub(crate) version: Option<Version>,
+    /// When the store confirmed that the object has this version.
+    pub(crate) seen: Instant,
+}
+
+struct Entry {
+    found: Found,
+    bytes: u64,
+    last_use: u64,
+}
+
+/// The number of entries and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Number of chunks.
+    pub chunks: u64,
+    /// Bytes of the chunks, with the cache's own tables.
+    pub size_bytes: u64,
+}
+
+impl ChunkCache {
+    /// Makes a cache whose entries count as `memory` in flight.
+    pub(crate) fn new(memory: Bytes) -> ChunkCache {
+        let cache = ChunkCache(Arc::new(Shared { memory, state: Mutex::default(), ended: Condvar::new() }));
+        let weak = Arc::downgrade(&cache.0);
+        cache.0.memory.set_spare(move || weak.upgrade().is_some_and(|shared| ChunkCache(shared).give_up_one()));
+        cache
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of chunks, and their bytes.
+    pub(crate) fn used(&self) -> CacheUse {
+        let state = self.state();
+        CacheUse { chunks: state.entries.len() as u64, size_bytes: state.bytes }
+    }
+
+    /// Looks for a chunk, and marks it as used.
+    pub(crate) fn find(&self, place: &ChunkPlace) -> Option<Found> {
+        let mut state = self.state();
+        let State { entries, uses, next_use, .. } = &mut *state;
+        let entry = entries.get_mut(place)?;
+        if let Some(place) = uses.remove(&entry.last_use) {
+            uses.insert(*next_use, place);
+        }
+        entry.last_use = *next_use;
+        *next_use += 1;
+        Some(entry.found.clone())
+    }
+
+    /// Notes that the store has just confirmed a chunk.
+    pub(crate) fn confirm(&self, place: &ChunkPlace) {
+        if let Some(entry) = self.state().entries.get_mut(place) {
+            entry.found.seen = Instant::now();
+        }
+    }
+
+    /// Drops a chunk that its object no longer has.
+    pub(crate) fn drop_stale(&self, place: &ChunkPlace) {
+        let dropped = self.state().remove(place);
+        drop(dropped);
+    }
+
+    /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it.
+    pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
+        let mut state = self.state();
+        let is_free = !state.claims.contains_key(place);
+        if is_free {
+            state.claims.insert(Arc::clone(place), false);
+        }
+        is_free
+    }
+
+    /// Ends claims without a result.
+    pub(crate) fn release<'a>(&self, places: impl Iterator<Item = &'a Arc<ChunkPlace>>) {
+        let mut state = self.state();
+        places.for_each(|place| {
+            state.claims.remove(place);
+        });
+        drop(state);
+        self.0.ended.notify_all();
+    }
+
+    /// Waits until no call has claimed any of the chunks. The caller holds no memory in flight and no claims.
+    ///
+    /// # Errors
+    /// `Cancelled`
+    pub(crate) fn wait(&self, places: &[Arc<ChunkPlace>], cancellation: &CancellationToken) -> Result<()> {
+        let mut state = self.state();
+        while places.iter().any(|place| state.claims.contains_key(place)) {
+            state = self.0.ended.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            // The token may call back to the caller, so the lock is released first.
+            drop(state);
+            cancellation.check()?;
+            state = self.state();
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for a chunk of `size_bytes`, and drops old chunks so that all together stay below `most_bytes`.
+    /// `None` if there is no room.
+    pub(crate) fn reserve(&self, size_bytes: u64, most_bytes: u64, limit_bytes: u64) -> Option<Reserved> {
+        let bytes = size_bytes.checked_add(OVERHEAD_BYTES).filter(|bytes| *bytes <= most_bytes)?;
+        while self.used().size_bytes.saturating_add(bytes) > most_bytes {
+            if !self.give_up_one() {
+                return None;
+            }
+        }
+        self.0.memory.try_take(bytes, limit_bytes)
+    }
+
+    /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written
+    /// meanwhile.
+    pub(crate) fn keep(
+        &self,
+        place: &Arc<ChunkPlace>,
+        content: KeptContent,
+        version: Option<Version>,
+        reserved: Reserved,
+    ) {
+        let bytes = reserved.bytes();
+        let chunk = Arc::new(KeptChunk { content, _reserved: reserved });
+        let mut state = self.state();
+        let is_current = state.claims.remove(place) == Some(false);
+        // The old entry and a refused new one are dropped without the lock.
+        let mut dropped = (state.remove(place), None);
+        if is_current {
+            let last_use = state.next_use;
+            state.next_use += 1;
+            state.bytes += bytes;
+            state.uses.insert(last_use, Arc::clone(place));
+            let found = Found { chunk, version, seen: Instant::now() };
+            state.entries.insert(Arc::clone(place), Entry { found, bytes, last_use });
+        } else {
+            dropped.1 = Some(chunk);
+        }
+        drop(state);
+        drop(dropped);
+        self.0.ended.notify_all();
+    }
+
+    /// Drops the chunks of an object that was written or deleted. Calls that decode its old bytes now do not keep them.
+    pub(crate) fn forget(&self, object: &str) {
+        self.forget_if(object, |other| other == object);
+    }
+
+    /// Like [`ChunkCache::forget`], for all objects below a prefix.
+    pub(crate) fn forget_below(&self, prefix: &str) {
+        // The address of a whole store ends with the separator.
+        let prefix = prefix.trim_end_matches('/');
+        self.forget_if(prefix, |object| object.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')));
+    }
+
+    /// Drops the chunks of all objects that `is_it` names. Their addresses begin with `first`.
+    fn forget_if(&self, first: &str, is_it: impl Fn(&str) -> bool) {
+        let from = ChunkPlace { object: first.to_string(), inner: Vec::new(), coding: "".into() };
+        let mut state = self.state();
+        let places: Vec<_> = state
+            .entries
+            .range::<ChunkPlace, _>(&from..)
+            .map(|(place, _)| place)
+            .take_while(|place| place.object.starts_with(first))
+            .filter(|place| is_it(&place.object))
+            .cloned()
+            .collect();
+        let dropped: Vec<_> = places.iter().filter_map(|place| state.remove(place)).collect();
+        state
+            .claims
+            .range_mut::<ChunkPlace, _>(&from..)
+            .take_while(|(place, _)| place.object.starts_with(first))
+            .filter(|(place, _)| is_it(&place.object))
+            .for_each(|(_, was_written)| *was_written = true);
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Drops every chunk.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state();
+        let dropped = std::mem::take(&mut state.entries);
+        state.uses.clear();
+        state.bytes = 0;
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Drops the chunk that was used longest ago, and that no call uses now. Returns whether there was one.
+    fn give_up_one(&self) -> bool {
+        let mut state = self.state();
+        let is_idle = |place: &&Arc<ChunkPlace>| {
+            state.entries.get(*place).is_some_and(|entry| Arc::strong_count(&entry.found.chunk) == 1)
+        };
+        let Some(place) = state.uses.values().find(is_idle).cloned() else { return false };
+        let dropped = state.remove(&place);
+        drop(state);
+        dropped.is_some()
+    }
+}
+
+impl State {
+    /// Takes an entry out. The caller drops it without the lock, because that gives memory back.
+    fn remove(&mut self, place: &ChunkPlace) -> Option<Found> {
+        let entry = self.entries.remove(place)?;
+        self.uses.remove(&entry.last_use);
+        self.bytes -= entry.bytes;
+        Some(entry.found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(object: &str) -> Arc<ChunkPlace> {
+        Arc::new(ChunkPlace { object: object.into(), inner: Vec::new(), coding: "".into() })
+    }
+
+    fn keep(cache: &ChunkCache, object: &str, size_bytes: u64) -> bool {
+        let place = place(object);
+        assert!(cache.claim(&place));
+        let Some(reserved) = cache.reserve(size_bytes, 4096, 1 << 20) else {
+            cache.release([&place].into_iter());
+            return false;
+        };
+        let content = KeptContent::Packed(Buffer::from_vec(vec![0; size_bytes as usize]));
+        cache.keep(&place, content, Some(Version::numbered(1)), reserved);
+        true
+    }
+
+    #[test]
+    fn the_chunks_used_last_stay() {
+        let cache = ChunkCache::new(Bytes::default());
+        for object in ["a", "b", "c"] {
+            assert!(keep(&cache, object, 500));
+        }
+        assert!(cache.find(&place("a")).is_some());
+        assert!(keep(&cache, "d", 500), "there is room for four chunks with their overhead");
+        assert!(cache.find(&place("b")).is_none() && cache.find(&place("a")).is_some());
+        assert!(!keep(&cache, "e", 4096), "a chunk that is larger than the cache is not kept");
+        assert_eq!(cache.used(), CacheUse { chunks: 3, size_bytes: 3 * (500 + OVERHEAD_BYTES) });
+    }
+
+    #[test]
+    fn memory_in_flight_comes_first_and_chunks_in_use_stay() {
+        let memory = Bytes::default();
+        let cache = ChunkCache::new(memory.clone());
+        assert!(keep(&cache, "a", 500) && keep(&cache, "b", 500));
+        let in_use = cache.find(&place("a")).unwrap();
+        let most = 2 * (500 + OVERHEAD_BYTES);
+        assert!(memory.try_take(most, most).is_none(), "one chunk is in use");
+        assert_eq!(cache.used().chunks, 1);
+        let held = memory.try_take(500 + OVERHEAD_BYTES, most).unwrap();
+        drop((in_use, held));
+        let _all = memory.try_take(most, most).unwrap();
+        assert_eq!((cache.used(), memory.used_bytes()), (CacheUse::default(), most));
+    }
+
+    #[test]
+    fn chunks_of_written_objects_are_forgotten_even_while_they_are_decoded() {
+        let cache = ChunkCache::new(Bytes::default());
+        assert!(keep(&cache, "s/a/c/0", 1) && keep(&cache, "s/ab/c/0", 1) && keep(&cache, "s/a/c/1", 1));
+        let decoding = place("s/a/c/2");
+        assert!(cache.claim(&decoding));
+        cache.forget("s/a/c/0");
+        assert_eq!(cache.used().chunks, 2);
+        cache.forget_below("s/a");
+        assert!(cache.find(&place("s/ab/c/0")).is_some() && cache.find(&place("s/a/c/1")).is_none());
+        let reserved = cache.reserve(1, 4096, 4096).unwrap();
+        cache.keep(&decoding, KeptContent::Missing, None, reserved);
+        assert!(cache.find(&decoding).is_none());
+        assert!(cache.claim(&decoding), "the claim has ended");
+    }
+
+    #[test]
+    fn who_needs_a_claimed_chunk_waits_for_its_end() {
+        let cache = ChunkCache::new(Bytes::default());
+        let claimed = place("a");
+        assert!(cache.claim(&claimed) && !cache.claim(&claimed));
+        let cancelled = CancellationToken::listening(|| true);
+        assert!(cache.wait(&[Arc::clone(&claimed)], &cancelled).is_err());
+        let (other, waited) = (cache.clone(), Arc::clone(&claimed));
+        let waiter = std::thread::spawn(move || other.wait(&[waited], &CancellationToken::new()).is_ok());
+        cache.release([&claimed].into_iter());
+        assert!(waiter.join().unwrap());
+    }
+}
