@@ -220,6 +220,55 @@ def test_wrong_reads_are_refused_before_anything_is_read(days):
     assert cuzarr.read_many([]) == []
 
 
+def failing(error, call, *args, **kwargs):
+    with pytest.raises(error) as caught:
+        call(*args, **kwargs)
+    return str(caught.value).splitlines()[0]
+
+
+def test_errors_of_one_entry_name_it(days):
+    arrays = [days[("msl", "t2m", "wind")[number % 3]] for number in range(24)]
+    reads = [(array, number % 5) for number, array in enumerate(arrays)]
+    wrong = [*reads[:7], (arrays[7], 9), *reads[8:]]
+    assert failing(BoundsCheckError, cuzarr.read_many, wrong).startswith("read 7: array '/t2m': index 9 is out of bounds")
+    assert failing(ArgumentTypeError, cuzarr.read_many, [*reads, "no read"]).startswith("read 24: expected a pair")
+    for name, given, error, message in [
+        ("out", np.zeros(3), ShapeMismatchError, "out has shape (3,)"),
+        ("dtype", "nothing", CuzarrError, "dtype: "),
+        ("dtype", "U3", CuzarrError, "cannot read float64 as <U3"),
+    ]:
+        each = [None] * 24
+        each[7] = given
+        assert failing(error, cuzarr.read_many, reads, **{name: each}).startswith(f"read 7: array '/t2m': {message}")
+    words = days.create_array("words", shape=(3,), dtype="string")
+    reads[7] = (words, ...)
+    message = failing(ShapeMismatchError, cuzarr.read_many, reads, out=[None] * 7 + [np.empty(4, object)] + [None] * 16)
+    assert message.startswith("read 7: array '/words': ")
+    assert failing(BoundsCheckError, days.read, ["msl", "x"], {"x": 9}).startswith("read 0: array '/msl': index 9")
+    assert failing(BoundsCheckError, days["msl"].read_many, [0, 1, (2, 9)]).startswith("selection 2: index 9")
+    assert failing(ArgumentTypeError, days["msl"].read_many, "abc").startswith("selections is 'abc'")
+
+
+def test_errors_of_one_write_name_it(days):
+    values = np.zeros(8)
+    writes = [(days[name], number, values) for name in ("msl", "t2m", "wind") for number in (0, 2, 4)]
+    for wrong, error, message in [
+        ((days["t2m"], 9, values), BoundsCheckError, "index 9 is out of bounds"),
+        ((days["t2m"], 2, values[:3]), ShapeMismatchError, "a value of shape (3,) does not broadcast"),
+        ((days["t2m"], 2, "text"), ConversionError, "the value cannot be converted"),
+        ((days["t2m"], None, values), SelectionInvalidError, "basic selection takes no new axes"),
+    ]:
+        message = f"write 4: array '/t2m': {message}"
+        assert failing(error, cuzarr.write_many, [*writes[:4], wrong, *writes[5:]]).startswith(message)
+    assert failing(ArgumentTypeError, cuzarr.write_many, [*writes, days["msl"]]).startswith("write 9: expected an array, a selection")
+    message = failing(ShapeMismatchError, days.write, {"msl": np.zeros((5, 8)), "x": np.zeros(7)})
+    assert message.startswith("write 1: array '/x': a value of shape (7,)")
+    read_only = cuzarr.open_group(days.store.with_read_only(True), mode="r")
+    message = failing(ReadOnlyError, cuzarr.write_many, [writes[0], (read_only["wind"], 0, values)])
+    assert message.startswith("write 1: array '/wind': ")
+    np.testing.assert_array_equal(host(days["msl"][...]), np.arange(40.0).reshape(5, 8))
+
+
 def test_the_first_failure_ends_all_and_names_its_array(device):
     values = {}
     days = cuzarr.create_group(values)

@@ -16,6 +16,7 @@ from cuzarr._metadata.chunk_grid import ChunkGrid
 from cuzarr._node.array_io import OpenArray, delivered, get_box, new_memory, placement
 from cuzarr.errors import (
     BoundsCheckError,
+    CuzarrError,
     DTypeMismatchError,
     InvalidArgumentError,
     SelectionInvalidError,
@@ -247,7 +248,14 @@ def _check_inside(
 
 def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Reads many boxes; see :meth:`cuzarr.Array.read_many`."""
-    boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
+    boxes: list[Box] = []
+    given = items(selections, "selections", "a list of them")
+    try:
+        for selection in given:
+            boxes.append(basic_box(selection, array.shape))
+    except CuzarrError as error:
+        error.trail = (f"selection {len(boxes)}", *error.trail)
+        raise
     device, _ = placement(array, prototype)
     if array._metadata.data_type.is_variable and out is None and dtype is None:
         return [get_box(array, box, None, prototype, None) for box in boxes]
