@@ -736,6 +736,17 @@ def test_unequal_parts_come_as_lists_and_equal_ones_stacked(device: str) -> None
     assert [on_host(part).dtype.name for part in batch["type"]] == ["int16", "float32"]
 
 
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">M8[s]", ">U2"])
+def test_parts_have_the_machines_byte_order_stacked_and_listed(dtype: str) -> None:
+    values = np.arange(24).reshape(6, 4).astype(dtype)
+    array = cuzarr.create_array({}, data=values, chunks=(2, 2), zarr_format=2)
+    (batch,) = SampleStream([{"equal": (array, at), "other": (array, slice(at, 3))} for at in range(2)], 2)
+    assert batch["equal"].dtype.isnative and all(part.dtype.isnative for part in batch["other"])
+    np.testing.assert_array_equal(batch["equal"], values[:2])
+    for at, part in enumerate(batch["other"]):
+        np.testing.assert_array_equal(part, values[at:3])
+
+
 def test_text_and_dates_are_parts_too() -> None:
     names = cuzarr.create_array({}, data=np.asarray(["ant", "bee", "cow"]), chunks=(2,))
     days = cuzarr.create_array({}, data=np.asarray(["2020-01-01", "2021-01-01", "2022-01-01"], "M8[D]"))

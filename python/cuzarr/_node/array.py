@@ -705,14 +705,14 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go: a first dimension for the selections, which then have one shape.
         dtype : dtype, optional
-            Element type of the results; elements are converted on the way.
+            Element type of the results, in the machine's byte order; elements are converted on the way.
         progress : bool, callable or object, optional
             As in :meth:`getitem`; the number of objects in all is not known.
 
         Returns
         -------
         list of arrays, or out
-            One for each selection. Those of one shape share memory.
+            One for each selection, as ``array[selection]`` gives it. Those of one shape share memory.
 
         >>> import cuzarr
         >>> array = cuzarr.ones((8, 8), store={})
@@ -738,7 +738,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go, of the shape of the result.
         dtype : dtype, optional
-            Element type of the result; elements are converted on the way.
+            Element type of the result, in the machine's byte order; elements are converted on the way.
 
         Returns
         -------
@@ -773,7 +773,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go, of one dimension.
         dtype : dtype, optional
-            Element type of the result; elements are converted on the way.
+            Element type of the result, in the machine's byte order; elements are converted on the way.
 
         Returns
         -------

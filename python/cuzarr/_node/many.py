@@ -15,7 +15,7 @@ from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
 from cuzarr._node.array_io import OpenArray, computed, delivered, encoded_text, get_box, placement, taken, written
-from cuzarr._node.array_read import check_fixed, converted
+from cuzarr._node.array_read import check_fixed, converted, new_result
 from cuzarr._runtime import run_beside
 from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, SelectionInvalidError
 
@@ -43,12 +43,12 @@ def read_many(
     out : sequence of arrays, optional
         Where the elements go, one for each read, on any device; ``None`` for new memory. They must not overlap.
     dtype : dtype, or sequence of one for each read, optional
-        Element types of the results; elements are converted on the way. ``None`` for the array's own.
+        Element types of the results, in the machine's byte order; elements are converted on the way. ``None`` for the array's own.
 
     Returns
     -------
     list of arrays
-        One for each read, on its array's device. Results of one shape from one array share memory.
+        One for each read, on its array's device, as ``array[selection]`` gives it. Results of one shape from one array share memory.
 
     Raises
     ------
@@ -200,7 +200,7 @@ class _Call:
 
     def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
         check_fixed(array)
-        self.array, self.target = array, target
+        self.array, self.target, self.as_type = array, target, as_type
         device = placement(array, None)[0] if target is None else foreign.device_of(target)
         self.dtype = converted(array, as_type if target is None or as_type is not None else foreign.element_type(target))
         memory, self.finish = None, _nothing
@@ -214,9 +214,9 @@ class _Call:
     def result(self, buffer: _core.NdBuffer) -> Any:
         """The result, after its elements were read."""
         self.finish()
-        if self.target is None:
-            return delivered(self.array, convert.result_array(buffer, self.dtype), None)
-        return self.target
+        if self.target is not None:
+            return self.target
+        return delivered(self.array, new_result(self.array, buffer, self.dtype, self.as_type), None)
 
 
 def _nothing() -> None:

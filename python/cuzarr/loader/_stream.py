@@ -466,11 +466,11 @@ class _Reader:
 
     def _started(self, read: _Read) -> _Read:
         """Begins to read the samples of a batch by one call."""
-        reads: list[tuple[Array, Box]] = []
+        reads: list[_Part] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():
             parts = [own[name] for _, own in read.samples]
-            reads += [(part.array, part.box) for part in parts]
+            reads += parts
             form = parts[0].form
             if form is None or any(part.form != form for part in parts):
                 outs += [None] * len(parts)
@@ -481,9 +481,10 @@ class _Reader:
         read.future = self._reading.submit(contextvars.copy_context().run, self._read, reads, outs)
         return read
 
-    def _read(self, reads: list[tuple[Array, Box]], outs: list[Any]) -> list[Any]:
+    def _read(self, reads: list[_Part], outs: list[Any]) -> list[Any]:
+        boxes = [(part.array, part.box) for part in reads]
         with self._watch:
-            return read_parts(reads, outs, [None] * len(reads))
+            return read_parts(boxes, outs, [None if part.form is None else part.dtype for part in reads])
 
     def _without_bad(self, read: _Read, error: CuzarrError) -> _Read:
         """A batch whose reading failed, without the samples that fail by themselves.
@@ -498,7 +499,7 @@ class _Reader:
         rest = _Read(skipped=read.skipped)
         for number, parts in read.samples:
             try:
-                self._read([(part.array, part.box) for part in parts.values()], [None] * len(parts))
+                self._read(list(parts.values()), [None] * len(parts))
             except CuzarrError as own:
                 self._leave_out(rest, number, own)
             else:

@@ -103,8 +103,7 @@ class LazyArray(BackendArray):
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
         """Whether these elements can be read by :func:`cuzarr.read_many`, together with others."""
-        dtype = self._array.dtype
-        return (dtype.kind in "biufcmMSU" and dtype.isnative or self._array.metadata.data_type.is_variable) and all(
+        return (self._array.dtype.kind in "biufcmMSU" or self._array.metadata.data_type.is_variable) and all(
             (item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key
         )
 
