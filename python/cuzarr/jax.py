@@ -62,11 +62,13 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
     [1, 2]
     """
     _check_type(elements.dtype)
-    if not isinstance(elements, np.ndarray | np.generic):
-        return jax.dlpack.from_dlpack(elements)
-    # JAX knows no other byte order and no negative strides.
-    array = np.ascontiguousarray(elements, elements.dtype.newbyteorder("=")).reshape(elements.shape)
-    return jax.dlpack.from_dlpack(DeviceArray(wrap_host(array), array.dtype))
+    shared: Any = elements
+    if isinstance(elements, np.ndarray | np.generic):
+        # JAX knows no other byte order and no negative strides.
+        array = np.ascontiguousarray(elements, elements.dtype.newbyteorder("=")).reshape(elements.shape)
+        shared = DeviceArray(wrap_host(array), array.dtype)
+    made: jax.Array = jax.dlpack.from_dlpack(shared)
+    return made
 
 
 def _check_type(dtype: np.dtype[Any]) -> None:

@@ -884,12 +884,10 @@ def test_batches_of_bad_samples_alone_are_empty() -> None:
 
 
 def test_failures_that_are_no_samples_are_errors_although_bad_samples_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuzarr.loader import _stream as module
-
     def full(*args: Any, **kwargs: Any) -> Any:
         raise OutOfMemoryError("the device is full")
 
-    monkeypatch.setattr(module, "read_parts", full)
+    monkeypatch.setattr("cuzarr.loader._stream.read_parts", full)
     with pytest.raises(OutOfMemoryError, match="the device is full"):
         list(SampleStream([{"x": (field(), 0)}], 1, skip_bad=True))
 

@@ -161,7 +161,7 @@ class SampleDataset(EpochDataset):
         held = self._source.held(order, found.cells, plan, counts, library)
         return Pass(held, limit, group), order.starts[plan.order]
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> dict[str, int | float] | None:
         """A report of the last pass in this process.
 
         Returns
