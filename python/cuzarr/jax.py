@@ -18,21 +18,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
+from jax.experimental.sparse import BCSR
 
 from cuzarr import _names
 from cuzarr._memory.device_array import DeviceArray
 from cuzarr._memory.foreign import wrap_host
 from cuzarr._numpy import is_number, is_small
-from cuzarr.errors import DTypeMismatchError
-from cuzarr.loader import _datasets as datasets, _stream as stream
+from cuzarr.errors import DTypeMismatchError, OutOfRangeError
+from cuzarr.loader import _datasets as datasets, _sparse_rows as sparse_rows, _stream as stream
 from cuzarr.loader._epochs import EpochDataset
 from cuzarr.loader._library import Library
 from cuzarr.loader._variables import Variable
+from cuzarr.sparse import Matrix
 
 if TYPE_CHECKING:
     from cuzarr.typing import MemoryArray
 
-__all__ = ["BatchDataset", "CropDataset", "SampleStream", "Variable", "WindowDataset", "to_array"]
+__all__ = ["BatchDataset", "CropDataset", "SampleStream", "SparseRows", "Variable", "WindowDataset", "to_array"]
 
 
 def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.Array:
@@ -60,11 +62,13 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
     [1, 2]
     """
     _check_type(elements.dtype)
-    if not isinstance(elements, np.ndarray | np.generic):
-        return jax.dlpack.from_dlpack(elements)
-    # JAX knows no other byte order and no negative strides.
-    array = np.ascontiguousarray(elements, elements.dtype.newbyteorder("=")).reshape(elements.shape)
-    return jax.dlpack.from_dlpack(DeviceArray(wrap_host(array), array.dtype))
+    shared: Any = elements
+    if isinstance(elements, np.ndarray | np.generic):
+        # JAX knows no other byte order and no negative strides.
+        array = np.ascontiguousarray(elements, elements.dtype.newbyteorder("=")).reshape(elements.shape)
+        shared = DeviceArray(wrap_host(array), array.dtype)
+    made: jax.Array = jax.dlpack.from_dlpack(shared)
+    return made
 
 
 def _check_type(dtype: np.dtype[Any]) -> None:
@@ -93,6 +97,12 @@ class _JaxLibrary(Library):
 
     def converted(self, elements: Any) -> jax.Array:
         return to_array(elements)
+
+    def matrix(self, matrix: Matrix) -> BCSR:
+        if matrix.indices.dtype.itemsize > 4 and not jax.config.jax_enable_x64:
+            message = f"a matrix of shape {matrix.shape} with {matrix.nnz} elements has indices of 64 bits"
+            raise OutOfRangeError(message, hint="call jax.config.update('jax_enable_x64', True)")
+        return BCSR((to_array(matrix.data), to_array(matrix.indices), to_array(matrix.indptr)), shape=matrix.shape)
 
 
 class OfJax(EpochDataset):
@@ -179,6 +189,41 @@ class CropDataset(OfJax, datasets.CropDataset):
     >>> volume = cuzarr.create_array({}, data=np.ones((32, 32), "uint8"), chunks=(8, 8), dimension_names=("y", "x"))
     >>> next(iter(cuzarr.jax.CropDataset(volume, {"y": 4, "x": 4}, size=16))).shape
     (16, 4, 4)
+    """
+
+
+class SparseRows(OfJax, sparse_rows.SparseRows):
+    """A data set of batches of rows of a stored CSR matrix, as arrays of JAX.
+
+    A batch is a ``jax.experimental.sparse.BCSR``, or a dense array with ``dense=True``. Columns of ``obs`` are arrays beside it. Under
+    ``jax.jit`` prefer dense batches: sparse ones have another number of elements each, and a function is compiled for each number.
+
+    Parameters
+    ----------
+    matrix, size, obs, columns, dense, dtype, shuffle, weights, samples, seed, memory_limit, drop_last, transform, positions, prefetch
+        As for :class:`cuzarr.loader.SparseRows`.
+    rank, world_size
+        As for :class:`cuzarr.loader.SparseRows`.
+
+    Raises
+    ------
+    ArgumentTypeError, UnsupportedFeatureError, EncodingValidationError, ArrayNotFoundError, ShapeMismatchError, UnsupportedError
+        As for :class:`cuzarr.loader.SparseRows`.
+    BudgetExceededError, InvalidArgumentError
+        As for :class:`cuzarr.loader.SparseRows`.
+    DTypeMismatchError
+        JAX has no such numbers.
+    OutOfRangeError
+        A batch needs indices of 64 bits, which JAX has with ``jax_enable_x64`` alone.
+
+    Examples
+    --------
+    >>> import cuzarr, numpy as np
+    >>> group = cuzarr.create_group({}, attributes={"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [3, 3]})
+    >>> for name, values in {"data": np.ones(3, "f4"), "indices": [0, 2, 2], "indptr": [0, 2, 2, 3]}.items():
+    ...     _ = group.create_array(name, data=np.array(values))
+    >>> next(iter(cuzarr.jax.SparseRows(group, 2))).todense().tolist()
+    [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
 
 

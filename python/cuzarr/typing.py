@@ -32,6 +32,8 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     # The signatures below name classes of modules that import this one. At run time nothing is imported, so there are no cycles.
+    from xarray.coders import CFDatetimeCoder, CFTimedeltaCoder
+
     from cuzarr._compute.blocks import BlockInfo as BlockInfo
     from cuzarr._compute.copy import CopyPlan as CopyPlan
     from cuzarr._compute.expression import Expression as Expression
@@ -63,6 +65,8 @@ __all__ = [
     "CreateOptions",
     "CropOptions",
     "DTypeLike",
+    "DataTreeOptions",
+    "DatasetOptions",
     "Device",
     "Fields",
     "FillValue",
@@ -551,6 +555,36 @@ class StreamOptions(TypedDict, total=False):
     drop_last: bool
     rank: int | None
     world_size: int | None
+
+
+class DatasetOptions(TypedDict, total=False):
+    """Further arguments of ``xarray.open_groups(…, engine="cuzarr")``, used for every group."""
+
+    mask_and_scale: bool | Mapping[str, bool]
+    decode_times: bool | CFDatetimeCoder | Mapping[str, bool | CFDatetimeCoder] | None
+    concat_characters: bool | Mapping[str, bool]
+    decode_coords: bool | Literal["coordinates", "all"] | None
+    drop_variables: str | Iterable[str] | None
+    use_cftime: bool | None
+    decode_timedelta: bool | CFTimedeltaCoder | Mapping[str, bool | CFTimedeltaCoder] | None
+    engine: object
+    use_zarr_fill_value_as_mask: bool | None
+    cache_members: bool
+    device: str | None
+    strict: bool
+
+
+class DataTreeOptions(DatasetOptions, total=False):
+    """Further arguments of ``xarray.open_datatree(…, engine="cuzarr")``."""
+
+    group: str | None
+    mode: AccessMode
+    consolidated: bool | None
+    storage_options: dict[str, Any] | None
+    zarr_format: ZarrFormat | None
+    zarr_version: ZarrFormat | None
+    chunk_store: object
+    synchronizer: object
 
 
 class _NewArrayOptions(TypedDict, total=False):

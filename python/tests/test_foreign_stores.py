@@ -17,6 +17,7 @@ import pytest
 import cuzarr
 from cuzarr import storage
 from cuzarr.errors import CuzarrError, GroupNotFoundError, InvalidArgumentError, ReadOnlyError, UnsupportedError
+from cuzarr.storage import schemes
 
 zarr = pytest.importorskip("zarr")
 fsspec = pytest.importorskip("fsspec")
@@ -402,6 +403,31 @@ def test_references_open_in_xarray(tmp_path: Path) -> None:
 def test_references_without_a_place_ask_for_one() -> None:
     with pytest.raises(InvalidArgumentError, match=r"(?s)'reference://' is a URL without a place.*storage_options=\{'fo'"):
         storage.make_store("reference://")
+
+
+def test_the_list_of_schemes_is_that_of_the_rust_side() -> None:
+    assert all(storage.UrlStore.knows(f"{scheme}://host/a") for scheme in schemes.BUILT_IN)
+    names = {*schemes.KNOWN, *fsspec.available_protocols()} - set(schemes.BUILT_IN)
+    others = {name for name in names if "_" not in name}  # which no scheme of a URL has
+    assert "ftp" in others and not any(storage.UrlStore.knows(f"{scheme}://host/a") for scheme in others)
+    assert set(schemes.PLACELESS) <= set(schemes.KNOWN) and set(schemes.BUCKETS.values()) <= set(schemes.BUCKETS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("s3b", "s3"), ("abfsss", "abfss"), ("icechnk", "icechunk"), ("htps", "https"), ("sftpp", "sftp")]
+)
+def test_misspelt_schemes_get_one_hint(wrong: str, right: str) -> None:
+    for url in (f"{wrong}://", f"{wrong}://bucket/a.zarr"):
+        with pytest.raises(CuzarrError) as caught:
+            storage.make_store(url)
+        assert caught.value.hint == f"did you mean '{right}'?"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "abfss", "icechunk", "http", "memory"])
+def test_known_schemes_without_a_place_get_no_hint_to_themselves(scheme: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"'{scheme}://' is a URL without a place") as caught:
+        storage.make_store(f"{scheme}://")
+    assert caught.value.hint is None
 
 
 def test_a_reference_that_cannot_be_reached_is_an_error_and_no_fill_value(tmp_path: Path) -> None:

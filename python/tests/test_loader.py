@@ -5,8 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import inspect
+import os
 import pathlib
 import pickle
+import select
+import signal
 import threading
 import time
 import warnings
@@ -314,6 +317,73 @@ def test_threads_end_when_the_reader_leaves(kind: str) -> None:
     batches.close()
     left = set(threading.enumerate()) - before
     assert [thread.name for thread in left if thread.name.startswith("cuzarr-")] == []
+
+
+def in_child(work: Callable[[], None]) -> str:
+    """What ``work`` raises in a forked child of this process; empty if it ends."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        said = ""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001, the parent looks at it
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        if not select.select([pipe], [], [], 60)[0]:
+            os.kill(child, signal.SIGKILL)
+            said = "the child hangs"
+        else:
+            said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_iterators_do_not_go_on_in_forked_children(kind: str) -> None:
+    begun, fresh = iter(sets(kind)), iter(sets(kind))
+    next(begun)
+    said = in_child(lambda: collections.deque(begun, maxlen=0))
+    assert said.startswith(f"UnsupportedError: this iterator of batches belongs to process {os.getpid()}, and cannot go on")
+    assert in_child(begun.close) == "", "an iterator can be left there"
+    assert in_child(lambda: next(fresh)) == "", "an iterator that was not begun has no thread yet"
+    assert list(begun), "the parent goes on"
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_no_sample_is_asked_for_once_the_reader_left(is_function: bool) -> None:
+    array, asked = field(), [0]
+    is_asked, may_give = threading.Event(), threading.Event()
+
+    def sample() -> dict[str, Any]:
+        asked[0] += 1
+        if asked[0] > 8:
+            is_asked.set()
+            may_give.wait(60)
+        return {"x": (array, 0)}
+
+    class Samples(collections.abc.Sequence[Any]):
+        def __len__(self) -> int:
+            return 800
+
+        def __getitem__(self, number: Any) -> Any:
+            return sample()
+
+    stream = SampleStream((lambda epoch: (sample() for _ in range(800))) if is_function else Samples(), 8, 1)
+    batches = iter(stream)
+    assert len(next(batches)["x"]) == 8
+    assert is_asked.wait(60)
+    leaving = threading.Thread(target=batches.close)  # type: ignore[attr-defined]
+    leaving.start()
+    leaving.join(0.05)
+    assert leaving.is_alive(), "it waits for the sample"
+    may_give.set()
+    leaving.join(60)
+    assert not leaving.is_alive() and asked[0] == 9
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -666,6 +736,17 @@ def test_unequal_parts_come_as_lists_and_equal_ones_stacked(device: str) -> None
     assert [on_host(part).dtype.name for part in batch["type"]] == ["int16", "float32"]
 
 
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">M8[s]", ">U2"])
+def test_parts_have_the_machines_byte_order_stacked_and_listed(dtype: str) -> None:
+    values = np.arange(24).reshape(6, 4).astype(dtype)
+    array = cuzarr.create_array({}, data=values, chunks=(2, 2), zarr_format=2)
+    (batch,) = SampleStream([{"equal": (array, at), "other": (array, slice(at, 3))} for at in range(2)], 2)
+    assert batch["equal"].dtype.isnative and all(part.dtype.isnative for part in batch["other"])
+    np.testing.assert_array_equal(batch["equal"], values[:2])
+    for at, part in enumerate(batch["other"]):
+        np.testing.assert_array_equal(part, values[at:3])
+
+
 def test_text_and_dates_are_parts_too() -> None:
     names = cuzarr.create_array({}, data=np.asarray(["ant", "bee", "cow"]), chunks=(2,))
     days = cuzarr.create_array({}, data=np.asarray(["2020-01-01", "2021-01-01", "2022-01-01"], "M8[D]"))
@@ -803,12 +884,10 @@ def test_batches_of_bad_samples_alone_are_empty() -> None:
 
 
 def test_failures_that_are_no_samples_are_errors_although_bad_samples_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuzarr.loader import _stream as module
-
     def full(*args: Any, **kwargs: Any) -> Any:
         raise OutOfMemoryError("the device is full")
 
-    monkeypatch.setattr(module, "read_parts", full)
+    monkeypatch.setattr("cuzarr.loader._stream.read_parts", full)
     with pytest.raises(OutOfMemoryError, match="the device is full"):
         list(SampleStream([{"x": (field(), 0)}], 1, skip_bad=True))
 

@@ -180,6 +180,64 @@ def test_elements_go_to_other_devices_and_byte_orders(days, device):
     np.testing.assert_array_equal(swapped, np.arange(8))
 
 
+BIG_ENDIAN = [">i2", ">f4", ">c16", ">M8[s]", ">U3", [("a", ">i4"), ("b", "u1")]]
+
+
+@pytest.mark.parametrize("dtype", BIG_ENDIAN, ids=str)
+def test_results_have_the_byte_order_of_brackets(dtype, device):
+    dtype = np.dtype(dtype)
+    values = np.zeros((4, 6), dtype)
+    values[...] = np.arange(24).reshape(4, 6).astype(dtype) if dtype.names is None else [(number, 1) for number in range(6)]
+    array = cuzarr.create_array({}, data=values, chunks=(2, 3), zarr_format=2).with_device("cpu" if dtype.names else device)
+    selections = [(slice(1, 3), 2), ..., (slice(1, 3), 2), 3, (slice(0, 2), 5)]
+    expected = [array[selection] for selection in selections]
+    assert expected[1].dtype == (dtype if array.device == "cpu" else dtype.newbyteorder("="))
+    together = cuzarr.read_many([(array, selection) for selection in selections])
+    starts, extents = [[0, 1], [2, 3]], [[2, 3], [2, 3]]
+    for results in (together, array.read_many(selections)):
+        for result, wanted in zip(results, expected, strict=True):
+            assert result.dtype == wanted.dtype and type(result) is type(wanted)
+            np.testing.assert_array_equal(host(result), host(wanted))
+    boxes, (ragged, _) = array.read_boxes(starts, (2, 3)), array.read_ragged(starts, extents)
+    assert boxes.dtype == ragged.dtype == expected[1].dtype
+    np.testing.assert_array_equal(host(boxes), [values[:2, 1:4], values[2:, 3:]])
+    np.testing.assert_array_equal(host(ragged), host(boxes).reshape(-1))
+    # A type that is named is one of the machine.
+    for named in (dtype, dtype.newbyteorder("<")):
+        (result,) = cuzarr.read_many([(array, ...)], dtype=named)
+        assert result.dtype.isnative
+        np.testing.assert_array_equal(host(result), values)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_variables_that_xarray_cannot_await_are_loaded_too(is_awaited):
+    xarray = pytest.importorskip("xarray")
+    group = cuzarr.create_group({}, zarr_format=2)
+    for name, dtype in {"little": "<f4", "big": ">f4", "count": ">i2", "flag": "i1", "letter": "S1"}.items():
+        attributes = {"_ARRAY_DIMENSIONS": ["y", "x"]} | ({"dtype": "bool"} if name == "flag" else {})
+        values = (np.arange(12) % 2).reshape(3, 4).astype(dtype)
+        group.create_array(name, data=values, attributes=attributes, fill_value=None)
+    expected = xarray.open_dataset(group, engine="cuzarr", chunks=None).load()
+    dataset = xarray.open_dataset(group, engine="cuzarr", chunks=None)
+
+    async def load():
+        return dataset.cuzarr.load()
+
+    loaded = asyncio.run(load()) if is_awaited else dataset.cuzarr.load()
+    assert loaded is dataset and loaded.identical(expected) and loaded.flag.dtype == bool
+
+
+def test_a_failure_beside_variables_that_xarray_cannot_await_is_named():
+    xarray = pytest.importorskip("xarray")
+    store = {}
+    group = cuzarr.create_group(store, zarr_format=2)
+    for name in ("big", "other"):
+        group.create_array(name, data=np.arange(4).astype(">f4"), attributes={"_ARRAY_DIMENSIONS": ["x"]}, fill_value=None)
+    store["other/0"] = b"damaged"
+    with pytest.raises(CuzarrError, match="array '/other'"):
+        xarray.open_dataset(group, engine="cuzarr", chunks=None).cuzarr.load()
+
+
 def test_memory_that_overlaps_is_refused(days, device):
     table = cuzarr.xp.zeros((10, 8), "float64", device=device)
     reads = [(days["msl"].with_device(device), ...), (days["t2m"].with_device(device), ...)]
@@ -218,6 +276,55 @@ def test_wrong_reads_are_refused_before_anything_is_read(days):
         cuzarr.read_many([(array, ...), (array, 7)], out=[out, None])
     assert not out.any()
     assert cuzarr.read_many([]) == []
+
+
+def failing(error, call, *args, **kwargs):
+    with pytest.raises(error) as caught:
+        call(*args, **kwargs)
+    return str(caught.value).splitlines()[0]
+
+
+def test_errors_of_one_entry_name_it(days):
+    arrays = [days[("msl", "t2m", "wind")[number % 3]] for number in range(24)]
+    reads = [(array, number % 5) for number, array in enumerate(arrays)]
+    wrong = [*reads[:7], (arrays[7], 9), *reads[8:]]
+    assert failing(BoundsCheckError, cuzarr.read_many, wrong).startswith("read 7: array '/t2m': index 9 is out of bounds")
+    assert failing(ArgumentTypeError, cuzarr.read_many, [*reads, "no read"]).startswith("read 24: expected a pair")
+    for name, given, error, message in [
+        ("out", np.zeros(3), ShapeMismatchError, "out has shape (3,)"),
+        ("dtype", "nothing", CuzarrError, "dtype: "),
+        ("dtype", "U3", CuzarrError, "cannot read float64 as <U3"),
+    ]:
+        each = [None] * 24
+        each[7] = given
+        assert failing(error, cuzarr.read_many, reads, **{name: each}).startswith(f"read 7: array '/t2m': {message}")
+    words = days.create_array("words", shape=(3,), dtype="string")
+    reads[7] = (words, ...)
+    message = failing(ShapeMismatchError, cuzarr.read_many, reads, out=[None] * 7 + [np.empty(4, object)] + [None] * 16)
+    assert message.startswith("read 7: array '/words': ")
+    assert failing(BoundsCheckError, days.read, ["msl", "x"], {"x": 9}).startswith("read 0: array '/msl': index 9")
+    assert failing(BoundsCheckError, days["msl"].read_many, [0, 1, (2, 9)]).startswith("selection 2: index 9")
+    assert failing(ArgumentTypeError, days["msl"].read_many, "abc").startswith("selections is 'abc'")
+
+
+def test_errors_of_one_write_name_it(days):
+    values = np.zeros(8)
+    writes = [(days[name], number, values) for name in ("msl", "t2m", "wind") for number in (0, 2, 4)]
+    for wrong, error, message in [
+        ((days["t2m"], 9, values), BoundsCheckError, "index 9 is out of bounds"),
+        ((days["t2m"], 2, values[:3]), ShapeMismatchError, "a value of shape (3,) does not broadcast"),
+        ((days["t2m"], 2, "text"), ConversionError, "the value cannot be converted"),
+        ((days["t2m"], None, values), SelectionInvalidError, "basic selection takes no new axes"),
+    ]:
+        message = f"write 4: array '/t2m': {message}"
+        assert failing(error, cuzarr.write_many, [*writes[:4], wrong, *writes[5:]]).startswith(message)
+    assert failing(ArgumentTypeError, cuzarr.write_many, [*writes, days["msl"]]).startswith("write 9: expected an array")
+    message = failing(ShapeMismatchError, days.write, {"msl": np.zeros((5, 8)), "x": np.zeros(7)})
+    assert message.startswith("write 1: array '/x': a value of shape (7,)")
+    read_only = cuzarr.open_group(days.store.with_read_only(True), mode="r")
+    message = failing(ReadOnlyError, cuzarr.write_many, [writes[0], (read_only["wind"], 0, values)])
+    assert message.startswith("write 1: array '/wind': ")
+    np.testing.assert_array_equal(host(days["msl"][...]), np.arange(40.0).reshape(5, 8))
 
 
 def test_the_first_failure_ends_all_and_names_its_array(device):

@@ -443,6 +443,18 @@ def test_xarray_names_an_array_without_dimension_names(tmp_path: pathlib.Path) -
     assert not xarray.open_dataset(tmp_path / "d", engine="cuzarr", drop_variables="plain").data_vars
 
 
+def test_options_of_xarrays_groups_are_those_of_data_sets() -> None:
+    pytest.importorskip("xarray")
+    engine, typing = cuzarr.xarray.CuzarrBackendEntrypoint, cuzarr.typing
+    parameters = [
+        {name for name, one in inspect.signature(call).parameters.items() if one.kind is one.KEYWORD_ONLY}
+        for call in (engine.open_dataset, engine.open_groups_as_dict)
+    ]
+    ours = {"store"}  # one that is open already
+    assert parameters[0] - parameters[1] - ours == typing.DatasetOptions.__optional_keys__
+    assert parameters[0] - ours == typing.DataTreeOptions.__optional_keys__
+
+
 def test_xarrays_engine_takes_every_argument_of_the_zarr_engine() -> None:
     pytest.importorskip("xarray")
     pytest.importorskip("zarr", minversion="3.4")

@@ -19,6 +19,7 @@ from cuzarr.errors import (
     EncodingValidationError,
     InvalidArgumentError,
     OutOfMemoryError,
+    OutOfRangeError,
     ShapeMismatchError,
     UnsupportedError,
     UnsupportedFeatureError,
@@ -442,3 +443,38 @@ def test_workers_of_loaders_share_the_rows_and_go_on(workers, dense, tmp_path):
     again = loader()
     again.load_state_dict(states[3])
     assert [positions[:, 0].tolist() for _, positions in again] == given[4:]
+
+
+# ----------------------------------------------------------------------------------------------------------------- JAX
+
+
+def test_arrays_of_jax_have_the_rows(monkeypatch):
+    jax = pytest.importorskip("jax")
+    bcsr = pytest.importorskip("jax.experimental.sparse").BCSR
+    obs, truth = make_obs(70)
+    arrays = stored_matrix(RANDOM, 70, 12)
+    group = write({}, "csr", (70, 12), arrays)
+    options = {"obs": obs, "columns": ["kind", "age"], "shuffle": True, "positions": True, "dtype": "f4"}
+    for dense in (False, True):
+        seen = []
+        for (batch, columns), positions in cuzarr.jax.SparseRows(group, 16, dense=dense, **options):
+            assert isinstance(batch, jax.Array if dense else bcsr) and batch.dtype == "float32"
+            places = positions[:, 0]
+            np.testing.assert_allclose(batch if dense else batch.todense(), as_dense(arrays, (70, 12))[places], rtol=1e-6)
+            assert all(isinstance(one, jax.Array) for one in (columns["kind"], *columns["age"]))
+            np.testing.assert_array_equal(columns["kind"], truth["kind"][places])
+            for own, wanted in zip(columns["age"], truth["age"]):
+                np.testing.assert_array_equal(own, wanted[places])
+            seen += places.tolist()
+        assert sorted(seen) == list(range(70))
+    empty = write({}, "csr", (3, 12), stored_matrix(RANDOM, 0, 12) | {"indptr": np.zeros(4, "i8")})
+    (batch,) = cuzarr.jax.SparseRows(empty, 3)
+    assert batch.nse == 0 and not np.any(batch.todense())
+    wide = write(
+        {}, "csr", (3, 1 << 40), {"data": np.ones(2, "f4"), "indices": np.array([7, 1 << 39]), "indptr": np.array([0, 1, 1, 2])}
+    )
+    with pytest.raises(OutOfRangeError, match=f"shape .3, {1 << 40}. with 2 elements has indices of 64 bits"):
+        list(cuzarr.jax.SparseRows(wide, 3))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    assert sum(batch.shape[0] for batch in cuzarr.jax.SparseRows(group, 5)) == 35

@@ -60,11 +60,11 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     fields : str or list of str, optional
         Only these fields of a structured dtype.
     prototype : BufferPrototype, optional
-        The kind of memory of the result: a prototype of cuzarr or zarr-python.
+        A prototype of cuzarr or zarr-python: the kind of memory of the result, or the buffer class that values pass through.
     out : array, optional
         Where the elements go, of the result's shape, on the device that reads.
     selection : int, slice, Ellipsis or tuple of them
-        The box.
+        The box: a selector for each dimension. Steps of slices are positive.
     value : array or scalar
         Broadcasts to the selection, and may be on any device.
     progress : bool, callable or object, optional
@@ -73,6 +73,7 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
     """,
     errors=dict.fromkeys(("selection", "mask"), "BoundsCheckError, SelectionInvalidError\n    The selection does not fit."),
+    results={"MemoryArray": "The elements, on the array's device."},
 )
 class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement, Reductions[Expression], Stored):
     """A stored array. Indexing reads and writes elements; opening reads none.
@@ -590,8 +591,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         ----------
         selection : optional
             What brackets take.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
 
         >>> import cuzarr
         >>> array = cuzarr.zeros((4,), store={})
@@ -705,14 +704,14 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go: a first dimension for the selections, which then have one shape.
         dtype : dtype, optional
-            Element type of the results; elements are converted on the way.
+            Element type of the results, in the machine's byte order; elements are converted on the way.
         progress : bool, callable or object, optional
             As in :meth:`getitem`; the number of objects in all is not known.
 
         Returns
         -------
         list of arrays, or out
-            One for each selection. Those of one shape share memory.
+            One for each selection, as ``array[selection]`` gives it. Those of one shape share memory.
 
         >>> import cuzarr
         >>> array = cuzarr.ones((8, 8), store={})
@@ -738,7 +737,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go, of the shape of the result.
         dtype : dtype, optional
-            Element type of the result; elements are converted on the way.
+            Element type of the result, in the machine's byte order; elements are converted on the way.
 
         Returns
         -------
@@ -773,7 +772,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         out : array, optional
             Where the elements go, of one dimension.
         dtype : dtype, optional
-            Element type of the result; elements are converted on the way.
+            Element type of the result, in the machine's byte order; elements are converted on the way.
 
         Returns
         -------
@@ -809,8 +808,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
         Parameters
         ----------
-        selection : int, slice, Ellipsis or tuple of them
-            Per dimension; steps of slices are positive.
         out : array, optional
             Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
             the elements are converted.
@@ -846,15 +843,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     ) -> None:
         """Write a box of elements.
 
-        Parameters
-        ----------
-        selection : int, slice, Ellipsis or tuple of them
-            Per dimension; steps of slices are positive.
-        value : array or scalar
-            Broadcasts to the box, and may be on any device.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
-
         Raises
         ------
         BoundsCheckError, NegativeStepError, SelectionInvalidError
@@ -883,11 +871,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         selection : int, slice or tuple of them
             Places of chunks in the grid; steps of slices are 1.
 
-        Returns
-        -------
-        array
-            The elements, on the array's device.
-
         >>> array.get_block_selection((0, 1))
         array([[2, 3],
                [6, 7]])
@@ -903,10 +886,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         ----------
         selection : int, slice or tuple of them
             Places of chunks in the grid; steps of slices are 1.
-        value : array or scalar
-            Broadcasts to the chunks, and may be on any device.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
 
         >>> array.set_block_selection((0, 0), -1)
         >>> array[0]
@@ -929,11 +908,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         selection : tuple
             A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
 
-        Returns
-        -------
-        array
-            The elements, on the array's device.
-
         >>> array.get_orthogonal_selection(([2, 0], slice(1, 3)))
         array([[ 9, 10],
                [ 1,  2]])
@@ -949,8 +923,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         ----------
         selection : tuple
             A selector for each dimension: an integer, a slice, an index array or a mask of that dimension.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
 
         >>> array.set_orthogonal_selection(([2, 0], [1]), 0)
         >>> array[:, 1]
@@ -996,8 +968,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
             One for each dimension; they broadcast together.
         value : array or scalar
             Broadcasts to the points, or has one element for each. It may be on any device.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
 
         >>> array.set_coordinate_selection(([2, 0], [3, 1]), [-1, -2])
         >>> int(array[2, 3]), int(array[0, 1])
@@ -1036,8 +1006,6 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
             Of the array's shape.
         value : array or scalar
             Broadcasts to the elements, in C order, and may be on any device.
-        prototype : BufferPrototype, optional
-            A buffer class of your own, which is given the values first.
 
         >>> array.set_mask_selection(np.arange(12).reshape(3, 4) > 9, 0)
         >>> array[2]

@@ -182,7 +182,7 @@ def _get_box_on(array: OpenArray, device: str, box: Chosen, out: Any, fields: Fi
     if out is not None:
         if not _reads_into(array, out, out_dtype):
             return into(out, _get_box_on(array, device, box, None, fields))
-        native = _native(array.dtype)
+        native = native_type(array.dtype)
         handle, selection = array._handle(device), box.lists
         return convert.read_into(lambda memory: handle.read_into(selection, memory), out, box.shape, native, device)
     if out_dtype == array.dtype:
@@ -196,7 +196,7 @@ def _get_box_on(array: OpenArray, device: str, box: Chosen, out: Any, fields: Fi
 
 def new_memory(array: OpenArray, nd_buffer: Any, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """New memory for a result, from the caller's own buffer class. The class is called as zarr-python calls it."""
-    buffer = nd_buffer.empty(shape=shape, dtype=dtype if device == "cpu" else _native(dtype), order=array.order)
+    buffer = nd_buffer.empty(shape=shape, dtype=dtype if device == "cpu" else native_type(dtype), order=array.order)
     return buffer.as_ndarray_like()
 
 
@@ -227,7 +227,7 @@ def _reads_into(array: OpenArray, out: Any, out_dtype: np.dtype[Any]) -> bool:
     if out_dtype is not array.dtype or array._metadata.data_type.is_variable:
         return False
     memory = getattr(out, "as_ndarray_like", lambda: out)()
-    return not isinstance(memory, np.ndarray) or _native(memory.dtype) == _native(array.dtype)
+    return not isinstance(memory, np.ndarray) or native_type(memory.dtype) == native_type(array.dtype)
 
 
 def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
@@ -241,11 +241,14 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
         handle.read_into(selection, buffer)
     else:
         buffer = handle.read(selection)
-    elements = convert.result_array(buffer, _native(data_type.native))
-    if isinstance(elements, np.ndarray) and elements.dtype != data_type.native:
-        if data_type.native.names is not None:
-            return elements.astype(data_type.native)
-        elements = elements.byteswap(inplace=True).view(data_type.native)
+    return in_own_order(array, convert.result_array(buffer, native_type(data_type.native)))
+
+
+def in_own_order(array: OpenArray, elements: Any) -> Any:
+    """New elements of an array in its own byte order if they are NumPy's. Other libraries have the machine's alone."""
+    own = array._metadata.data_type.native
+    if isinstance(elements, np.ndarray) and elements.dtype != own:
+        return elements.astype(own) if own.names is not None else elements.byteswap(inplace=True).view(own)
     return elements
 
 
@@ -316,7 +319,7 @@ def taken_apart(array: OpenArray, value: Any) -> Any:
     data_type = array._metadata.data_type
     if foreign.is_on_device(value) or (data_type.is_text and strings.holds_text(value)):
         return value
-    return foreign.to_native_host(value, _native(data_type.native))
+    return foreign.to_native_host(value, native_type(data_type.native))
 
 
 def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | None = None) -> None:
@@ -375,7 +378,7 @@ def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
     _told.update(fallen)
 
 
-def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     # The Rust side holds every element in the machine's byte order. Python's objects and strings have no byte order.
     return dtype if dtype.kind in "OT" else dtype.newbyteorder("=")
 

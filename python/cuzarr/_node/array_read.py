@@ -13,9 +13,10 @@ from cuzarr._checks import element_type, items
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._metadata.chunk_grid import ChunkGrid
-from cuzarr._node.array_io import OpenArray, delivered, get_box, new_memory, placement
+from cuzarr._node.array_io import OpenArray, delivered, get_box, in_own_order, native_type, new_memory, placement
 from cuzarr.errors import (
     BoundsCheckError,
+    CuzarrError,
     DTypeMismatchError,
     InvalidArgumentError,
     SelectionInvalidError,
@@ -35,11 +36,11 @@ def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
     DTypeMismatchError
         The array's elements, or the wanted ones, are no numbers, and differ.
     """
-    own = array.dtype
-    wanted = own if dtype is None else element_type(dtype)
+    own = native_type(array.dtype)
+    wanted = own if dtype is None else native_type(element_type(dtype))
     if wanted != own and not (_is_number(own) and _is_number(wanted)):
         raise DTypeMismatchError(f"cannot read {own} as {wanted}", hint="read the array, and convert the result on the host")
-    return wanted.newbyteorder("=")
+    return wanted
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
@@ -198,8 +199,14 @@ def _read_rows(
         return filled
     buffer = _core.NdBuffer.empty(shape, element_types.core_dtype(native), device, "C")
     read(handle, buffer)
-    made: MemoryArray = delivered(array, convert.result_array(buffer, native), None)
+    made: MemoryArray = delivered(array, new_result(array, buffer, native, dtype), None)
     return made
+
+
+def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], dtype: Any) -> Any:
+    """Elements that were read to new memory. Without a ``dtype``, they are those of ``array[...]``."""
+    elements = convert.result_array(buffer, native)
+    return elements if dtype is not None else in_own_order(array, elements)
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
@@ -247,7 +254,14 @@ def _check_inside(
 
 def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any, prototype: Any) -> Any:
     """Reads many boxes; see :meth:`cuzarr.Array.read_many`."""
-    boxes = [basic_box(selection, array.shape) for selection in items(selections, "selections", "a list of them")]
+    boxes: list[Box] = []
+    given = items(selections, "selections", "a list of them")
+    try:
+        for selection in given:
+            boxes.append(basic_box(selection, array.shape))
+    except CuzarrError as error:
+        error.trail = (f"selection {len(boxes)}", *error.trail)
+        raise
     device, _ = placement(array, prototype)
     if array._metadata.data_type.is_variable and out is None and dtype is None:
         return [get_box(array, box, None, prototype, None) for box in boxes]
@@ -256,7 +270,7 @@ def read_many(array: OpenArray, selections: Sequence[Any], out: Any, dtype: Any,
         native = converted(array, dtype)
         lists = [box.lists for box in boxes]
         buffers = array._handle(device).read_many(lists, element_types.core_dtype(native))
-        return [delivered(array, convert.result_array(buffer, native), prototype) for buffer in buffers]
+        return [delivered(array, new_result(array, buffer, native, dtype), prototype) for buffer in buffers]
     native = converted(array, dtype if dtype is not None else foreign.element_type(out))
     shapes = {box.shape for box in boxes}
     if len(shapes) > 1:

@@ -78,6 +78,7 @@ _GROUP_OPTIONS = ("overwrite", "attributes")
     >>> group = cuzarr.create_group({})
     >>> _ = group.create_array("maps/t2m", shape=(4,), dtype="float32")
     """,
+    errors={"overwrite": "ContainsArrayError, ContainsGroupError\n    A node is there, and ``overwrite`` is off."},
 )
 class Group(Node):
     """A group in a store: a container of arrays and groups, by name.
@@ -139,11 +140,6 @@ class Group(Node):
             The format.
         overwrite : bool
             Replace what is there, with all that is below it.
-
-        Raises
-        ------
-        ContainsArrayError, ContainsGroupError
-            A node is there, and ``overwrite`` is off.
 
         >>> import cuzarr
         >>> dict(cuzarr.Group.from_store({}, attributes={"title": "maps"}).attrs)
@@ -823,7 +819,6 @@ class Group(Node):
                 yield path[skip:], self._node(path[skip:], metadata)
 
     def _like(self, function: str, name: str, **kwargs: Any) -> Array:
-
         zarr_format = kwargs.pop("zarr_format", None) or self._metadata.zarr_format
         if zarr_format != self._metadata.zarr_format:
             raise InvalidArgumentError(f"an array of format {zarr_format} cannot be in a group of {self._metadata.zarr_format}")
@@ -833,12 +828,7 @@ class Group(Node):
         return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array without writing elements.
-
-        Returns
-        -------
-        Array
-            The new array. Its elements are the fill value.
+        """Create an array whose elements are the fill value. None is written.
 
         >>> group.empty(name="a", shape=(2,)).shape
         (2,)
@@ -875,12 +865,7 @@ class Group(Node):
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array like another one, without elements.
-
-        Returns
-        -------
-        Array
-            The new array. Its elements are the fill value.
+        """Create an array like another one, whose elements are the fill value. None is written.
 
         >>> group.empty_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')

@@ -15,9 +15,9 @@ from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
 from cuzarr._node.array_io import OpenArray, computed, delivered, encoded_text, get_box, placement, taken, written
-from cuzarr._node.array_read import check_fixed, converted
+from cuzarr._node.array_read import check_fixed, converted, new_result
 from cuzarr._runtime import run_beside
-from cuzarr.errors import ArgumentTypeError, InvalidArgumentError, SelectionInvalidError
+from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, SelectionInvalidError
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, DTypeLike, MemoryArray, Selection
@@ -43,19 +43,20 @@ def read_many(
     out : sequence of arrays, optional
         Where the elements go, one for each read, on any device; ``None`` for new memory. They must not overlap.
     dtype : dtype, or sequence of one for each read, optional
-        Element types of the results; elements are converted on the way. ``None`` for the array's own.
+        Element types of the results, in the machine's byte order; elements are converted on the way. ``None`` for the array's own.
 
     Returns
     -------
     list of arrays
-        One for each read, on its array's device. Results of one shape from one array share memory.
+        One for each read, on its array's device, as ``array[selection]`` gives it. Results of one shape from one array share memory.
 
     Raises
     ------
     InvalidArgumentError
         Arrays of ``out`` overlap; ``out`` or ``dtype`` has another length than ``reads``.
     SelectionInvalidError, BoundsCheckError
-        A selection is not one of its array.
+        A selection is not one of its array. The error names the read: ``read 6: array '/t2m': index 7 is out of bounds for a
+        dimension of 5``.
     CuzarrError
         The first failure of any read, with the array's name. There is no result then, and ``out`` holds anything.
 
@@ -66,7 +67,8 @@ def read_many(
     >>> [part.shape for part in cuzarr.read_many([(a, (slice(0, 2), 5)), (b, ...), (a, 3)])]
     [(2,), (3,), (6,)]
     """
-    wanted = [_checked(read) for read in items(reads, "reads", "a list of arrays and selections")]
+    given = items(reads, "reads", "a list of arrays and selections")
+    wanted = [_checked(number, read) for number, read in enumerate(given)]
     outs = _one_each(out, "out", len(wanted))
     dtypes = _one_each(dtype if isinstance(dtype, list | tuple) else [dtype] * len(wanted), "dtype", len(wanted))
     return read_parts(wanted, outs, dtypes)
@@ -79,9 +81,10 @@ def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dty
     variable: dict[int, Callable[[], Any]] = {}
     for number, ((array, box), target, as_type) in enumerate(zip(wanted, outs, dtypes, strict=True)):
         if as_type is not None or not array._metadata.data_type.is_variable:
-            calls[number] = _Call(array, box, target, as_type)
+            with _Entry("read", number, array):
+                calls[number] = _Call(array, box, target, as_type)
         else:
-            variable[number] = partial(get_box, array, box, target, None, None)
+            variable[number] = partial(_read_alone, number, array, box, target)
     buffers, elements = run_beside(lambda: _core.read_many([call.native for call in calls.values()]), list(variable.values()))
     results = dict(zip(variable, elements, strict=True))
     results |= {number: call.result(buffer) for (number, call), buffer in zip(calls.items(), buffers, strict=True)}
@@ -110,7 +113,7 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
     InvalidArgumentError
         Two boxes touch one chunk, or one shard: which of them came last would be left to chance.
     SelectionInvalidError, BoundsCheckError
-        A selection is not one of its array.
+        A selection is not one of its array. The error names the write, as that of :func:`read_many` names the read.
     ShapeMismatchError, ConversionError
         A value does not fit.
     ReadOnlyError
@@ -127,13 +130,14 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
     ([1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 3.0])
     """
     calls, text = [], None
-    for write in items(writes, "writes", "a list of arrays, selections and values"):
+    for number, write in enumerate(items(writes, "writes", "a list of arrays, selections and values")):
         if not isinstance(write, tuple) or len(write) != 3 or not isinstance(write[0], Array):
-            raise ArgumentTypeError(f"a write is an array, a selection and a value, got {write!r}")
+            raise ArgumentTypeError(f"write {number}: expected an array, a selection and a value, got {write!r}")
         array, selection, value = write
-        array.store.check_writable()
-        box = basic_box(selection, array.shape)
-        elements = written(array, box.shape, taken(array, computed(value), None, array.dtype))
+        with _Entry("write", number, array):
+            array.store.check_writable()
+            box = basic_box(selection, array.shape)
+            elements = written(array, box.shape, taken(array, computed(value), None, array.dtype))
         if elements is not None:
             calls.append((array._handle(), box.lists, elements))
         if isinstance(elements, tuple):
@@ -142,10 +146,30 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
         _core.write_many(calls)
 
 
-def _checked(read: Any) -> tuple[OpenArray, Box]:
+class _Entry:
+    """Names an entry of a call in errors from inside the block, as the engine names arrays."""
+
+    def __init__(self, kind: str, number: int, array: OpenArray) -> None:
+        self.kind, self.number, self.array = kind, number, array
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, CuzarrError) and not any("array '" in place for place in error.trail):
+            error.trail = (f"{self.kind} {self.number}", f"array '/{self.array.path}'", *error.trail)
+
+
+def _checked(number: int, read: Any) -> tuple[OpenArray, Box]:
     if not isinstance(read, tuple) or len(read) != 2 or not isinstance(read[0], Array):
-        raise ArgumentTypeError(f"a read is a pair of an array and a selection, got {read!r}")
-    return read[0], basic_box(read[1], read[0].shape)
+        raise ArgumentTypeError(f"read {number}: expected a pair of an array and a selection, got {read!r}")
+    with _Entry("read", number, read[0]):
+        return read[0], basic_box(read[1], read[0].shape)
+
+
+def _read_alone(number: int, array: OpenArray, box: Box, target: Any) -> Any:
+    with _Entry("read", number, array):
+        return get_box(array, box, target, None, None)
 
 
 def _one_each(given: Any, name: str, count: int) -> list[Any]:
@@ -176,7 +200,7 @@ class _Call:
 
     def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
         check_fixed(array)
-        self.array, self.target = array, target
+        self.array, self.target, self.as_type = array, target, as_type
         device = placement(array, None)[0] if target is None else foreign.device_of(target)
         self.dtype = converted(array, as_type if target is None or as_type is not None else foreign.element_type(target))
         memory, self.finish = None, _nothing
@@ -190,9 +214,9 @@ class _Call:
     def result(self, buffer: _core.NdBuffer) -> Any:
         """The result, after its elements were read."""
         self.finish()
-        if self.target is None:
-            return delivered(self.array, convert.result_array(buffer, self.dtype), None)
-        return self.target
+        if self.target is not None:
+            return self.target
+        return delivered(self.array, new_result(self.array, buffer, self.dtype, self.as_type), None)
 
 
 def _nothing() -> None:

@@ -18,6 +18,9 @@ columns of ``obs``, for single-cell data. :class:`SampleStream` gives samples of
 order that the caller chooses.
 
 Name the rank of each process: ``BatchDataset(array, 4, rank=0, world_size=2)``. The ranks then share the batches.
+
+Take all batches of an iterator in one process. A forked child does not have the thread that reads: an iterator that goes on there raises
+:class:`cuzarr.errors.UnsupportedError`. Call ``iter()`` in the child instead.
 """
 
 # `cells` divides the sample axes into cells, `crops` draws positions, `plan` chooses the order of an epoch, `shares` divides an epoch

@@ -111,8 +111,9 @@ class SampleDataset(EpochDataset):
         library = self._library(self._source.device)
         begun = time.perf_counter()
         opened: list[Pass] = []
+        left = threading.Event()
 
-        def make(left: threading.Event) -> Generator[Any, None, None]:
+        def make() -> Generator[Any, None, None]:
             with ThreadPoolExecutor(1, thread_name_prefix="cuzarr-cells") as pool, library.working():
                 reading, starts = self._prepared(progress.epoch, share, workers, part, counts, library)
                 opened.append(reading)
@@ -135,7 +136,7 @@ class SampleDataset(EpochDataset):
             for reading in opened:
                 reading.watch.cancel()
 
-        with contextlib.closing(ahead(make, self.prefetch, cancel)) as batches:
+        with contextlib.closing(ahead(make, self.prefetch, left, cancel)) as batches:
             for size in share.sizes[share.skipped :]:
                 with Clock(counts):
                     batch = next(batches)
@@ -160,7 +161,7 @@ class SampleDataset(EpochDataset):
         held = self._source.held(order, found.cells, plan, counts, library)
         return Pass(held, limit, group), order.starts[plan.order]
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> dict[str, int | float] | None:
         """A report of the last pass in this process.
 
         Returns
@@ -376,7 +377,7 @@ class WindowDataset(PlacedDataset):
         Whether samples that do not fill a batch of every rank are left out. Otherwise each sample comes once over all ranks, and
         the last batches are smaller.
     transform : function, optional
-        Applied to each batch, in the thread or worker that reads.
+        Applied to each batch, in the thread or worker that reads. Leaving the loop early waits for the call that runs.
     positions : bool
         Whether batches are pairs ``(batch, positions)``, with positions of shape (samples, sample axes).
     prefetch : int

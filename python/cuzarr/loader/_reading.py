@@ -57,7 +57,7 @@ class Counts(Taken):
     peak_bytes: int = 0
     seen: set[tuple[int, tuple[int, ...]]] = field(default_factory=set, repr=False)
 
-    def to_dict(self, limit_bytes: int) -> dict[str, Any]:
+    def to_dict(self, limit_bytes: int) -> dict[str, int | float]:
         """The counts by name, with ``reads_per_chunk`` and the limit of memory."""
         per_chunk = self.chunk_reads / self.chunks if self.chunks else 0.0
         counts = {name: value for name, value in vars(self).items() if name != "seen"}

@@ -159,6 +159,9 @@ class SampleStream(EpochDataset):
     A batch is a dictionary. Parts of one shape and element type are stacked along a new first dimension. Parts that differ, and text,
     come as a list.
 
+    Leaving the loop early ends the reads. It waits until ``samples`` has given the sample that it was asked for last, so that no two
+    passes ask it at once.
+
     Parameters
     ----------
     samples : sequence, or function
@@ -236,31 +239,43 @@ class SampleStream(EpochDataset):
         worker = self._worker()
         rank, world_size = self._place()
         progress, share = self._begin(_shares_in_turn)
-        step = 1 if worker is None else worker.count
-        wanted = self._wanted(progress.epoch, (rank, world_size), share.number + share.skipped * step, step)
-        return self._batches(progress, wanted)
+        step, left = 1 if worker is None else worker.count, threading.Event()
+        wanted = self._wanted(progress.epoch, (rank, world_size), share.number + share.skipped * step, step, left)
+        return self._batches(progress, wanted, left)
 
-    def _wanted(self, epoch: int, place: tuple[int, int], first: int, step: int) -> Iterator[list[Numbered]]:
-        """The samples of each ``step``-th batch of a rank, from the batch ``first`` on, with their numbers."""
+    def _wanted(
+        self, epoch: int, place: tuple[int, int], first: int, step: int, left: threading.Event
+    ) -> Iterator[list[Numbered]]:
+        """The samples of each ``step``-th batch of a rank, from the batch ``first`` on, with their numbers.
+
+        Once the caller has left, no further sample is asked for.
+        """
         size, given = self.batch_size, self.samples
+
+        def is_awaited(_: Any) -> bool:
+            return not left.is_set()
+
         wanted: Iterator[list[Numbered]]
         if callable(given):
-            own = _own_of(given(epoch), *place)
+            own = _own_of(given(epoch), *place, is_awaited)
             batches = iter(lambda: list(itertools.islice(own, size)), [])
             wanted = itertools.islice(batches, first, None, step)
         else:
             numbers = _own_numbers(len(given), *place)
             starts = range(first * size, len(numbers), step * size)
-            wanted = ([(number, given[number]) for number in numbers[start : start + size]] for start in starts)
+            batch_numbers = (itertools.takewhile(is_awaited, numbers[start : start + size]) for start in starts)
+            wanted = ([(number, given[number]) for number in own_numbers] for own_numbers in batch_numbers)
         return (batch for batch in wanted if len(batch) == size or not self.drop_last)
 
-    def _batches(self, progress: Progress, wanted: Iterator[list[Numbered]]) -> Generator[dict[str, Any], None, None]:
+    def _batches(
+        self, progress: Progress, wanted: Iterator[list[Numbered]], left: threading.Event
+    ) -> Generator[dict[str, Any], None, None]:
         """Batches, read ahead by a thread."""
         counts = self._counts = _Counts()
         started = time.perf_counter()
         reader = _Reader(self._library, self.skip_bad)
 
-        def make(left: threading.Event) -> Generator[_Read, None, None]:
+        def make() -> Generator[_Read, None, None]:
             begun: deque[_Read] = deque()
             with reader:
                 for batch in _then_failure(wanted):
@@ -272,7 +287,7 @@ class SampleStream(EpochDataset):
                 while begun:
                     yield reader.finish(begun.popleft())
 
-        with contextlib.closing(ahead(make, self.prefetch, reader.cancel)) as batches:
+        with contextlib.closing(ahead(make, self.prefetch, left, reader.cancel)) as batches:
             while True:
                 with Clock(counts):
                     read = next(batches, None)
@@ -321,11 +336,11 @@ def _own_numbers(count: int, rank: int, world_size: int) -> range:
     return range(rank, count // world_size * world_size, world_size)
 
 
-def _own_of(samples: Iterable[Any], rank: int, world_size: int) -> Iterator[Numbered]:
+def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Callable[[Any], bool]) -> Iterator[Numbered]:
     """The samples of a rank by number. The last round, which not every rank has a sample of, is left out."""
     if isinstance(samples, str | bytes | Mapping) or not isinstance(samples, Iterable):
         raise ArgumentTypeError(f"the function of samples gave {type(samples).__name__}, expected an iterable of samples")
-    numbered = enumerate(samples)
+    numbered = itertools.takewhile(is_awaited, enumerate(samples))
     while len(turn := list(itertools.islice(numbered, world_size))) == world_size:
         yield turn[rank]
 
@@ -451,11 +466,11 @@ class _Reader:
 
     def _started(self, read: _Read) -> _Read:
         """Begins to read the samples of a batch by one call."""
-        reads: list[tuple[Array, Box]] = []
+        reads: list[_Part] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():
             parts = [own[name] for _, own in read.samples]
-            reads += [(part.array, part.box) for part in parts]
+            reads += parts
             form = parts[0].form
             if form is None or any(part.form != form for part in parts):
                 outs += [None] * len(parts)
@@ -466,9 +481,10 @@ class _Reader:
         read.future = self._reading.submit(contextvars.copy_context().run, self._read, reads, outs)
         return read
 
-    def _read(self, reads: list[tuple[Array, Box]], outs: list[Any]) -> list[Any]:
+    def _read(self, reads: list[_Part], outs: list[Any]) -> list[Any]:
+        boxes = [(part.array, part.box) for part in reads]
         with self._watch:
-            return read_parts(reads, outs, [None] * len(reads))
+            return read_parts(boxes, outs, [None if part.form is None else part.dtype for part in reads])
 
     def _without_bad(self, read: _Read, error: CuzarrError) -> _Read:
         """A batch whose reading failed, without the samples that fail by themselves.
@@ -483,7 +499,7 @@ class _Reader:
         rest = _Read(skipped=read.skipped)
         for number, parts in read.samples:
             try:
-                self._read([(part.array, part.box) for part in parts.values()], [None] * len(parts))
+                self._read(list(parts.values()), [None] * len(parts))
             except CuzarrError as own:
                 self._leave_out(rest, number, own)
             else:

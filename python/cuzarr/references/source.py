@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, StoreFailedError, UnsupportedError
+from cuzarr.storage import schemes
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.resolve import make_store
 from cuzarr.storage.store import Store
@@ -21,9 +22,7 @@ _BLOCK_BYTES = 1 << 20
 _BLOCKS = 64
 
 # Schemes of URLs that a table may contain, and the names they get there.
-_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"} | {
-    name: name for name in ("http", "https", "memory")
-}
+_SCHEMES = schemes.BUCKETS | {name: name for name in (*schemes.SERVERS, "memory")}
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _OTHERS = (
     (b"CDF", "is a netCDF-3 file, which is no HDF5 file", "copy it to netCDF-4: nccopy -k nc4 FROM TO"),

@@ -14,6 +14,7 @@ from cuzarr.errors import (
     LibraryMissingError,
     UnsupportedError,
 )
+from cuzarr.storage import schemes
 from cuzarr.storage.adapters.base import without_secrets
 from cuzarr.storage.adapters.choice import adapt_store
 from cuzarr.storage.apart import taken_apart
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from cuzarr.typing import ForeignStoreLike
-
-# The most frequent schemes of URLs. fsspec knows others.
-SCHEMES = ("file", "memory", "zip", "s3", "gs", "gcs", "az", "abfs", "http", "https", "ftp", "sftp", "github", "reference")
-
 
 # Options that every fsspec file system takes.
 _TUNING = {
@@ -135,9 +132,8 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
         mapping = fsspec.get_mapper(url, **(storage_options or {}))
     except (ImportError, ValueError) as error:
         scheme = url.partition("://")[0].partition("::")[0]
-        near = None if scheme in SCHEMES else did_you_mean(scheme, SCHEMES)
         raise UnsupportedError(
-            f"fsspec has no store for '{without_secrets(url)}': {without_secrets(str(error))}", hint=near
+            f"fsspec has no store for '{without_secrets(url)}': {without_secrets(str(error))}", hint=schemes.near(scheme)
         ) from error
     check_options(mapping.fs, url, storage_options or {})
     return ForeignStore(mapping, read_only=read_only)
@@ -161,11 +157,11 @@ def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
     if named <= _TUNING:
         return  # the file system declares no options, and may use any
     # In a chain of URLs, each part has its options under its scheme.
-    schemes = {link.partition("://")[0] for link in url.split("::")}
+    links = {link.partition("://")[0] for link in url.split("::")}
     attributes = object.__getattribute__(fs, "__dict__")
     kept = [value for name, value in attributes.items() if name != "storage_options" and isinstance(value, Mapping)]
     for name in options:
-        if name in named | _TUNING | schemes | attributes.keys() or any(name in value for value in kept):
+        if name in named | _TUNING | links | attributes.keys() or any(name in value for value in kept):
             continue
         near = did_you_mean(name, named)
         hint = near or f"known options: {', '.join(sorted(named))}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr.errors import LibraryMissingError, StoreFailedError, UnsupportedError
+from cuzarr.storage import schemes
 
 PARQUET_TABLE = re.compile(r"reference:(?::|//(?=/))((?:(?!::).)+\.parq(?:uet)?)/?", re.DOTALL)
 """URLs of tables in Parquet: ``reference::s3://bucket/table.parq``, ``reference:///data/table.parq``."""
@@ -50,7 +51,7 @@ def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]
         table = ParquetTable(mapper, "")
     except (OSError, LookupError, ValueError) as error:
         raise StoreFailedError(f"'{scheme}://{place}' is no table in Parquet: {error!r}") from error
-    own = place.partition("/")[0] if scheme in ("s3", "gs", "gcs", "az", "abfs") else posixpath.dirname(place.rstrip("/"))
+    own = place.partition("/")[0] if scheme in schemes.BUCKETS else posixpath.dirname(place.rstrip("/"))
     if any(mark in own for mark in ", \n"):
         raise UnsupportedError(
             f"'{scheme}://{place}': the path of a table in Parquet has a space or a comma", hint="rename the folder"

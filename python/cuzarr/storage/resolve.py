@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from cuzarr._docstrings import documented
-from cuzarr._names import did_you_mean
 from cuzarr._text import printable
 from cuzarr.errors import InvalidArgumentError, KeyInvalidError, ReadOnlyError
-from cuzarr.storage.foreign import SCHEMES, ForeignStore, open_url
+from cuzarr.storage import schemes
+from cuzarr.storage.foreign import ForeignStore, open_url
 from cuzarr.storage.local import LocalStore
 from cuzarr.storage.memory import MemoryStore
 from cuzarr.storage.split import SplitStore
@@ -149,9 +149,6 @@ class StorePath:
         return hash((self.store, self.path))
 
 
-# Schemes of URLs whose place is only in `storage_options`.
-_PLACELESS = ("reference", "github", "git")
-
 StoreLike: TypeAlias = Union[
     Store, StorePath, os.PathLike[str], str, MutableMapping[str, Any], "ForeignStoreLike", "ZarrStorePath"
 ]
@@ -188,10 +185,10 @@ def make_store(
     """
     scheme, mark, rest = str(store).partition("://") if isinstance(store, str) else ("", "", "")
     # A chain of URLs names a file inside another one: zip://inner::https://…
-    is_remote = bool(mark) and (scheme not in ("file", "memory", "zip") or (scheme == "zip" and "::" in rest))
+    is_remote = bool(mark) and (scheme not in schemes.LOCAL or (scheme == "zip" and "::" in rest))
     if isinstance(store, str) and not is_remote and "::" in store:
         is_remote = _is_chain_of_known(store)
-    if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in _PLACELESS):
+    if mark and not rest and not (storage_options and scheme.rpartition("::")[2] in schemes.PLACELESS):
         raise InvalidArgumentError(f"'{store}' is a URL without a place", hint=_place_hint(scheme))
     if is_remote:
         known = UrlStore.known(str(store), storage_options=storage_options, read_only=read_only)
@@ -230,7 +227,7 @@ def _is_chain_of_known(text: str) -> bool:
 def _place_hint(scheme: str) -> str | None:
     if scheme == "reference":
         return "say where the references are: storage_options={'fo': 'references.json', …}"
-    return did_you_mean(scheme, SCHEMES)
+    return schemes.near(scheme)
 
 
 def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray
 
+from cuzarr.errors import CuzarrError
 from cuzarr.xarray._writer import Mode, Region, write_dataset
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ class DatasetAccessor:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._dataset.load_async())
+            return _load(self._dataset)
         # The caller's loop is blocked meanwhile, as by any call that is not awaited.
         context = contextvars.copy_context()
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(context.run, asyncio.run, self._dataset.load_async()).result()
+            return pool.submit(context.run, _load, self._dataset).result()
 
     def to_zarr(
         self,
@@ -183,3 +184,20 @@ class DatasetAccessor:
             write_empty_chunks=write_empty_chunks,
             chunkmanager_store_kwargs=chunkmanager_store_kwargs,
         )
+
+
+def _load(dataset: xarray.Dataset) -> xarray.Dataset:
+    """Loads all variables in one call, apart from those that xarray cannot await."""
+    try:
+        return asyncio.run(dataset.load_async())
+    except NotImplementedError as error:
+        if isinstance(error, CuzarrError):
+            raise
+    # xarray cannot await what some of its own decoders give: bools, characters, elements of the other byte order.
+    asyncio.run(_load_others(dataset))
+    return dataset.load()
+
+
+async def _load_others(dataset: xarray.Dataset) -> None:
+    """Loads the variables that can be awaited. Errors come once more where the rest is loaded."""
+    await asyncio.gather(*(variable.load_async() for variable in dataset.variables.values()), return_exceptions=True)

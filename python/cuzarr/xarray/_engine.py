@@ -23,7 +23,11 @@ from cuzarr.storage import Store, make_store_path
 from cuzarr.xarray._group import GroupStore
 
 if TYPE_CHECKING:
-    from cuzarr.typing import AccessMode, StoreLike, ZarrFormat
+    from typing import Unpack
+
+    from xarray.coders import CFDatetimeCoder, CFTimedeltaCoder
+
+    from cuzarr.typing import AccessMode, DatasetOptions, DataTreeOptions, StoreLike, ZarrFormat
 
 
 def opened_group(
@@ -134,12 +138,12 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         filename_or_obj: Group | StoreLike,
         *,
         mask_and_scale: bool | Mapping[str, bool] = True,
-        decode_times: Any = True,
+        decode_times: bool | CFDatetimeCoder | Mapping[str, bool | CFDatetimeCoder] | None = True,
         concat_characters: bool | Mapping[str, bool] = True,
         decode_coords: bool | Literal["coordinates", "all"] | None = True,
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: bool | None = None,
-        decode_timedelta: Any = None,
+        decode_timedelta: bool | CFTimedeltaCoder | Mapping[str, bool | CFTimedeltaCoder] | None = None,
         group: str | None = None,
         mode: AccessMode = "r",
         consolidated: bool | None = None,
@@ -251,7 +255,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         zarr_version: ZarrFormat | None = None,
         chunk_store: object = None,
         synchronizer: object = None,
-        **kwargs: Any,
+        **kwargs: Unpack[DatasetOptions],
     ) -> dict[str, xarray.Dataset]:
         """Open a group and every group below it, each as a dataset. It is called by ``xarray.open_groups(…, engine="cuzarr")``.
 
@@ -288,7 +292,9 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         members = {f"/{path}": node for path, node in root._nodes(None, kind=Group)}
         return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
 
-    def open_datatree(self, filename_or_obj: Group | StoreLike, **kwargs: Any) -> xarray.DataTree:  # type: ignore[override]
+    def open_datatree(  # type: ignore[override]
+        self, filename_or_obj: Group | StoreLike, **kwargs: Unpack[DataTreeOptions]
+    ) -> xarray.DataTree:
         """Open a group and every group below it as a tree. It is called by ``xarray.open_datatree(…, engine="cuzarr")``.
 
         Parameters
@@ -308,7 +314,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         """
         return xarray.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
 
-    def guess_can_open(self, filename_or_obj: Any) -> bool:
+    def guess_can_open(self, filename_or_obj: object) -> bool:
         """Whether xarray should use this engine if none is named: for stores and groups of cuzarr, but not for paths.
 
         Parameters

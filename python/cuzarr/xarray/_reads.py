@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 from xarray.backends import BackendArray
+from xarray.coding import variables
 from xarray.core import indexing
 
 from cuzarr._memory.box import Box, basic_box, is_integer
@@ -103,8 +104,7 @@ class LazyArray(BackendArray):
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
         """Whether these elements can be read by :func:`cuzarr.read_many`, together with others."""
-        dtype = self._array.dtype
-        return (dtype.kind in "biufcmMSU" and dtype.isnative or self._array.metadata.data_type.is_variable) and all(
+        return (self._array.dtype.kind in "biufcmMSU" or self._array.metadata.data_type.is_variable) and all(
             (item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key
         )
 
@@ -299,12 +299,11 @@ def _keeps_text(array: Array) -> bool:
 
 @functools.cache
 def _xarray_keeps_text(dtype: np.dtype[Any]) -> bool:
-    try:
-        from xarray.coding.variables import Numpy2StringDTypeCoder
-    except ImportError:
+    coder = getattr(variables, "Numpy2StringDTypeCoder", None)
+    if coder is None:
         return False
     variable = xarray.Variable(("x",), np.array([""], dtype), encoding={"dtype": dtype})
-    return bool(Numpy2StringDTypeCoder().decode(variable).dtype.kind == "T")
+    return bool(coder().decode(variable).dtype.kind == "T")
 
 
 def _as_indices(item: Any, extent: int) -> Any:

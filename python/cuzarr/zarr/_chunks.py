@@ -14,6 +14,7 @@ import numpy as np
 from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 from zarr.codecs.sharding import _ShardIndex
+from zarr.core import indexing
 
 from cuzarr import _core
 from cuzarr._metadata.dtype import DataType
@@ -239,8 +240,6 @@ def _write_order(grid: tuple[int, ...], name: str) -> tuple[int, ...]:
     if name == "colexicographic":
         return tuple(numbers.ravel(order="F").tolist())
     if name == "morton":
-        from zarr.core import indexing
-
         places: Any = getattr(indexing, "morton_order_coords", None) or getattr(indexing, "morton_order_iter")  # noqa: B009, older ones have it
         return tuple(int(numbers[tuple(place)]) for place in places(grid))
     return tuple(numbers.ravel().tolist())

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from zarr.core.buffer import cpu
+from zarr.core.buffer.core import default_buffer_prototype
 
 from cuzarr.storage import Store
 from cuzarr.zarr._boxes import replacement
@@ -68,9 +70,6 @@ def _convert_to_host(original: Any, pipeline: type) -> Any:
 
 
 def _host_prototype(original: Any, pipeline: type) -> Any:
-    from zarr.core.buffer import cpu
-    from zarr.core.buffer.core import default_buffer_prototype
-
     return (lambda: cpu.buffer_prototype) if original is default_buffer_prototype else None
 
 

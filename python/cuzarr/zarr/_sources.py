@@ -16,6 +16,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import cpu
 from zarr.core.common import concurrent_map
 from zarr.core.config import config as zarr_config
+from zarr.core.sync import _get_loop, sync
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from cuzarr import _core
@@ -57,8 +58,6 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
     """The source of a batch's chunks, opened in a thread other than the loop's."""
-    from zarr.core.sync import _get_loop, sync
-
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import obstore
+from obstore.exceptions import AlreadyExistsError
+
 from cuzarr.storage.adapters.asynchronous import Asynchronous
 from cuzarr.storage.adapters.base import Place, file_address, own_identity, without_secrets
 
@@ -16,50 +19,47 @@ class ObstoreAdapter(Asynchronous):
     """Adapter for a store of obstore."""
 
     def __init__(self, store: Any) -> None:
-        import obstore.exceptions
-
         super().__init__()
         self.store: Any = store
-        self._obstore = obstore
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
         try:
             if stop is not None and stop <= (start or 0):  # obstore refuses empty ranges
-                await self._obstore.head_async(self.store, key)
+                await obstore.head_async(self.store, key)
                 return b""
             if stop is not None:
-                return bytes(await self._obstore.get_range_async(self.store, key, start=start or 0, end=stop))
+                return bytes(await obstore.get_range_async(self.store, key, start=start or 0, end=stop))
             if start is None:
-                found = await self._obstore.get_async(self.store, key)
+                found = await obstore.get_async(self.store, key)
             elif start < 0:
-                found = await self._obstore.get_async(self.store, key, options={"range": {"suffix": -start}})
+                found = await obstore.get_async(self.store, key, options={"range": {"suffix": -start}})
             elif start == 0:
-                found = await self._obstore.get_async(self.store, key)
+                found = await obstore.get_async(self.store, key)
             else:
-                found = await self._obstore.get_async(self.store, key, options={"range": {"offset": start}})
+                found = await obstore.get_async(self.store, key, options={"range": {"offset": start}})
             return bytes(await found.bytes_async())
         except FileNotFoundError:
             return None
 
     def set(self, key: str, value: bytes) -> None:
-        self._obstore.put(self.store, key, value)
+        obstore.put(self.store, key, value)
 
     def set_if_not_exists(self, key: str, value: bytes) -> bool:
         try:
-            self._obstore.put(self.store, key, value, mode="create")
-        except self._obstore.exceptions.AlreadyExistsError:
+            obstore.put(self.store, key, value, mode="create")
+        except AlreadyExistsError:
             return False
         return True
 
     def delete(self, key: str) -> None:
         try:
-            self._obstore.delete(self.store, key)
+            obstore.delete(self.store, key)
         except FileNotFoundError:
             pass
 
     def delete_many(self, keys: Sequence[str]) -> None:
         try:
-            self._obstore.delete(self.store, list(keys))
+            obstore.delete(self.store, list(keys))
         except FileNotFoundError:
             # Some stores stop a batch at a missing key.
             for key in keys:
@@ -70,16 +70,16 @@ class ObstoreAdapter(Asynchronous):
 
     def getsize(self, key: str) -> int | None:
         try:
-            return int(self._obstore.head(self.store, key)["size"])
+            return int(obstore.head(self.store, key)["size"])
         except FileNotFoundError:
             return None
 
     def list_prefix(self, prefix: str) -> list[str]:
-        pages = self._obstore.list(self.store, prefix=f"{prefix}/" if prefix else None)
+        pages = obstore.list(self.store, prefix=f"{prefix}/" if prefix else None)
         return sorted(entry["path"] for page in pages for entry in page)
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        found = self._obstore.list_with_delimiter(self.store, prefix=f"{prefix}/" if prefix else None)
+        found = obstore.list_with_delimiter(self.store, prefix=f"{prefix}/" if prefix else None)
         return sorted(entry["path"] for entry in found["objects"]), sorted(found["common_prefixes"])
 
     def identity(self) -> Place:

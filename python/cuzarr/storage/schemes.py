@@ -1,0 +1,28 @@
+"""Schemes of URLs. This is the only list of them in Python; the Rust side opens those of ``BUILT_IN``."""
+
+from __future__ import annotations
+
+from cuzarr._names import did_you_mean
+
+LOCAL = ("file", "memory", "zip")
+"""Schemes of stores on this machine."""
+
+BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
+"""Schemes of clouds, each with the scheme that tables of references use for that cloud. The first part of a place is the bucket."""
+
+SERVERS = ("http", "https")
+"""Schemes of web servers."""
+
+BUILT_IN = (*LOCAL, *BUCKETS, *SERVERS, "reference", "icechunk")
+"""Schemes that need no other library."""
+
+KNOWN = (*BUILT_IN, "ftp", "sftp", "github", "git")
+"""The schemes that a misspelt one is compared with: the built-in ones, and frequent ones of fsspec. fsspec knows others."""
+
+PLACELESS = ("reference", "github", "git")
+"""Schemes whose place may be in ``storage_options`` alone."""
+
+
+def near(scheme: str) -> str | None:
+    """A hint that suggests the known scheme most like a misspelt one; ``None`` for a known one."""
+    return None if scheme in KNOWN else did_you_mean(scheme, KNOWN)
