@@ -7,6 +7,7 @@ the caller's loop; nothing polls.
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import os
 import sys
@@ -130,7 +131,7 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
 
 
 def announce() -> None:
-    """Tells the Rust side the folders of NVIDIA's libraries in this Python, and of this package's compiled kernels.
+    """Tells the Rust side the folders of NVIDIA's libraries in this Python and of this package's compiled kernels, and when Python ends.
 
     Loads nothing: the Rust side looks into these folders when a GPU is first used.
     """
@@ -138,6 +139,7 @@ def announce() -> None:
     nvidia = [folder for entry in sys.path if entry and os.path.isdir(folder := os.path.join(entry, "nvidia"))]
     cubins = os.path.join(os.path.dirname(__file__), "cubins")
     _core.set_library_paths(nvidia, cubins if os.path.isdir(cubins) else None)
+    atexit.register(_core.begin_end)
 
 
 class Loop:

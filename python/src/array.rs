@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::arrow;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{self, here, interruptible};
 use crate::metadata::{PyArrayMetadata, not_an_array};
@@ -174,7 +175,7 @@ impl PyArray {
     fn explain(&self, py: Python<'_>, selection: Selected<'_>, writing: bool) -> PyResult<(String, String)> {
         let selection = selection.parse()?;
         let explain = if writing { Array::explain_write } else { Array::explain };
-        let explanation = py.detach(|| explain(&self.array, &selection)).py()?;
+        let explanation = py.unlocked(|| explain(&self.array, &selection)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 

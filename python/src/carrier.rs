@@ -11,6 +11,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator};
 
+use crate::ending::{Unlocked, attach};
 use crate::error::{IntoPython, PyResult};
 
 /// A Python function that copies the boxes of a pass elsewhere. It gets both ends of the copy, options, the memory
@@ -29,7 +30,7 @@ impl Elsewhere {
         work: impl FnOnce(&Elsewhere) -> cuzarr::Result<()> + Send,
     ) -> PyResult<()> {
         let carrier = Elsewhere { function, raised: Mutex::new(None) };
-        let result = py.detach(|| work(&carrier));
+        let result = py.unlocked(|| work(&carrier));
         match carrier.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(exception) => Err(exception),
             None => result.py(),
@@ -37,9 +38,11 @@ impl Elsewhere {
     }
 
     fn python<T>(&self, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> cuzarr::Result<T> {
-        Python::attach(call).map_err(|exception| {
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(exception);
-            Error::new(ErrorKind::Cancelled, "the regions were not copied")
+        attach(|py| {
+            call(py).map_err(|exception| {
+                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(exception);
+                Error::new(ErrorKind::Cancelled, "the regions were not copied")
+            })
         })
     }
 

@@ -9,6 +9,7 @@ use cuzarr::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::ending::attach;
 use crate::error::{PyResult, from_python};
 
 /// Makes the library look up codecs in Python when they are not built in.
@@ -22,7 +23,7 @@ type Opened = (String, Py<PyAny>, Option<Vec<u64>>, Option<String>);
 
 impl ExternalCodecs for Registries {
     fn open(&self, request: &ExternalRequest<'_>) -> cuzarr::Result<Option<ExternalCodec>> {
-        let opened = Python::attach(|py| {
+        let opened = attach(|py| {
             find(py, request)
                 .map_err(|error| from_python(py, ErrorKind::UnknownCodec, "looking it up in Python failed", error))
         })?;
@@ -71,7 +72,7 @@ struct PythonCodec {
 
 impl PythonCodec {
     fn call(&self, method: &str, kind: ErrorKind, input: &[u8]) -> cuzarr::Result<Vec<u8>> {
-        Python::attach(|py| {
+        attach(|py| {
             let output = self.codec.bind(py).call_method1(method, (PyBytes::new(py, input),));
             output
                 .and_then(|output| output.extract::<Vec<u8>>())

@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 
 use crate::array::{PyArray, parse_options};
 use crate::carrier::Elsewhere;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
 use crate::store::PyStore;
@@ -41,7 +42,7 @@ impl PyCopy {
     ) -> PyResult<Self> {
         let (changes, existing) = (parse_changes(changes)?, parse_existing(existing)?);
         let places = Places::new(source, target, parse_options(options)?);
-        let copied = py.detach(|| {
+        let copied = py.unlocked(|| {
             let node = places.open_source()?;
             copy_node(node, Arc::clone(&places.to), &places.to_path, &changes, existing)
         });
@@ -99,7 +100,7 @@ impl PyPyramid {
         let settings = serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let settings = PyramidOptions::from_json(&settings, changes).py()?;
         let places = Places::new(source, target, parse_options(options)?);
-        let pyramid = py.detach(|| match places.open_source()? {
+        let pyramid = py.unlocked(|| match places.open_source()? {
             Node::Array(array) => Pyramid::new(&array, Arc::clone(&places.to), &places.to_path, existing, settings),
             Node::Group(image) => Pyramid::of_image(
                 &image.reading_documents()?,
@@ -246,7 +247,7 @@ impl PyCheckpoint {
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
-        py.detach(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
+        py.unlocked(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
     /// Refuses a place where work cannot be resumed.
@@ -259,7 +260,7 @@ impl PyCheckpoint {
     #[staticmethod]
     fn forget(py: Python<'_>, target: &PyArray) -> PyResult<()> {
         let target = target.array().clone();
-        py.detach(|| Checkpoint::forget(&target)).py()
+        py.unlocked(|| Checkpoint::forget(&target)).py()
     }
 
     /// The number of finished regions.
@@ -270,11 +271,11 @@ impl PyCheckpoint {
 
     /// Stores the number of finished regions.
     fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
-        py.detach(|| self.0.note(finished)).py()
+        py.unlocked(|| self.0.note(finished)).py()
     }
 
     /// Deletes the checkpoint, because all regions are finished.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.end()).py()
+        py.unlocked(|| self.0.end()).py()
     }
 }

@@ -8,6 +8,7 @@ use cuzarr_device::{Buffer, Device, Stream};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult, exceptions};
 use crate::interrupt::here;
 use crate::names::parse_device;
@@ -93,7 +94,7 @@ impl PyDecoder {
     ) -> PyResult<PyDecoderBatch> {
         let device = outs.first().map_or(Device::Cpu, |out| out.inner.device());
         let outs = outs.iter().map(|out| out.inner.clone()).collect();
-        let batch = py.detach(|| self.inner.prepare(frames, outs, scratch_limit)).py()?;
+        let batch = py.unlocked(|| self.inner.prepare(frames, outs, scratch_limit)).py()?;
         Ok(PyDecoderBatch { inner: Mutex::new(batch), device })
     }
 }
@@ -107,24 +108,24 @@ impl PyDecoderBatch {
 #[pymethods]
 impl PyDecoderBatch {
     fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().len())
+        py.unlocked(|| self.lock().len())
     }
 
     /// Bytes of device memory that the batch and its runs use.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().scratch_bytes())
+        py.unlocked(|| self.lock().scratch_bytes())
     }
 
     /// The reason why host threads decode; `None` if the device decodes.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<&'static str> {
-        py.detach(|| self.lock().via_host())
+        py.unlocked(|| self.lock().via_host())
     }
 
     /// Submits the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
-        if py.detach(|| self.lock().is_empty()) {
+        if py.unlocked(|| self.lock().is_empty()) {
             return Ok(());
         }
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
@@ -136,6 +137,6 @@ impl PyDecoderBatch {
 
     /// Waits for the batch, and returns `None` or an exception for each frame.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
-        py.detach(|| self.lock().check()).py().map(exceptions)
+        py.unlocked(|| self.lock().check()).py().map(exceptions)
     }
 }

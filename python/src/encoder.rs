@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::decoder::callers_stream;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult, exceptions};
 use crate::interrupt::here;
 use crate::names::parse_device;
@@ -46,7 +47,7 @@ impl PyEncoder {
         scratch_limit: Option<usize>,
     ) -> PyResult<PyEncoderBatch> {
         let chunks = chunks.iter().map(|chunk| chunk.inner.clone()).collect();
-        let batch = py.detach(|| self.inner.prepare(chunks, scratch_limit)).py()?;
+        let batch = py.unlocked(|| self.inner.prepare(chunks, scratch_limit)).py()?;
         Ok(PyEncoderBatch { inner: Mutex::new(batch), device: self.device })
     }
 }
@@ -60,19 +61,19 @@ impl PyEncoderBatch {
 #[pymethods]
 impl PyEncoderBatch {
     fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().len())
+        py.unlocked(|| self.lock().len())
     }
 
     /// Bytes of device memory that runs use, in addition to chunks and frames.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().scratch_bytes())
+        py.unlocked(|| self.lock().scratch_bytes())
     }
 
     /// The reason why the host runs a codec; `None` if the device runs all.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| self.lock().via_host().map(String::from))
+        py.unlocked(|| self.lock().via_host().map(String::from))
     }
 
     /// Submits the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
@@ -86,12 +87,12 @@ impl PyEncoderBatch {
 
     /// Waits for the batch, and returns `None` or an exception for each chunk.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
-        py.detach(|| self.lock().check()).py().map(exceptions)
+        py.unlocked(|| self.lock().check()).py().map(exceptions)
     }
 
     /// Waits for the batch, and returns the frames as arrays of bytes on the device.
     fn frames(&self, py: Python<'_>) -> PyResult<Vec<PyNdBuffer>> {
-        let frames = py.detach(|| self.lock().frames()).py()?;
+        let frames = py.unlocked(|| self.lock().frames()).py()?;
         let array = |frame: cuzarr_device::Buffer| -> PyResult<PyNdBuffer> {
             let layout = Layout::contiguous(&[frame.size_bytes()], 1, Order::C).py()?;
             Ok(PyNdBuffer { inner: NdBuffer::from_parts(frame, DType::UINT8, layout).py()? })

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt};
 
 use crate::array::PyArray;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::interruptible;
 use crate::names::{parse_device, parse_dtype};
@@ -216,7 +217,7 @@ impl PyExpr {
     /// Computes the result. The inputs must be in the memory of this device.
     fn evaluate(&self, py: Python<'_>, device: &str) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
-        let inner = py.detach(|| self.0.evaluate(device)).py()?;
+        let inner = py.unlocked(|| self.0.evaluate(device)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
@@ -234,7 +235,7 @@ impl PyExpr {
         let (options, expr) = (options(parse_device(device)?, memory_limit_bytes, threads), self.0.clone());
         if expr.is_in_memory() {
             // This cannot be cancelled.
-            let inner = py.detach(|| expr.compute_region(&start, &extent, &options)).py()?;
+            let inner = py.unlocked(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
         let inner = run(py, options, move |options| expr.compute_region(&start, &extent, options))?;
@@ -263,7 +264,7 @@ impl PyExpr {
         threads: usize,
     ) -> PyResult<(String, String)> {
         let options = options(parse_device(device)?, memory_limit_bytes, threads);
-        let explanation = py.detach(|| self.0.explain(&options)).py()?;
+        let explanation = py.unlocked(|| self.0.explain(&options)).py()?;
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 

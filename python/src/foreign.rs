@@ -13,6 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
+use crate::ending::{Unlocked, try_attach};
 use crate::error::{IntoPython, PyResult, to_python};
 use crate::names::parse_device;
 
@@ -29,7 +30,7 @@ impl<T> Drop for PythonOwner<T> {
         // Drops the object while this thread is attached to the interpreter; otherwise it would live until the next
         // thread attaches. If the interpreter has already ended, the object is leaked.
         let mut object = self.0.take();
-        Python::try_attach(|_| drop(object.take()));
+        try_attach(|_| drop(object.take()));
         std::mem::forget(object);
     }
 }
@@ -94,8 +95,8 @@ pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyR
     }
     let copies = moves || request.copy == Some(true);
     let copied = match (moves, copies) {
-        (true, _) => Some(py.detach(|| buffer.to_device(Device::Cpu)).py()?),
-        (_, true) => Some(py.detach(|| buffer.copy(Order::C)).py()?),
+        (true, _) => Some(py.unlocked(|| buffer.to_device(Device::Cpu)).py()?),
+        (_, true) => Some(py.unlocked(|| buffer.copy(Order::C)).py()?),
         _ => None,
     };
     let memory = copied.as_ref().unwrap_or(buffer);
@@ -186,7 +187,7 @@ pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
         return Err(foreign("the capsule has no DLPack structure, or another consumer has taken it"));
     };
     if memory.device() != Device::Cpu {
-        py.detach(|| wait(memory.device(), LEGACY_STREAM)).py()?;
+        py.unlocked(|| wait(memory.device(), LEGACY_STREAM)).py()?;
     }
     Ok(memory)
 }
@@ -262,7 +263,7 @@ pub fn import_cuda_array_interface(
     // SAFETY: the interface promises this memory for as long as its object lives.
     let memory = unsafe { interface.import(device, python_owner(owner.clone().unbind())) }.py()?;
     if let (Some(stream), false) = (interface.stream, device == Device::Cpu) {
-        py.detach(|| wait(device, stream)).py()?;
+        py.unlocked(|| wait(device, stream)).py()?;
     }
     Ok(memory)
 }

@@ -8,6 +8,7 @@ use cuzarr::internal::run::{apart, aside};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 
 /// Time between two checks for signals.
@@ -40,7 +41,7 @@ pub fn interruptible<T: Send>(
 /// fiftieth of the time to read half a gigabyte.
 pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
     let before = LOOKED.replace(is_main_thread(py)?.then(Instant::now));
-    let result = py.detach(work);
+    let result = py.unlocked(work);
     LOOKED.set(before);
     match RAISED.take() {
         Some(exception) => Err(exception),

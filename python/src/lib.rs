@@ -9,6 +9,7 @@ mod codecs;
 mod copy;
 mod decoder;
 mod encoder;
+mod ending;
 mod error;
 mod expr;
 mod foreign;
@@ -35,6 +36,8 @@ use std::path::PathBuf;
 use cuzarr_cli::{LeftOut, MadeTable, PythonFound, PythonPackage, TableRequest};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+
+use crate::ending::Unlocked;
 
 /// Returns the names of all error kinds that Rust can raise.
 #[pyfunction]
@@ -93,7 +96,7 @@ fn cli(
     make_references: Option<Py<PyAny>>,
     packages: Vec<Package>,
 ) -> i32 {
-    let Some(callable) = make_references else { return py.detach(|| cuzarr_cli::main(arguments)) };
+    let Some(callable) = make_references else { return py.unlocked(|| cuzarr_cli::main(arguments)) };
     let make_references = |request: &TableRequest<'_>| {
         Python::attach(|py| made_table(py, &callable, request).map_err(|exception| error::of_command(py, &exception)))
     };
@@ -109,7 +112,7 @@ fn cli(
         version: format!("{}.{}.{}", version.major, version.minor, version.patch),
         packages: packages.into_iter().map(package).collect(),
     };
-    py.detach(|| {
+    py.unlocked(|| {
         let python = cuzarr_cli::Python { make_references: &make_references, found };
         cuzarr_cli::main_in_python(arguments, &python)
     })
@@ -137,6 +140,8 @@ mod _core {
     use super::decoder::{PyDecoder, PyDecoderBatch};
     #[pymodule_export]
     use super::encoder::{PyEncoder, PyEncoderBatch};
+    #[pymodule_export]
+    use super::ending::begin_end;
     #[pymodule_export]
     use super::expr::PyExpr;
     #[pymodule_export]

@@ -10,6 +10,7 @@ use cuzarr_device::{Buffer, Device, Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ending::{Unlocked, try_attach};
 use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
 use crate::names::parse_device;
@@ -18,7 +19,7 @@ use crate::names::parse_device;
 #[pyfunction]
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;
-    let info = py.detach(|| device.memory_info()).py()?;
+    let info = py.unlocked(|| device.memory_info()).py()?;
     let (engine, stats) = (Engine::get(), pool::stats(device));
     let cached = engine.cache_use(device);
     let in_flight = engine.memory(device).used_bytes().saturating_sub(cached.size_bytes);
@@ -46,7 +47,7 @@ pub fn memory_of_arrays(device: &str) -> PyResult<BTreeMap<String, u64>> {
 #[pyfunction]
 pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
     let device = parse_device(device)?;
-    py.detach(|| {
+    py.unlocked(|| {
         Engine::get().clear_cache(device);
         pool::trim(device)
     })
@@ -71,7 +72,7 @@ struct PythonAllocator(Py<PyAny>);
 
 impl DeviceAllocator for PythonAllocator {
     fn allocate(&self, device: Device, size_bytes: usize) -> cuzarr_device::Result<Buffer> {
-        Python::attach(|py| {
+        let allocated = try_attach(|py| {
             let given = self.0.call1(py, (size_bytes, device.to_string()));
             let given = given.and_then(|given| given.extract::<(usize, Py<PyAny>)>(py));
             let failed = |error: PyErr| {
@@ -83,6 +84,8 @@ impl DeviceAllocator for PythonAllocator {
             let (address, owner) = given.map_err(failed)?;
             // SAFETY: the function promises this memory for as long as the owner lives.
             unsafe { pool::lend(device, address, size_bytes, python_owner(owner)) }
-        })
+        });
+        let ended = || Err(Error::new(ErrorKind::OutOfMemory, "the chosen allocator has ended with Python"));
+        allocated.unwrap_or_else(ended)
     }
 }

@@ -4,6 +4,7 @@ use cuzarr_compute::{ElementwiseArgument, ElementwiseCall, ElementwiseKernel};
 use cuzarr_device::{Device, Function, LaunchShape, Module, NdBuffer, Stream};
 use pyo3::prelude::*;
 
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
@@ -39,18 +40,18 @@ impl PyUserModule {
     #[new]
     fn new(py: Python<'_>, text: &str, device: &str, file: &str, options: Vec<String>) -> PyResult<Self> {
         let device = parse_device(device)?;
-        py.detach(|| Module::compile(device, file, text, &options)).map(PyUserModule).py()
+        py.unlocked(|| Module::compile(device, file, text, &options)).map(PyUserModule).py()
     }
 
     /// Checks that a text compiles for a GPU of this compute capability. It needs no GPU.
     #[staticmethod]
     fn check(py: Python<'_>, text: &str, file: &str, options: Vec<String>, capability: (u32, u32)) -> PyResult<()> {
-        py.detach(|| Module::check(file, text, &options, capability)).py()
+        py.unlocked(|| Module::check(file, text, &options, capability)).py()
     }
 
     /// Returns the kernel with this name.
     fn function(&self, py: Python<'_>, name: &str) -> PyResult<PyFunction> {
-        py.detach(|| self.0.function(name)).map(PyFunction).py()
+        py.unlocked(|| self.0.function(name)).map(PyFunction).py()
     }
 }
 
@@ -108,7 +109,7 @@ impl PyFunction {
             .collect();
         let shape = LaunchShape { grid, block, shared_bytes };
         let device = self.0.device();
-        py.detach(|| {
+        py.unlocked(|| {
             let queue = queue(device, stream)?;
             let buffers: Vec<_> = arrays.iter().collect();
             // SAFETY: number and sizes of the arguments are checked. What the kernel does with them is the user's duty.
@@ -181,7 +182,7 @@ impl PyElementwiseKernel {
         let given: Option<Vec<&NdBuffer>> =
             outputs.as_ref().map(|outputs| outputs.iter().map(|output| &output.get().inner).collect());
         let call = ElementwiseCall { inputs: &passed, outputs: given.as_deref(), size, block_threads };
-        let made = py.detach(|| {
+        let made = py.unlocked(|| {
             let queue = queue(device, stream)?;
             // SAFETY: the arguments are checked. What the operation does beyond its elements is the user's duty.
             let made = unsafe { self.0.run(&queue, &call) }?;

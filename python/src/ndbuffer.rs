@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrow;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::foreign::{self, export_error, python_owner};
 use crate::names::{parse_device, parse_dtype};
@@ -41,7 +42,7 @@ impl PyNdBuffer {
     fn empty(py: Python<'_>, shape: Vec<usize>, dtype: &str, device: &str, order: &str) -> PyResult<Self> {
         let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
         let order = parse_order(order);
-        Ok(PyNdBuffer { inner: py.detach(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
     /// Wraps host memory of a Python object. `address` is that of the first element.
@@ -124,7 +125,7 @@ impl PyNdBuffer {
             return Ok(slf.into());
         }
         let inner = slf.inner.clone();
-        let moved = py.detach(|| inner.to_device(device)).py()?;
+        let moved = py.unlocked(|| inner.to_device(device)).py()?;
         Py::new(py, PyNdBuffer { inner: moved })
     }
 
@@ -136,7 +137,7 @@ impl PyNdBuffer {
 
     /// Changes the shape, with elements in C order. Returns a view if possible, else a copy.
     fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.reshape_copy(&shape)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.reshape_copy(&shape)).py()? })
     }
 
     /// A view of elements of one-dimensional memory, starting at `first`, with shape `shape` in C order.
@@ -171,81 +172,81 @@ impl PyNdBuffer {
     /// A packed copy, converted to another type.
     fn astype(&self, py: Python<'_>, dtype: &str, order: &str) -> PyResult<Self> {
         let (dtype, order) = (parse_dtype(dtype)?, parse_order(order));
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.astype(dtype, order)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.astype(dtype, order)).py()? })
     }
 
     /// A packed copy.
     fn copy(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
         let order = parse_order(order);
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.copy(order)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.copy(order)).py()? })
     }
 
     /// Copies elements from a buffer on any device. Broadcasts them, and converts them if the types differ.
     fn copy_from(&self, py: Python<'_>, source: &PyNdBuffer) -> PyResult<()> {
         let copy = || self.inner.copy_from_cast(&source.inner.broadcast_to(self.inner.shape())?);
-        py.detach(copy).py()
+        py.unlocked(copy).py()
     }
 
     /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
     /// the host.
     fn take(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
         let take = || self.inner.take(axis, &indices.inner.host_slice::<u64>()?);
-        Ok(PyNdBuffer { inner: py.detach(take).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(take).py()? })
     }
 
     /// Writes values to the elements at the given indices along a dimension. The values are broadcast, and converted if
     /// types differ.
     fn put(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         let put = || self.inner.put(axis, &indices.inner.host_slice::<u64>()?, &values.inner);
-        py.detach(put).py()
+        py.unlocked(put).py()
     }
 
     /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
     /// the same device. Their other extents are this buffer's, or all 1.
     fn gather(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.gather(axis, &indices.inner)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.gather(axis, &indices.inner)).py()? })
     }
 
     /// Writes values to the elements at the given indices along a dimension. The indices are 8-byte integers on the
     /// same device. The values are broadcast, and converted if types differ.
     fn scatter(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
-        py.detach(|| self.inner.scatter(axis, &indices.inner, &values.inner)).py()
+        py.unlocked(|| self.inner.scatter(axis, &indices.inner, &values.inner)).py()
     }
 
     /// The C-order positions of the true elements, as 8-byte integers on the same device.
     fn nonzero(&self, py: Python<'_>) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: py.detach(|| nonzero_indices(&self.inner)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| nonzero_indices(&self.inner)).py()? })
     }
 
     /// The indices that sort the elements along a dimension, as 8-byte integers.
     fn argsort(&self, py: Python<'_>, axis: usize, is_descending: bool) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.argsort(axis, is_descending)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
     /// Multiplies matrices. The last two dimensions are the matrices; the others are broadcast.
     fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.matmul(&other.inner)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.matmul(&other.inner)).py()? })
     }
 
     /// Running sums or products along a dimension.
     fn scan(&self, py: Python<'_>, axis: usize, is_product: bool) -> PyResult<Self> {
         let operation = if is_product { Scan::Product } else { Scan::Sum };
-        Ok(PyNdBuffer { inner: py.detach(|| self.inner.scan(axis, operation)).py()? })
+        Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.scan(axis, operation)).py()? })
     }
 
     /// Sets every element to these bytes.
     fn fill(&self, py: Python<'_>, element: &[u8]) -> PyResult<()> {
-        py.detach(|| self.inner.fill(element)).py()
+        py.unlocked(|| self.inner.fill(element)).py()
     }
 
     /// Whether shape, type and all elements are equal. The comparison runs on this buffer's device.
     fn all_equal(&self, py: Python<'_>, other: &PyNdBuffer, equal_nan: bool) -> PyResult<bool> {
-        py.detach(|| self.inner.all_equal(&other.inner, equal_nan)).py()
+        py.unlocked(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
 
     /// Whether every element equals `element`. With `equal_nan`, NaN equals NaN.
     fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
-        py.detach(|| self.inner.all_equal_element(element, equal_nan)).py()
+        py.unlocked(|| self.inner.all_equal_element(element, equal_nan)).py()
     }
 
     /// Exports one-dimensional elements in host memory as an Arrow array: the capsules of its schema and of its

@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{interruptible, looking};
 use crate::json::{self, Names};
@@ -166,13 +167,13 @@ impl PyNodeLock {
     /// Gives the lock back. In a bucket this takes a request; other threads run meanwhile.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(lock));
+        py.unlocked(|| drop(lock));
     }
 
     /// Reads the stored metadata of an array, or the documents of a group by name.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lock = self.lock()?;
-        let stored = py.detach(|| lock.read()).py()?;
+        let stored = py.unlocked(|| lock.read()).py()?;
         let documents = node_to_python(py, stored.documents())?;
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
         Ok(documents)
@@ -184,7 +185,7 @@ impl PyNodeLock {
         let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let stored = stored.ok_or_else(|| PyValueError::new_err("the documents were not read"))?;
-        py.detach(|| lock.replace(&stored, &documents, indent)).py()
+        py.unlocked(|| lock.replace(&stored, &documents, indent)).py()
     }
 
     /// Adds and replaces attributes, and removes those in `removed`. With `is_all`, replaces all attributes. Returns
@@ -207,7 +208,7 @@ impl PyNodeLock {
             stored.extend(new.iter().map(|(name, value)| (name.clone(), value.clone())));
             Ok(())
         };
-        let documents = py.detach(|| lock.update(indent, &mut change)).py()?;
+        let documents = py.unlocked(|| lock.update(indent, &mut change)).py()?;
         match documents.attributes() {
             Some(attributes) => json::to_dict(py, attributes, &mut Names::default()),
             None => Ok(PyDict::new(py)),
@@ -261,7 +262,7 @@ impl PyNewNodes {
         };
         let nodes = nodes.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
         let store = Arc::clone(&store.inner);
-        let nodes = py.detach(|| node::NewNodes::make_room(&*store, nodes, overwrite)).py()?;
+        let nodes = py.unlocked(|| node::NewNodes::make_room(&*store, nodes, overwrite)).py()?;
         Ok(PyNewNodes { store, nodes })
     }
 
@@ -273,7 +274,7 @@ impl PyNewNodes {
 
     /// Stores the documents.
     fn publish(&self, py: Python<'_>, indent: Option<usize>) -> PyResult<()> {
-        py.detach(|| self.nodes.publish(&*self.store, indent)).py()
+        py.unlocked(|| self.nodes.publish(&*self.store, indent)).py()
     }
 }
 

@@ -9,6 +9,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 
+use crate::ending::Unlocked;
 use crate::error::PyResult;
 
 /// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte selects that
@@ -147,13 +148,13 @@ impl PyChunkReply {
         };
         match &self.workers {
             Some(workers) => workers.spawn(Box::new(end)),
-            None => py.detach(end),
+            None => py.unlocked(end),
         }
         Ok(())
     }
 
     /// Whether the reader is still waiting for the values.
     fn is_wanted(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.pending.sink.check().is_ok())
+        py.unlocked(|| self.pending.sink.check().is_ok())
     }
 }

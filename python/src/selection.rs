@@ -10,6 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
 
@@ -55,7 +56,7 @@ impl PySelection {
         extents: Vec<u64>,
     ) -> PyResult<(Option<PySelection>, usize, i128)> {
         let buffers: Vec<&NdBuffer> = lists.iter().map(|list| &list.inner).collect();
-        let counted = py.detach(|| counted(&buffers, &extents)).py()?;
+        let counted = py.unlocked(|| counted(&buffers, &extents)).py()?;
         let mut indices = Vec::with_capacity(counted.len());
         for (dim, one) in counted.into_iter().enumerate() {
             match one {
@@ -70,7 +71,7 @@ impl PySelection {
     #[staticmethod]
     fn mask(py: Python<'_>, mask: &PyNdBuffer) -> PyResult<PySelection> {
         let shape: Vec<u64> = mask.inner.shape().iter().map(|&extent| extent as u64).collect();
-        let inner = py.detach(|| Selection::numbered(&nonzero(&mask.inner)?, &shape)).py()?;
+        let inner = py.unlocked(|| Selection::numbered(&nonzero(&mask.inner)?, &shape)).py()?;
         Ok(PySelection { inner })
     }
 

@@ -11,7 +11,7 @@ use cuzarr::internal::store::{has_zip_name, is_zip};
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
     LocalOptions, LocalStore, Lock, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry,
-    Split, Stat, Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, no_parts,
+    Split, Stat, Store, StoreExt, Unfinished, Url, Version, Workers, ZipArchive, ZipMode, ZipOptions, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
@@ -21,6 +21,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::ending::{Unlocked, attach};
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::identity::Place;
 use crate::interrupt::{self, looking};
@@ -46,7 +47,7 @@ impl PyStore {
     /// A store in a directory.
     #[staticmethod]
     fn local(py: Python<'_>, root: PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
-        let store = py.detach(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
+        let store = py.unlocked(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -104,7 +105,7 @@ impl PyStore {
             let store = reference::open_table_as(table, &name, identity, &cuzarr_remote::registry(), &options)?;
             Ok(if inside.is_empty() { Arc::new(store) } else { Arc::new(Prefixed::new(Arc::new(store), inside)?) })
         };
-        Ok(PyStore { inner: py.detach(open).py()? })
+        Ok(PyStore { inner: py.unlocked(open).py()? })
     }
 
     /// Whether all schemes of a URL, or chain of URLs, are built in.
@@ -141,7 +142,7 @@ impl PyStore {
     #[staticmethod]
     fn gds(py: Python<'_>, root: PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
-        let store = py.detach(|| GdsStore::new(root, gds, local_options(fsync, direct_io)?)).py()?;
+        let store = py.unlocked(|| GdsStore::new(root, gds, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -159,6 +160,7 @@ impl PyStore {
         let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
         let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
         let has_sizes = adapter.getattr(py, "has_sizes")?.extract(py)?;
+        let has_versions = adapter.getattr(py, "has_versions")?.extract(py)?;
         let capabilities = Capabilities {
             deletes: adapter.getattr(py, "supports_deletes")?.extract(py)?,
             transactional: adapter.getattr(py, "is_transactional")?.extract(py)?,
@@ -168,8 +170,17 @@ impl PyStore {
         };
         let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
         let device = device.as_deref().map(parse_device).transpose()?;
-        let store =
-            PythonStore { adapter, name, requests_at_once, is_asynchronous, capabilities, place, has_sizes, device };
+        let store = PythonStore {
+            adapter,
+            name,
+            requests_at_once,
+            is_asynchronous,
+            capabilities,
+            place,
+            has_sizes,
+            has_versions,
+            device,
+        };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -195,7 +206,7 @@ impl PyStore {
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let request = |(start, stop)| ReadRequest { key: key.to_string(), range: range(start, stop) };
         let requests = parts.into_iter().map(request).collect();
-        let values = py.detach(|| self.inner.get_many(requests)).into_iter();
+        let values = py.unlocked(|| self.inner.get_many(requests)).into_iter();
         values.map(|value| Ok(value.py()?.map(|bytes| PyBytes::new(py, &bytes)))).collect()
     }
 
@@ -210,14 +221,14 @@ impl PyStore {
         stop: Option<u64>,
     ) -> PyResult<Option<PyNdBuffer>> {
         let device = parse_device(device)?;
-        let value = py.detach(|| self.inner.get_buffer(key, range(start, stop), device)).py()?;
+        let value = py.unlocked(|| self.inner.get_buffer(key, range(start, stop), device)).py()?;
         value.map(|buffer| flat(buffer).py()).transpose()
     }
 
     /// Stores a copy of elements, in C order. They may be on any device.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
-        py.detach(|| {
+        py.unlocked(|| {
             if !array.is_contiguous(Order::C) {
                 return self.inner.write_buffer(key, &elements(&array.copy(Order::C)?)?);
             }
@@ -236,19 +247,19 @@ impl PyStore {
     }
 
     fn set(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<()> {
-        py.detach(|| self.inner.write(key, value)).py()
+        py.unlocked(|| self.inner.write(key, value)).py()
     }
 
     fn set_if_not_exists(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<bool> {
-        py.detach(|| self.inner.write_if_absent(key, value)).py()
+        py.unlocked(|| self.inner.write_if_absent(key, value)).py()
     }
 
     fn delete(&self, py: Python<'_>, key: &str) -> PyResult<()> {
-        py.detach(|| self.inner.delete(key)).py()
+        py.unlocked(|| self.inner.delete(key)).py()
     }
 
     fn delete_dir(&self, py: Python<'_>, prefix: &str) -> PyResult<()> {
-        py.detach(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
+        py.unlocked(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
     }
 
     /// Whether writes become visible only when they are committed. Such a store accepts chunks only of existing arrays.
@@ -258,7 +269,7 @@ impl PyStore {
 
     /// Deletes a node and everything below it, and removes its entries from consolidated metadata above.
     fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<()> {
-        py.detach(|| cuzarr::node::delete_node(&*self.inner, path)).py()
+        py.unlocked(|| cuzarr::node::delete_node(&*self.inner, path)).py()
     }
 
     fn getsize(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
@@ -339,12 +350,12 @@ impl PyZipArchive {
 
     /// Gives the written file its final name, if anything was written.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.inner.finish()).py()
+        py.unlocked(|| self.inner.finish()).py()
     }
 
     /// Discards all writes since the file was opened or finished.
     fn discard(&self, py: Python<'_>) {
-        py.detach(|| self.inner.discard());
+        py.unlocked(|| self.inner.discard());
     }
 }
 
@@ -386,7 +397,7 @@ struct PythonReferences(Py<PyAny>);
 impl ArrayReferences for PythonReferences {
     fn add(&self, array: &str, table: &ReferenceTable) -> cuzarr::Result<()> {
         type Given = (ReferenceColumns, Vec<(String, Vec<u8>)>);
-        let given = Python::attach(|py| {
+        let given = attach(|py| {
             let given = self.0.call1(py, (array,)).and_then(|given| given.extract::<Given>(py));
             given.map_err(|error| from_python(py, ErrorKind::StoreFailed, "table of references", error))
         });
@@ -400,7 +411,7 @@ struct PythonCredentials(Py<PyAny>);
 
 impl CredentialSource for PythonCredentials {
     fn credentials(&self) -> cuzarr::Result<Credentials> {
-        Python::attach(|py| {
+        attach(|py| {
             let given = self.0.call0(py).and_then(|given| given.extract::<(BTreeMap<String, String>, Option<f64>)>(py));
             let (values, expires_at) =
                 given.map_err(|error| from_python(py, ErrorKind::StoreFailed, "credential_provider", error))?;
@@ -477,6 +488,8 @@ struct PythonStore {
     /// Whether sizes are cheap to ask for and values are large. Then memory for a value is reserved before it is
     /// requested.
     has_sizes: bool,
+    /// Whether the store gives the version of a value with a part of it.
+    has_versions: bool,
     /// The device whose memory holds the values.
     device: Option<Device>,
 }
@@ -487,7 +500,7 @@ impl PythonStore {
         what: &str,
         call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
     ) -> cuzarr::Result<T> {
-        Python::attach(|py| {
+        attach(|py| {
             call(py, self.adapter.bind(py)).map_err(|error| {
                 from_python(py, ErrorKind::StoreFailed, &format!("store '{}': {what}", self.name), error)
             })
@@ -518,14 +531,17 @@ impl PythonStore {
         let wanted = requests.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>()?;
         let what = format!("get '{}'", requests.first().map_or("", |request| &request.key));
         let values = self.call(&what, |_, adapter| {
+            if self.has_versions {
+                return adapter.call_method1("get_versioned", (wanted,))?.extract::<Vec<(Py<PyAny>, Option<i64>)>>();
+            }
             let values: Vec<Py<PyAny>> = adapter.call_method1("get_many", (wanted,))?.extract()?;
-            Ok(values)
+            Ok(values.into_iter().map(|value| (value, None)).collect())
         })?;
         if values.len() != requests.len() {
             let message = format!("store '{}': got {} values for {} keys", self.name, values.len(), requests.len());
             return Err(Error::new(ErrorKind::StoreFailed, message));
         }
-        for (at, (request, value)) in requests.iter().zip(values).enumerate() {
+        for (at, (request, (value, version))) in requests.iter().zip(values).enumerate() {
             let what = format!("get '{}'", request.key);
             let outcome = self.call(&what, |py, _| {
                 let value = value.bind(py);
@@ -534,7 +550,10 @@ impl PythonStore {
                     false => Value::extract(value),
                 }
             });
-            sink.done(from + at, outcome.and_then(|value| self.hand_over(request, from + at, value, sink)));
+            let opened = || version.map_or(Ok(()), |hash| sink.opened(from + at, Version::numbered(hash as u64)));
+            let done =
+                outcome.and_then(|value| opened().and_then(|()| self.hand_over(request, from + at, value, sink)));
+            sink.done(from + at, done);
         }
         Ok(())
     }

@@ -737,3 +737,28 @@ def test_cold_files_are_read_around_the_page_cache_as_through_it(
             np.testing.assert_array_equal(to_host(array[box]), truth[box])
     with pytest.raises(ValueError, match="direct_io"):
         cuzarr.config.set({"direct_io": "perhaps"})
+
+
+def test_a_shard_in_a_dictionary_that_is_replaced_during_a_read_is_an_error() -> None:
+    stored: list[dict[str, bytes]] = [{}, {}]
+    for store, scale in zip(stored, (1, 7), strict=True):
+        array = cuzarr.create_array(store, shape=(64,), dtype="i4", chunks=(4,), shards=(64,), compressors=None)
+        values = np.arange(64, dtype="i4") * scale
+        if scale == 7:
+            values[:32] = 0  # not stored, so the other chunks lie elsewhere in the shard
+        array[:] = values
+
+    class Replaced(dict):  # type: ignore[type-arg]
+        reads = 0
+
+        def get(self, key: str, default: bytes | None = None) -> bytes | None:
+            value = super().get(key, default)
+            if key == "c/0" and self.reads == 0:
+                self.reads += 1
+                self[key] = stored[1][key]
+            return value
+
+    array = cuzarr.open_array(Replaced(stored[0]), mode="r")
+    with pytest.raises(cuzarr.errors.StoreFailedError, match="replaced by another writer"):
+        array[40:48]
+    assert np.array_equal(array[40:48], np.arange(40, 48) * 7)

@@ -34,12 +34,17 @@ struct Process {
 impl Process {
     /// Starts a program on a free port, which `arguments` gets with a folder; `None`, and a line about it, when it is not installed.
     fn start(name: &str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Option<Process> {
-        let Some(program) = found(name) else {
-            // The harness keeps back what `println!` prints in tests that pass.
-            let line = format!("skipped: {name} is not installed; scripts/servers installs it\n");
-            std::io::stdout().write_all(line.as_bytes()).unwrap();
-            return None;
-        };
+        match found(name) {
+            Some(program) => Some(Process::run(&program, arguments)),
+            None => {
+                skip(name);
+                None
+            }
+        }
+    }
+
+    fn run(program: &Path, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Process {
+        let name = program.display();
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new(program)
@@ -59,7 +64,7 @@ impl Process {
             assert!(begun.elapsed() < Duration::from_secs(120), "{name} does not listen");
             std::thread::yield_now();
         }
-        Some(started)
+        started
     }
 
     fn url(&self) -> String {
@@ -83,6 +88,12 @@ impl Drop for Process {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Says that a test is left out. The harness keeps back what `println!` prints in tests that pass.
+fn skip(name: &str) {
+    let line = format!("skipped: {name} is not installed; scripts/servers installs it\n");
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
 /// A program of the checkout's environment, of `CUZARR_TEST_SERVERS`, or of the search path.
@@ -139,13 +150,30 @@ fn keeps_what_writers_write(store: &Arc<dyn Store>) {
     assert!(store.list("many").unwrap().is_empty() && store.exists("large").unwrap());
 }
 
+/// Moto's server, which answers one request after the other. Its own program answers several at once, and compares and
+/// writes for a conditional write in two steps. S3 does both in one.
+const MOTO: &str = "
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+answer, alone = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def one_by_one(environ, start):
+    with alone:
+        return list(answer(environ, start))
+
+run_simple('127.0.0.1', int(sys.argv[1]), one_by_one, threaded=True)
+";
+
 #[test]
 fn s3_of_moto() {
-    let Some(moto) =
-        Process::start("moto_server", |port, _| vec!["-H".into(), "127.0.0.1".into(), format!("-p{port}")])
-    else {
-        return;
+    // Moto is installed with its program, beside the interpreter that has it.
+    let Some(interpreter) = found("moto_server").map(|program| program.with_file_name("python")) else {
+        return skip("moto_server");
     };
+    let arguments = |port: u16, _: &Path| vec!["-c".into(), MOTO.into(), port.to_string()];
+    let moto = Process::run(&interpreter, arguments);
     assert_eq!(moto.request("PUT", "/bucket", &[]), 200);
     let options = [("key", "k"), ("secret", "s"), ("endpoint_url", &moto.url()), ("region", "us-east-1")];
     let options = StorageOptions::from_iter(options);

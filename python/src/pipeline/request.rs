@@ -19,6 +19,7 @@ use super::chunks::PyChunks;
 use super::grid::{Grid, Part};
 use super::store::PyChunkStore;
 use crate::array::parse_options;
+use crate::ending::{Unlocked, try_attach};
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
@@ -263,7 +264,7 @@ impl PyChunkRequest {
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
         let watched = Watches::with(&self.watch).store(&store.inner);
-        match py.detach(|| call(&watched)) {
+        match py.unlocked(|| call(&watched)) {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
         }
@@ -304,7 +305,7 @@ impl Ending {
         if let Some(callback) = callback {
             // If the interpreter has ended, no caller waits, and the callback is leaked.
             let mut callback = Some(callback);
-            Python::try_attach(|py| callback.take().map(|callback| call(py, &callback)));
+            try_attach(|py| callback.take().map(|callback| call(py, &callback)));
             std::mem::forget(callback);
         }
     }
@@ -335,7 +336,7 @@ pub struct PyStartedRead {
 impl PyStartedRead {
     /// Waits for the end of the read, and raises its error. Only the first call raises.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        let outcome = py.detach(|| self.ending.wait());
+        let outcome = py.unlocked(|| self.ending.wait());
         match outcome {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => {

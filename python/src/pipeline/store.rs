@@ -13,6 +13,7 @@ use cuzarr_device::Device;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::ending::{Unlocked, attach};
 use crate::error::{IntoPython, PyResult, from_python};
 use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
 use crate::store::PyStore;
@@ -108,8 +109,8 @@ impl PythonChunks {
         for (index, value) in values.iter().enumerate() {
             match pending.classify(py, index, &value) {
                 Ok(Some(value)) => held.push((index, value)),
-                Ok(None) => py.detach(|| pending.end(index, Ok(ReadOutcome::Missing))),
-                Err(error) => py.detach(|| pending.end(index, Err(error))),
+                Ok(None) => py.unlocked(|| pending.end(index, Ok(ReadOutcome::Missing))),
+                Err(error) => py.unlocked(|| pending.end(index, Err(error))),
             }
         }
         // The lent threads copy the values without the interpreter's lock.
@@ -127,7 +128,7 @@ impl PythonChunks {
     }
 
     fn call(&self, what: &str, call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) -> cuzarr::Result<()> {
-        Python::attach(|py| call(py, self.adapter.bind(py)).map_err(|error| note(py, &self.failure, what, error)))
+        attach(|py| call(py, self.adapter.bind(py)).map_err(|error| note(py, &self.failure, what, error)))
     }
 }
 
@@ -142,7 +143,7 @@ impl Store for PythonChunks {
             note(py, &failure, &format!("reading '{}'", request.key), exception)
         };
         let pending = Pending::new(batch, sink, Box::new(explain));
-        if let Err(error) = Python::attach(|py| self.fetch(py, &pending, workers)) {
+        if let Err(error) = attach(|py| self.fetch(py, &pending, workers)) {
             pending.end_all(|| error.clone());
         }
     }

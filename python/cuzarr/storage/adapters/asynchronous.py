@@ -43,6 +43,7 @@ class Asynchronous:
     is_asynchronous = True
     supports_deletes = True
     has_sizes = False
+    has_versions = False
     is_transactional = False
     """Whether readers see no writes before a commit, and only Zarr's own keys can be written."""
     device: str | None = None

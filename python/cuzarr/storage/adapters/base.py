@@ -31,6 +31,7 @@ class StoreAdapter(Protocol):
     supports_deletes: bool
     is_transactional: bool
     has_sizes: bool
+    has_versions: bool
     device: str | None
     """The device of the values. They are read as a ``_core.NdBuffer`` of bytes there, and written by ``set_buffer``."""
 
@@ -101,6 +102,7 @@ class OneByOne:
     supports_deletes = True
     is_transactional = False
     has_sizes = False
+    has_versions = False
     device: str | None = None
 
     def check_sent(self) -> None:
