@@ -88,7 +88,13 @@ def read(client: Client, data: Data) -> Callable[[], None]:
 
 
 def rechunk(client: Client, data: Data) -> Callable[[], None]:
-    cuzarr.rechunk(data.part, data.target, chunks=(BLOCK, 128, 128), device=data.device, client=client)
+    cuzarr.rechunk(
+        data.part,
+        data.target,
+        chunks=(BLOCK, 128, 128),
+        device=data.device,
+        client=client,
+    )
 
     def check() -> None:
         old, new = (cuzarr.open_array(path, mode="r", device="cpu") for path in (data.part, data.target))
@@ -114,7 +120,11 @@ def cluster_of(workers: int, cores: int, device: str) -> SpecCluster:
 
     def options(number: int) -> dict[str, Any]:
         own = {} if device == "cpu" else {"CUDA_VISIBLE_DEVICES": str(number)}
-        return {"nthreads": 2, "memory_limit": 0, "env": {**own, "CUZARR_THREADING__MAX_WORKERS": str(cores)}}
+        return {
+            "nthreads": 2,
+            "memory_limit": 0,
+            "env": {**own, "CUZARR_THREADING__MAX_WORKERS": str(cores)},
+        }
 
     specs = {number: {"cls": Nanny, "options": options(number)} for number in range(workers)}
     return SpecCluster(workers=specs, scheduler={"cls": Scheduler, "options": {"dashboard": False}})
@@ -137,8 +147,22 @@ def measure(name: str, workers: int, client: Client, data: Data, repeat: int) ->
             check()
     best = min(seconds[1:])
     size = cuzarr.open_array(data.part if name == "rechunk" else data.source, mode="r").nbytes
-    row = {"case": name, "workers": workers, "seconds": round(best, 3), "all": [round(one, 3) for one in seconds]}
-    print(json.dumps({**row, "gigabytes": round(size / 1e9, 1), "gigabytes_per_s": round(size / best / 1e9, 2)}), flush=True)
+    row = {
+        "case": name,
+        "workers": workers,
+        "seconds": round(best, 3),
+        "all": [round(one, 3) for one in seconds],
+    }
+    print(
+        json.dumps(
+            {
+                **row,
+                "gigabytes": round(size / 1e9, 1),
+                "gigabytes_per_s": round(size / best / 1e9, 2),
+            }
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -162,7 +186,10 @@ def main() -> None:
         make_source(source, times, part, distinct)
         data = Data(source, part, target, kinds, distinct, args.device)
         for workers in args.workers:
-            with cluster_of(workers, args.cores, args.device) as cluster, Client(cluster) as client:
+            with (
+                cluster_of(workers, args.cores, args.device) as cluster,
+                Client(cluster) as client,
+            ):
                 client.wait_for_workers(workers)
                 for name in args.cases:
                     measure(name, workers, client, data, args.repeat)

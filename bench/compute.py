@@ -40,20 +40,35 @@ def memory(mib):
     out = cupy.empty_like(x)
     rows = x.reshape(1 << 10, -1)
     assert bool(cupy.allclose(cuzarr.xp.sin(x), cupy.sin(x), rtol=0, atol=1e-6))
-    assert bool(cupy.allclose(cupy.from_dlpack(fused(u, v, w, x)), cupy.sqrt(cupy.abs(u * v + w - x)), rtol=1e-6))
+    assert bool(
+        cupy.allclose(
+            cupy.from_dlpack(fused(u, v, w, x)),
+            cupy.sqrt(cupy.abs(u * v + w - x)),
+            rtol=1e-6,
+        )
+    )
     assert float(cuzarr.xp.median(rows)) == float(cupy.median(rows))
     assert bool((cuzarr.xp.histogram(rows, 50, (0, 1))[0] == cupy.histogram(rows, 50, (0, 1))[0]).all())
     assert bool(cupy.allclose(cuzarr.xp.mean(rows, 0), rows.mean(0, dtype="f8"), rtol=1e-6))
     pairs = {
         "sin": (lambda: cupy.sin(x), lambda: cuzarr.xp.sin(x)),
-        "five operations, one kernel": (lambda: cupy.sqrt(cupy.abs(u * v + w - x)), lambda: fused(u, v, w, x)),
+        "five operations, one kernel": (
+            lambda: cupy.sqrt(cupy.abs(u * v + w - x)),
+            lambda: fused(u, v, w, x),
+        ),
         "sum": (lambda: rows.sum(), lambda: cuzarr.xp.sum(rows)),
         "mean over rows": (lambda: rows.mean(0), lambda: cuzarr.xp.mean(rows, 0)),
         "mean over columns": (lambda: rows.mean(1), lambda: cuzarr.xp.mean(rows, 1)),
         "variance": (lambda: rows.var(), lambda: cuzarr.xp.var(rows)),
-        "where the greatest is": (lambda: rows.argmax(), lambda: cuzarr.xp.argmax(rows)),
+        "where the greatest is": (
+            lambda: rows.argmax(),
+            lambda: cuzarr.xp.argmax(rows),
+        ),
         "median": (lambda: cupy.median(rows), lambda: cuzarr.xp.median(rows)),
-        "histogram of 50 bins": (lambda: cupy.histogram(rows, 50, (0, 1)), lambda: cuzarr.xp.histogram(rows, 50, (0, 1))),
+        "histogram of 50 bins": (
+            lambda: cupy.histogram(rows, 50, (0, 1)),
+            lambda: cuzarr.xp.histogram(rows, 50, (0, 1)),
+        ),
     }
     print(f"{mib} MiB of float32{'CuPy':>28} {'cuzarr':>10}")
     print(f"{'copy':36} {clock(lambda: cupy.copyto(out, x)) * 1e3:8.3f}")

@@ -47,7 +47,12 @@ def main():
     random = np.random.default_rng(7)
     with tempfile.TemporaryDirectory() as folder:
         codec = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
-        layout = {"chunks": (args.chunk,) * 3, "shards": (args.shard,) * 3, "dtype": "f4", "compressors": codec}
+        layout = {
+            "chunks": (args.chunk,) * 3,
+            "shards": (args.shard,) * 3,
+            "dtype": "f4",
+            "compressors": codec,
+        }
         zarr.create_array(store=folder, shape=truth.shape, **layout)[...] = truth
         best = {}
         for name, read in {
@@ -74,7 +79,10 @@ def main():
                     if turn:
                         best[name] = min(seconds, best.get(name, float("inf")))
             gigabytes = args.count * args.crop**3 * 4 / best[name] / 1e9
-            print(f"{name:24} {best[name] * 1e3:10.2f} ms  {gigabytes:7.2f} GB/s of crops", flush=True)
+            print(
+                f"{name:24} {best[name] * 1e3:10.2f} ms  {gigabytes:7.2f} GB/s of crops",
+                flush=True,
+            )
         print(f"cuzarr read_many is {best['zarr-python'] / best['cuzarr read_many']:.1f} times as fast as zarr-python")
     return 0
 

@@ -1,9 +1,10 @@
 """Many arrays by one call beside the same bytes in one array: variables of a data set, crops of many volumes, small boxes, small arrays.
 
-    python bench/datasets.py [--device cuda:0] [--jobs variables writes crops boxes small streams] [--repeat 7] [--folder DIR] [--record DIR]
+    python bench/datasets.py [--device cuda:0] [--jobs variables writes crops again boxes small streams] [--repeat 7] [--folder DIR] [--record DIR]
 
 `variables` reads 8 MiB of each of 24 arrays: one by one, by 8 threads, by `Group.read`, and as one box of as many bytes; `writes` writes them. `crops` reads 256 boxes of
-48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `boxes` reads 4,096 boxes of 500 elements
+48³ from 64 volumes of unequal shapes by `cuzarr.read_many`, and from one volume by `Array.read_many`. `again` reads 200 crops of 4 × 64 × 64 one by one,
+whose chunks overlap, without the chunk cache, with an empty one, and with one that has the chunks. `boxes` reads 4,096 boxes of 500 elements
 in 64 chunks of one array by `Array.read_many`, `Array.read_boxes` and `Array.read_ragged`. `small` reads 1,000 scalars and small coordinates by `Group.read`, and one by one. `streams` takes an epoch of 512
 crops of 64³ in batches of 32 from 64 stores of zstd and Blosc-zstd with volumes of unequal shapes: by `cuzarr.loader.SampleStream`, and, where they are installed, by
 tensorstore and by 16 threads over zarr-python's fused pipeline, which read two batches ahead as well and upload them. Chunks are about
@@ -56,7 +57,13 @@ def variables(folder, place, repeat):
     names = [f"v{number:02}" for number in range(24)]
     for number, name in enumerate(names):
         part = values[8 * number : 8 * number + 8]
-        group.create_array(name, data=part, chunks=(1, 512, 512), compressors=[ZSTD], dimension_names=("time", "y", "x"))
+        group.create_array(
+            name,
+            data=part,
+            chunks=(1, 512, 512),
+            compressors=[ZSTD],
+            dimension_names=("time", "y", "x"),
+        )
     group.create_array("all", data=values, chunks=(1, 512, 512), compressors=[ZSTD])
     group = cuzarr.open_group(folder / "variables", device=place.device)
     opened, whole = [group[name] for name in names], group["all"]
@@ -79,7 +86,13 @@ def writes(folder, place, repeat):
     values = arrays.temperature((24 * 8, 512, 512), 1)
     group = cuzarr.create_group(folder / "written")
     made = [
-        group.create_array(f"v{number:02}", shape=(8, 512, 512), dtype="f4", chunks=(1, 512, 512), compressors=[ZSTD])
+        group.create_array(
+            f"v{number:02}",
+            shape=(8, 512, 512),
+            dtype="f4",
+            chunks=(1, 512, 512),
+            compressors=[ZSTD],
+        )
         for number in range(24)
     ]
     whole = group.create_array("all", shape=values.shape, dtype="f4", chunks=(1, 512, 512), compressors=[ZSTD])
@@ -87,7 +100,12 @@ def writes(folder, place, repeat):
     parts = [box[8 * number : 8 * number + 8] for number in range(24)]
 
     def by_threads(pool):
-        list(pool.map(lambda pair: pair[0].set_basic_selection(..., pair[1]), zip(made, parts, strict=True)))
+        list(
+            pool.map(
+                lambda pair: pair[0].set_basic_selection(..., pair[1]),
+                zip(made, parts, strict=True),
+            )
+        )
 
     def one_by_one():
         for array, part in zip(made, parts, strict=True):
@@ -119,13 +137,23 @@ def crops(folder, place, repeat):
         shape = tuple(64 + 16 * dice.randrange(4) for _ in range(3))
         truths.append(arrays.temperature(shape, number))
         group.create_array(f"v{number}", data=truths[-1], chunks=(64, 64, 64), compressors=[ZSTD])
-    group.create_array("one", data=arrays.temperature((256, 256, 256), 64), chunks=(64, 64, 64), compressors=[ZSTD])
+    group.create_array(
+        "one",
+        data=arrays.temperature((256, 256, 256), 64),
+        chunks=(64, 64, 64),
+        compressors=[ZSTD],
+    )
     group = cuzarr.open_group(folder / "volumes", device=place.device)
     opened, one = [group[f"v{number}"] for number in range(64)], group["one"]
     boxes = []
     for _ in range(256):
         number = dice.randrange(64)
-        boxes.append((number, tuple(slice(at := dice.randrange(extent - 47), at + 48) for extent in truths[number].shape)))
+        boxes.append(
+            (
+                number,
+                tuple(slice(at := dice.randrange(extent - 47), at + 48) for extent in truths[number].shape),
+            )
+        )
     of_one = [tuple(slice(at := dice.randrange(209), at + 48) for _ in range(3)) for _ in range(256)]
     milliseconds, _ = measured(place, repeat, lambda: one.read_many(of_one))
     yield "256 crops of 48³", "from one volume", milliseconds
@@ -135,6 +163,36 @@ def crops(folder, place, repeat):
     yield "256 crops of 48³", "from 64 volumes", milliseconds
     milliseconds, _ = measured(place, repeat, lambda: [array[box] for array, box in pairs])
     yield "256 crops of 48³", "one by one", milliseconds
+
+
+def again(folder, place, repeat):
+    values = arrays.temperature((64, 512, 512), 5)
+    path = folder / "again"
+    cuzarr.create_array(path, data=values, chunks=(8, 128, 256), compressors=[ZSTD])
+    time.sleep(2.5)  # chunks that changed a moment ago are not kept
+    rng = random.Random(6)
+    starts = [(rng.randrange(61), rng.randrange(449), rng.randrange(449)) for _ in range(200)]
+    boxes = [tuple(slice(at, at + extent) for at, extent in zip(start, (4, 64, 64), strict=True)) for start in starts]
+    truths = [values[box] for box in boxes]
+
+    def read(array):
+        return [array[box] for box in boxes]
+
+    def empty():
+        cuzarr.memory.empty_cache(place.device)
+        return read(kept)
+
+    plain = cuzarr.open_array(path, mode="r", device=place.device)
+    kept = cuzarr.open_array(path, mode="r", device=place.device, chunk_cache=True)
+    jobs = {
+        "without cache": lambda: read(plain),
+        "with an empty one": empty,
+        "with a full one": lambda: read(kept),
+    }
+    for name, job in jobs.items():
+        milliseconds, results = measured(place, repeat, job)
+        check(results, truths)
+        yield "200 crops one by one", name, milliseconds
 
 
 def small_boxes(folder, place, repeat):
@@ -194,7 +252,10 @@ def stream_of_zarr(paths, crops, place):
     import zarr
 
     with zarr.config.set(
-        {"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline", "threading.max_workers": WORKERS}
+        {
+            "codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline",
+            "threading.max_workers": WORKERS,
+        }
     ):
         opened = [zarr.open_array(path, mode="r") for path in paths]
     pool = ThreadPoolExecutor(WORKERS)
@@ -238,13 +299,24 @@ def streams(folder, place, repeat):
             continue
         epoch = make(paths, crops, place)
         for first, batch in zip(range(0, len(crops), BATCH), epoch(), strict=True):
-            check(batch, [truths[number][box] for number, box in crops[first : first + BATCH]])
+            check(
+                batch,
+                [truths[number][box] for number, box in crops[first : first + BATCH]],
+            )
         milliseconds, count = measured(place, repeat, lambda epoch=epoch: sum(len(batch) for batch in epoch()))
         assert count == len(crops)
         yield "512 crops of 64 stores", name, milliseconds
 
 
-JOBS = {"variables": variables, "writes": writes, "crops": crops, "boxes": small_boxes, "small": small_arrays, "streams": streams}
+JOBS = {
+    "variables": variables,
+    "writes": writes,
+    "crops": crops,
+    "again": again,
+    "boxes": small_boxes,
+    "small": small_arrays,
+    "streams": streams,
+}
 
 
 def main():

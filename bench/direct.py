@@ -36,14 +36,30 @@ def deflated(row, strategy):
 # How many, and KiB of each.
 STREAMS = [(1, 8192), (1, 65536), (32, 8192), (64, 8192), (32, 1024), (256, 1024)]
 CASES = {
-    "shuffle": (SHUFFLE, shuffled, [(4096, 16), (4096, 64), (256, 1024), (64, 4096), (16, 8192)]),
+    "shuffle": (
+        SHUFFLE,
+        shuffled,
+        [(4096, 16), (4096, 64), (256, 1024), (64, 4096), (16, 8192)],
+    ),
     "zlib level 1": (ZLIB, lambda row: deflated(row, zlib.Z_DEFAULT_STRATEGY), STREAMS),
-    "zlib level 1, fixed codes": (ZLIB, lambda row: deflated(row, zlib.Z_FIXED), STREAMS),
+    "zlib level 1, fixed codes": (
+        ZLIB,
+        lambda row: deflated(row, zlib.Z_FIXED),
+        STREAMS,
+    ),
 }
-for writer, module, level in [("zlib-ng", "zlib_ng.zlib_ng", 1), ("igzip", "isal.isal_zlib", 0), ("igzip", "isal.isal_zlib", 1)]:
+for writer, module, level in [
+    ("zlib-ng", "zlib_ng.zlib_ng", 1),
+    ("igzip", "isal.isal_zlib", 0),
+    ("igzip", "isal.isal_zlib", 1),
+]:
     if importlib.util.find_spec(module.split(".")[0]):
         compress = importlib.import_module(module).compress
-        CASES[f"{writer} {level}"] = (ZLIB, lambda row, by=compress, at=level: by(row.tobytes(), at), STREAMS)
+        CASES[f"{writer} {level}"] = (
+            ZLIB,
+            lambda row, by=compress, at=level: by(row.tobytes(), at),
+            STREAMS,
+        )
 
 
 def main():
@@ -56,7 +72,10 @@ def main():
         for count, kib in sizes:
             row = np.resize(field, kib * 256)
             frame = np.frombuffer(encode(row), "u1")
-            slab, offsets = cupy.tile(cupy.asarray(frame), count), np.arange(count) * frame.size
+            slab, offsets = (
+                cupy.tile(cupy.asarray(frame), count),
+                np.arange(count) * frame.size,
+            )
             out = cupy.zeros((count, row.size), "f4")
             batch = Decoder(codecs, device=args.device).prepare((slab, offsets, np.full(count, frame.size)), out)
             best = float("inf")
@@ -69,7 +88,10 @@ def main():
             assert not any(batch.check()), name
             assert bool((out == cupy.asarray(row)).all()), name
             ratio, speed = row.nbytes / frame.size, out.nbytes / best / 1e9
-            print(f"{name}, {count} x {kib} KiB (ratio {ratio:.2f}): {speed:.2f} GB/s, {best * 1e3:.2f} ms", flush=True)
+            print(
+                f"{name}, {count} x {kib} KiB (ratio {ratio:.2f}): {speed:.2f} GB/s, {best * 1e3:.2f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

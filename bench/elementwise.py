@@ -49,7 +49,10 @@ def main():
 def forms(mib, repeat):
     """One kernel on operands that lie in other ways than the result."""
     text = ("T a, T b, float32 w", "T z", "z = a + w * (b - a)", "blend")
-    theirs, ours = cupy.ElementwiseKernel(*text), cuzarr.kernels.ElementwiseKernel(*text)
+    theirs, ours = (
+        cupy.ElementwiseKernel(*text),
+        cuzarr.kernels.ElementwiseKernel(*text),
+    )
     a, b = (cupy.random.rand(mib << 3, 1 << 15, dtype="f4") for _ in range(2))
     square = 1 << 14 if mib >= 1024 else 1 << 11
     turned = a.reshape(-1)[: square * square].reshape(square, square).T
@@ -58,7 +61,10 @@ def forms(mib, repeat):
         "side by side": (a, b),
         "a row": (a, b[0]),
         "a column": (a, b[:, :1]),
-        "transposed": (turned, b.reshape(-1)[: square * square].reshape(square, square)),
+        "transposed": (
+            turned,
+            b.reshape(-1)[: square * square].reshape(square, square),
+        ),
         "parts of rows": (a[:, 1:-3], b[:, 3:-1]),
         "every second": (a[::2, ::2], b[::2, ::2]),
         "1000 elements": (few, few),
@@ -67,7 +73,10 @@ def forms(mib, repeat):
     for name, (x, y) in operands.items():
         out = theirs(x, y, cupy.float32(0.25))
         assert bool(cupy.allclose(ours(x, y, 0.25), out, rtol=1e-6)), name
-        times = clock(lambda: theirs(x, y, cupy.float32(0.25), out), repeat), clock(lambda: ours(x, y, 0.25, out), repeat)
+        times = (
+            clock(lambda: theirs(x, y, cupy.float32(0.25), out), repeat),
+            clock(lambda: ours(x, y, 0.25, out), repeat),
+        )
         print(f"{name:30} {times[0] * 1e3:8.3f} {times[1] * 1e3:8.3f}")
 
 

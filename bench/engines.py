@@ -56,7 +56,10 @@ def zarr_cuzarr(path, device):
     """zarr-python with cuzarr's pipeline, chosen by the configuration alone."""
     import zarr
 
-    with _buffers(device), zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}):
+    with (
+        _buffers(device),
+        zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"}),
+    ):
         return zarr.open_array(path, mode="r")[...]
 
 

@@ -64,7 +64,13 @@ class Log:
             return said
 
 
-def answer(connection: socket.socket, find: Callable[[str], memoryview | None], latency: float, log: Log, refused: int) -> None:
+def answer(
+    connection: socket.socket,
+    find: Callable[[str], memoryview | None],
+    latency: float,
+    log: Log,
+    refused: int,
+) -> None:
     """Answers requests until the client closes. One in ``refused`` is refused, if that is not 0."""
     requests = connection.makefile("rb")
     while line := requests.readline():
@@ -112,13 +118,23 @@ def serve(port: int, find: Callable[[str], memoryview | None], latency: float, r
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=answer, args=(connection, find, latency, log, refused), daemon=True).start()
+            threading.Thread(
+                target=answer,
+                args=(connection, find, latency, log, refused),
+                daemon=True,
+            ).start()
 
 
 class Server:
     """Processes that answer for a store."""
 
-    def __init__(self, find: Callable[[str], memoryview | None], latency: float, processes: int, refused: int = 0) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], memoryview | None],
+        latency: float,
+        processes: int,
+        refused: int = 0,
+    ) -> None:
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._reserved.bind(("127.0.0.1", 0))
@@ -174,7 +190,11 @@ class _Tensorstore:
         import tensorstore
 
         context = {"http_request_concurrency": {"limit": AT_ONCE}}
-        spec = {"driver": "zarr3", "kvstore": {"driver": "http", "base_url": url + "/"}, "context": context}
+        spec = {
+            "driver": "zarr3",
+            "kvstore": {"driver": "http", "base_url": url + "/"},
+            "context": context,
+        }
         self._array = tensorstore.open(spec, open=True, read=True).result()
 
     def __getitem__(self, selection: Any) -> Any:
@@ -223,7 +243,10 @@ class Chunks:
 def many_chunks(chosen: argparse.Namespace) -> dict[str, Any]:
     """Seconds for a whole array."""
     chunks = Chunks(chosen.chunks, chosen.chunk_kib << 10)
-    row: dict[str, Any] = {"what": "chunks", "floor": round(chunks.count / AT_ONCE * chosen.latency_ms / 1e3, 2)}
+    row: dict[str, Any] = {
+        "what": "chunks",
+        "floor": round(chunks.count / AT_ONCE * chosen.latency_ms / 1e3, 2),
+    }
     with Server(chunks.find, chosen.latency_ms / 1e3, chosen.servers) as server:
         # In turns, because other programs may slow any of them.
         for _ in range(chosen.repeat):
@@ -242,7 +265,10 @@ def faults(chosen: argparse.Namespace) -> dict[str, Any]:
     chunks = Chunks(chosen.chunks, chosen.chunk_kib << 10)
     row: dict[str, Any] = {"what": "faults"}
     latency = chosen.latency_ms / 1e3
-    with Server(chunks.find, latency, chosen.servers) as plain, Server(chunks.find, latency, chosen.servers, REFUSED) as refusing:
+    with (
+        Server(chunks.find, latency, chosen.servers) as plain,
+        Server(chunks.find, latency, chosen.servers, REFUSED) as refusing,
+    ):
         for _ in range(chosen.repeat):
             for name, server in {"without": plain, "with": refusing}.items():
                 begun = time.perf_counter()
@@ -264,15 +290,25 @@ def memory(chosen: argparse.Namespace) -> dict[str, Any]:
         lines = pathlib.Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
-    with Server(chunks.find, chosen.latency_ms / 1e3, chosen.servers) as server, cuzarr.config.set({"memory_limit": limit}):
+    with (
+        Server(chunks.find, chosen.latency_ms / 1e3, chosen.servers) as server,
+        cuzarr.config.set({"memory_limit": limit}),
+    ):
         array = cuzarr.open_array(server.url, mode="r")
         array[: chunks.size]
         pathlib.Path("/proc/self/clear_refs").write_text("5")
         before, begun = resident("VmRSS"), time.perf_counter()
         values = array[:]
-        taken, beside = time.perf_counter() - begun, resident("VmHWM") - before - values.nbytes
+        taken, beside = (
+            time.perf_counter() - begun,
+            resident("VmHWM") - before - values.nbytes,
+        )
         chunks.check("memory", values)
-    row = {"what": "memory", "limit_MiB": limit >> 20, "cuzarr": [round(taken, 1), round(beside / (1 << 20), 1)]}
+    row = {
+        "what": "memory",
+        "limit_MiB": limit >> 20,
+        "cuzarr": [round(taken, 1), round(beside / (1 << 20), 1)],
+    }
     print(row, flush=True)
     return row
 
@@ -336,25 +372,44 @@ def netcdf(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """GB/s of a netCDF-4 file by references, and of the same elements in Zarr."""
     import h5py
 
-    truth, rows, target = arrays.temperature((32, 1024, 2048), 1), [], read.Place(chosen.device)
+    truth, rows, target = (
+        arrays.temperature((32, 1024, 2048), 1),
+        [],
+        read.Place(chosen.device),
+    )
     held = target.hold(truth)
     for mib in (1, 8):
         chunk = (mib, 256, 1024)
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder)
             with h5py.File(place / "field.nc", "w") as file:
-                file.create_dataset("t", data=truth, chunks=chunk, shuffle=True, compression="gzip", compression_opts=4)
+                file.create_dataset(
+                    "t",
+                    data=truth,
+                    chunks=chunk,
+                    shuffle=True,
+                    compression="gzip",
+                    compression_opts=4,
+                )
             (place / "field.json").write_text(json.dumps(cuzarr.references.make_references(place / "field.nc")))
             # The encoded chunks are the same, because encoders of one level differ.
             (place / "field.zarr").mkdir()
-            refs, file_bytes = json.loads((place / "field.json").read_text())["refs"], (place / "field.nc").read_bytes()
+            refs, file_bytes = (
+                json.loads((place / "field.json").read_text())["refs"],
+                (place / "field.nc").read_bytes(),
+            )
             (place / "field.zarr" / ".zarray").write_text(refs["t/.zarray"])
             for key, part in refs.items():
                 if isinstance(part, list):
                     (place / "field.zarr" / key.removeprefix("t/")).write_bytes(file_bytes[part[1] : part[1] + part[2]])
             row: dict[str, Any] = {"what": "netcdf", "chunk_MiB": mib}
             opened = {
-                "references": cuzarr.open_array(f"reference::{place}/field.json", path="t", mode="r", device=chosen.device),
+                "references": cuzarr.open_array(
+                    f"reference::{place}/field.json",
+                    path="t",
+                    mode="r",
+                    device=chosen.device,
+                ),
                 "zarr": cuzarr.open_array(place / "field.zarr", mode="r", device=chosen.device),
                 "h5py": h5py.File(place / "field.nc")["t"],
             }
@@ -364,7 +419,10 @@ def netcdf(chosen: argparse.Namespace) -> list[dict[str, Any]]:
                     begun = time.perf_counter()
                     values = target.hold(array[...]) if name == "h5py" else array[...]
                     target.wait()
-                    row[name] = max(row.get(name, 0.0), round(truth.nbytes / 1e9 / (time.perf_counter() - begun), 2))
+                    row[name] = max(
+                        row.get(name, 0.0),
+                        round(truth.nbytes / 1e9 / (time.perf_counter() - begun), 2),
+                    )
                     if not target.same(values, held):
                         raise AssertionError(f"{name}: wrong data")
             rows.append(row)
@@ -374,7 +432,11 @@ def netcdf(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["chunks", "inner", "references", "faults", "memory", "netcdf"])
+    parser.add_argument(
+        "what",
+        nargs="*",
+        default=["chunks", "inner", "references", "faults", "memory", "netcdf"],
+    )
     parser.add_argument("--latency-ms", type=float, default=30)
     parser.add_argument("--chunks", type=int, default=10_000)
     parser.add_argument("--chunk-kib", type=int, default=256)

@@ -24,7 +24,14 @@ FILE = 64 << 20
 WAYS = ("files", "bus", "both")
 
 
-def worker(device: str, cores: list[int], folder: str, start: Any, results: Any, chosen: argparse.Namespace) -> None:
+def worker(
+    device: str,
+    cores: list[int],
+    folder: str,
+    start: Any,
+    results: Any,
+    chosen: argparse.Namespace,
+) -> None:
     """Copies by this process's threads, each time the others are ready as well."""
     os.sched_setaffinity(0, cores)
     import cupy
@@ -76,7 +83,16 @@ def together(devices: list[str], folder: str, chosen: argparse.Namespace) -> dic
     share = len(cores) // len(chosen.devices)
     processes = [
         context.Process(
-            target=worker, args=(device, cores[at * share : (at + 1) * share], folder, start, results, chosen), daemon=True
+            target=worker,
+            args=(
+                device,
+                cores[at * share : (at + 1) * share],
+                folder,
+                start,
+                results,
+                chosen,
+            ),
+            daemon=True,
         )
         for at, device in enumerate(devices)
     ]
@@ -107,7 +123,14 @@ def main() -> None:
             (pathlib.Path(folder) / f"{number:04}").write_bytes(block)
         for devices in dict.fromkeys([tuple(chosen.devices[:1]), tuple(chosen.devices)]):
             print(
-                json.dumps({"devices": devices, "threads": chosen.threads, **together(list(devices), folder, chosen)}), flush=True
+                json.dumps(
+                    {
+                        "devices": devices,
+                        "threads": chosen.threads,
+                        **together(list(devices), folder, chosen),
+                    }
+                ),
+                flush=True,
             )
 
 

@@ -126,13 +126,19 @@ def main() -> int:
     for path in loose():
         found = LOOSE.fullmatch(path.stem)
         if found is None:
-            print(f"{path.name}: expected MACHINE-DATE-NAME with an ending .json, .jsonl or .txt", file=sys.stderr)
+            print(
+                f"{path.name}: expected MACHINE-DATE-NAME with an ending .json, .jsonl or .txt",
+                file=sys.stderr,
+            )
             return 1
         machine, name = found["machine"], found["name"]
         bench = bench_of(name)
         have = records(machine, bench)
         if name in have:
-            print(f"{path.name}: {machine}/{bench}.json has a record of that name", file=sys.stderr)
+            print(
+                f"{path.name}: {machine}/{bench}.json has a record of that name",
+                file=sys.stderr,
+            )
             return 1
         have[name] = content(path)
         (FOLDER / machine).mkdir(exist_ok=True)

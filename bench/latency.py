@@ -112,7 +112,12 @@ def main():
             seconds = measure(slices(path, device), truth, args.turns)
             median, late = (1e6 * seconds[len(seconds) * part // 100] for part in (50, 90))
             rows.append(
-                {"device": device, "median_us": round(median, 1), "p90_us": round(late, 1), "first_read_s": round(first, 4)}
+                {
+                    "device": device,
+                    "median_us": round(median, 1),
+                    "p90_us": round(late, 1),
+                    "first_read_s": round(first, 4),
+                }
             )
             print(
                 f"{device}: a new process imports in {loaded:.3f} s, has a context in {context:.3f} s, reads first in {first:.3f} s"

@@ -59,12 +59,24 @@ def work(source, folder, device, limit):
 
     def roots():
         array = opened()
-        target = cuzarr.create_array(folder / "roots", shape=array.shape, chunks=array.chunks, dtype="f4", overwrite=True)
+        target = cuzarr.create_array(
+            folder / "roots",
+            shape=array.shape,
+            chunks=array.chunks,
+            dtype="f4",
+            overwrite=True,
+        )
         cuzarr.xp.sqrt(array).store(target, **how)
 
     gzip = [{"name": "gzip", "configuration": {"level": 1}}]
-    yield "rechunk", lambda: cuzarr.rechunk(source, folder / "series", chunks=(-1, 64, 64), overwrite=True, **how)
-    yield "copy to gzip", lambda: cuzarr.copy(source, folder / "copy", compressors=gzip, overwrite=True, **how)
+    yield (
+        "rechunk",
+        lambda: cuzarr.rechunk(source, folder / "series", chunks=(-1, 64, 64), overwrite=True, **how),
+    )
+    yield (
+        "copy to gzip",
+        lambda: cuzarr.copy(source, folder / "copy", compressors=gzip, overwrite=True, **how),
+    )
     yield "mean over time", lambda: cuzarr.xp.mean(opened(), axis=0).compute(**how)
     yield "mean of all", lambda: cuzarr.xp.mean(opened()).compute(**how)
     yield "square roots", roots
@@ -81,7 +93,12 @@ def main():
     try:
         times = max(round(args.gib * 256), 1)
         block = (np.arange(min(times, 64) << 20, dtype="f4") % 1009).reshape(-1, 1024, 1024)
-        array = cuzarr.create_array(folder / "source", shape=(times, 1024, 1024), chunks=(1, 1024, 1024), dtype="f4")
+        array = cuzarr.create_array(
+            folder / "source",
+            shape=(times, 1024, 1024),
+            chunks=(1, 1024, 1024),
+            dtype="f4",
+        )
         for first in range(0, times, len(block)):
             array[first : first + len(block)] = block[: times - first]
         for limit in args.limits:
@@ -95,7 +112,10 @@ def main():
                 peak = cuzarr.memory.info(args.device).peak - used
                 seconds = time.perf_counter() - start
                 taken = f"{watched.held / MIB:6.0f} held, {watched.taken / MIB:6.0f} of the driver's, {watched.pinned / MIB:6.0f} pinned"
-                print(f"{name:16} {limit:>8}: {peak / MIB:6.0f} MiB counted, {taken}, {seconds:5.2f} s", flush=True)
+                print(
+                    f"{name:16} {limit:>8}: {peak / MIB:6.0f} MiB counted, {taken}, {seconds:5.2f} s",
+                    flush=True,
+                )
     finally:
         shutil.rmtree(folder)
 

@@ -78,7 +78,14 @@ def main() -> None:
     for dtype, bits in PACKED:
         kept = 1 + bits.get("last_bit", 7)
         values = whole % 2 == 1 if dtype == "bool" else (whole % (1 << min(kept, 12))).astype(dtype)
-        rows.append((f"packbits {dtype} {bits}", values, "packbits", {"padding_encoding": "none", **bits}))
+        rows.append(
+            (
+                f"packbits {dtype} {bits}",
+                values,
+                "packbits",
+                {"padding_encoding": "none", **bits},
+            )
+        )
     print(f"{chosen.device}, {chosen.mib} MiB, chunks of {side}^3\n{'GB/s':54}{'write':>10}{'read':>10}{'zfpy':>10}")
     for name, values, codec, configuration in rows:
         serializer = None if configuration is None else {"name": codec, "configuration": configuration}
@@ -93,7 +100,11 @@ def main() -> None:
             device=chosen.device,
         )
         source = cuzarr.xp.asarray(values, device=chosen.device) if on_gpu else values
-        writing = best_of(chosen.repeat, clock, lambda array=array, source=source: array.__setitem__(..., source))
+        writing = best_of(
+            chosen.repeat,
+            clock,
+            lambda array=array, source=source: array.__setitem__(..., source),
+        )
         reading = best_of(chosen.repeat, clock, lambda array=array: array[...])
         found = np.asarray(cuzarr.xp.asarray(array[...], device="cpu"))
         library = ""
@@ -102,7 +113,10 @@ def main() -> None:
             assert found[:side].tobytes() == first.tobytes(), name
         else:
             assert np.array_equal(found, values), name
-        print(f"{name:54}{values.nbytes / writing / 1e9:10.2f}{values.nbytes / reading / 1e9:10.2f}{library}", flush=True)
+        print(
+            f"{name:54}{values.nbytes / writing / 1e9:10.2f}{values.nbytes / reading / 1e9:10.2f}{library}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -43,7 +43,13 @@ MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 def frames_of(codec, plain, frame_bytes):
     """What an array with chunks of this size stores."""
     store = {}
-    array = cuzarr.create_array(store=store, shape=plain.shape, chunks=(frame_bytes // 4,), dtype="f4", compressors=codec)
+    array = cuzarr.create_array(
+        store=store,
+        shape=plain.shape,
+        chunks=(frame_bytes // 4,),
+        dtype="f4",
+        compressors=codec,
+    )
     array[:] = plain
     stored = {int(key.split("/")[-1]): value for key, value in store.items() if "c/" in key}
     return [bytes(stored[number]) for number in range(len(stored))]
@@ -92,7 +98,12 @@ def cpu_seconds(codec, frames, plains, repeat):
 def stored_array(folder, codec, frames, count, frame_bytes, device):
     """An array of so many chunks in files, each a link to one of the few different frames."""
     array = cuzarr.create_array(
-        store=folder, shape=(count * frame_bytes // 4,), chunks=(frame_bytes // 4,), dtype="f4", compressors=codec, device=device
+        store=folder,
+        shape=(count * frame_bytes // 4,),
+        chunks=(frame_bytes // 4,),
+        dtype="f4",
+        compressors=codec,
+        device=device,
     )
     chunks = Path(folder, "c")
     chunks.mkdir()
@@ -125,7 +136,13 @@ def measure_reads(codec, frames, plains, count, options):
             with cuzarr.config.set({"strict": True}):
                 strict = cuzarr.open_array(folder, device=options.device)
                 kernels = read_seconds(strict, plains, options.repeat, options.device)
-    return where, decoding.get("device_gb_s"), decoding.get("host_gb_s"), seconds, kernels
+    return (
+        where,
+        decoding.get("device_gb_s"),
+        decoding.get("host_gb_s"),
+        seconds,
+        kernels,
+    )
 
 
 def measure(name, codec, frame_bytes, options):
@@ -172,8 +189,19 @@ def main():
         for record in measure(name, CODECS[name], kib << 10, options):
             records.append(record)
             cells = [record["codec"], record["kib"], record["frames"]]
-            cells += [shown(record[key]) for key in ("gpu_gb_s", "cpu_gb_s", "expected_gpu_gb_s", "expected_cpu_gb_s")]
-            cells += [record["picked"], *(shown(record[key]) for key in ("of_the_better", "read_gb_s", "kernels_gb_s"))]
+            cells += [
+                shown(record[key])
+                for key in (
+                    "gpu_gb_s",
+                    "cpu_gb_s",
+                    "expected_gpu_gb_s",
+                    "expected_cpu_gb_s",
+                )
+            ]
+            cells += [
+                record["picked"],
+                *(shown(record[key]) for key in ("of_the_better", "read_gb_s", "kernels_gb_s")),
+            ]
             print("|", " | ".join(map(str, cells)), "|", flush=True)
     if options.json:
         with open(options.json, "w") as file:

@@ -82,7 +82,10 @@ def main() -> int:
     parser.add_argument("--shard", type=int, default=256)
     parser.add_argument("--turns", type=int, default=60)
     parser.add_argument("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS))
-    parser.add_argument("--directory", help="where the volume is written; by default among temporary files")
+    parser.add_argument(
+        "--directory",
+        help="where the volume is written; by default among temporary files",
+    )
     parser.add_argument("--record", help="the folder of a record")
     args = parser.parse_args()
     truth = arrays.counts(tuple(map(int, args.shape.split(","))), 1)
@@ -90,9 +93,17 @@ def main() -> int:
     for codec in args.codecs:
         with tempfile.TemporaryDirectory(dir=args.directory) as folder:
             path = str(pathlib.Path(folder) / "volume.zarr")
-            layout = {"chunks": (args.chunk,) * 3, "shards": tuple(min(args.shard, extent) for extent in truth.shape)}
+            layout = {
+                "chunks": (args.chunk,) * 3,
+                "shards": tuple(min(args.shard, extent) for extent in truth.shape),
+            }
             made = cuzarr.create_array(
-                path, data=truth, compressors=CODECS[codec], serializer=BytesCodec(), device="cpu", **layout
+                path,
+                data=truth,
+                compressors=CODECS[codec],
+                serializer=BytesCodec(),
+                device="cpu",
+                **layout,
             )
             ratio = round(truth.nbytes / made.nbytes_stored(), 2)
             for row in measured(path, truth, place, args.turns):

@@ -34,7 +34,14 @@ def make_source(place: Path, shape: tuple[int, ...]) -> None:
     plane = light + np.tile(noise, (rows, columns))[: shape[1], : shape[2]] * np.sqrt(light)
     plane = plane.clip(0).astype("u2")
     codec = cuzarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=2)
-    array = cuzarr.create_array(place, shape=shape, chunks=CHUNKS, dtype="u2", compressors=codec, dimension_names=("z", "y", "x"))
+    array = cuzarr.create_array(
+        place,
+        shape=shape,
+        chunks=CHUNKS,
+        dtype="u2",
+        compressors=codec,
+        dimension_names=("z", "y", "x"),
+    )
     for number in range(shape[0]):
         array[number] = np.roll(plane, 37 * number, axis=1)
 
@@ -92,7 +99,13 @@ def main() -> None:
     shutil.rmtree(args.directory, ignore_errors=True)
     args.directory.mkdir(parents=True)
 
-    def clock(name: str, run: Callable[[Path, Path], Any], source: Path, repeat: int, is_ours: bool) -> None:
+    def clock(
+        name: str,
+        run: Callable[[Path, Path], Any],
+        source: Path,
+        repeat: int,
+        is_ours: bool,
+    ) -> None:
         seconds, target = [], args.directory / "target"
         for _ in range(repeat):
             shutil.rmtree(target, ignore_errors=True)
@@ -101,8 +114,16 @@ def main() -> None:
             seconds.append(time.perf_counter() - begun)
         stored = cuzarr.open_array(source, mode="r")
         levels = check(target, source) if is_ours else len(list(cuzarr.open_group(target, mode="r").array_keys()))
-        row = {"engine": name, "shape": list(stored.shape), "levels": levels, "seconds": [round(one, 2) for one in seconds]}
-        print(json.dumps({**row, "gigabytes_per_s": round(stored.nbytes / min(seconds) / 1e9, 2)}), flush=True)
+        row = {
+            "engine": name,
+            "shape": list(stored.shape),
+            "levels": levels,
+            "seconds": [round(one, 2) for one in seconds],
+        }
+        print(
+            json.dumps({**row, "gigabytes_per_s": round(stored.nbytes / min(seconds) / 1e9, 2)}),
+            flush=True,
+        )
 
     try:
         source = args.directory / "source"

@@ -104,13 +104,23 @@ def measure(args, place, chunks, codec, hosts, folder, chosen):
         path = folder / f"{number}.zarr"
         shutil.rmtree(path, ignore_errors=True)
         array = zarr.create_array(
-            store=str(path), shape=host.shape, chunks=chunks, shards=args.shards, dtype=host.dtype, compressors=CODECS[codec]
+            store=str(path),
+            shape=host.shape,
+            chunks=chunks,
+            shards=args.shards,
+            dtype=host.dtype,
+            compressors=CODECS[codec],
         )
         array[...] = host
         stores.append((str(path), place.hold(host)))
     stored = sum(file.stat().st_size for file in (folder / "0.zarr").rglob("*") if file.is_file())
     chunk_bytes = int(np.prod(chunks)) * hosts[0].itemsize
-    row = {"codec": codec, "chunk_MiB": chunk_bytes / 2**20, "shards": args.shards, "ratio": round(hosts[0].nbytes / stored, 2)}
+    row = {
+        "codec": codec,
+        "chunk_MiB": chunk_bytes / 2**20,
+        "shards": args.shards,
+        "ratio": round(hosts[0].nbytes / stored, 2),
+    }
     for name, taken in seconds_in_turns(chosen, stores, place, args.repeat).items():
         if isinstance(taken, str):
             row[name] = taken
@@ -135,7 +145,14 @@ def machine(place):
 
 def commit():
     """That of the sources beside this file; of an installed package alone, what `CUZARR_COMMIT` says."""
-    asked = ["git", "-C", str(pathlib.Path(__file__).parent), "describe", "--always", "--dirty"]
+    asked = [
+        "git",
+        "-C",
+        str(pathlib.Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+    ]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     return os.environ.get("CUZARR_COMMIT")
@@ -189,7 +206,12 @@ def arguments(description, names, repeat):
     parser.add_argument("--shape", type=box, default=(32, 1024, 2048))
     parser.add_argument("--chunks", type=box, nargs="+", default=[(1, 512, 512), (4, 512, 1024)])
     parser.add_argument("--shards", type=box)
-    parser.add_argument("--codecs", nargs="+", default=["none", "zstd3", "blosc-lz4-shuffle"], choices=CODECS)
+    parser.add_argument(
+        "--codecs",
+        nargs="+",
+        default=["none", "zstd3", "blosc-lz4-shuffle"],
+        choices=CODECS,
+    )
     parser.add_argument("--engines", nargs="+", choices=names)
     parser.add_argument("--repeat", type=int, default=repeat)
     parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
@@ -211,7 +233,10 @@ def main():
             for chunks in args.chunks:
                 row = {"array": args.array} | measure(args, place, chunks, codec, hosts, pathlib.Path(folder), chosen)
                 rows.append(row)
-                print("  ".join(f"{key}={value}" for key, value in row.items() if value is not None), flush=True)
+                print(
+                    "  ".join(f"{key}={value}" for key, value in row.items() if value is not None),
+                    flush=True,
+                )
     print_table(rows, list(chosen))
     if args.record:
         write_record(args.record, place, rows)

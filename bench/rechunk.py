@@ -28,7 +28,12 @@ def make_source(place, times):
     generator = np.random.default_rng(1)
     kinds = np.round(280 + 20 * generator.standard_normal((8, *MAP), dtype="f4"), 1)
     array = cuzarr.create_array(
-        place, shape=(times, *MAP), chunks=CHUNK, dtype="float32", compressors=cuzarr.codecs.ZstdCodec(level=1), overwrite=True
+        place,
+        shape=(times, *MAP),
+        chunks=CHUNK,
+        dtype="float32",
+        compressors=cuzarr.codecs.ZstdCodec(level=1),
+        overwrite=True,
     )
     for first in range(0, times, 64):
         count = min(64, times - first)
@@ -40,7 +45,10 @@ def make_source(place, times):
 def check(place, kinds, times):
     """Reads the result back, and compares all of it with what was made."""
     array = cuzarr.open_array(place, mode="r", device="cpu")
-    assert array.shape == (times, *MAP) and array.chunks == (times, 32, 32), (array.shape, array.chunks)
+    assert array.shape == (times, *MAP) and array.chunks == (times, 32, 32), (
+        array.shape,
+        array.chunks,
+    )
     shift = (np.arange(times) // 64 * 8).astype("f4")
     for row in range(0, MAP[0], 128):
         got = array[:, row : row + 128]
@@ -50,7 +58,14 @@ def check(place, kinds, times):
 
 
 def by_cuzarr(source, target, times, args):
-    cuzarr.rechunk(source, target, chunks=(-1, 32, 32), overwrite=True, memory_limit=args.memory_limit, device=args.device)
+    cuzarr.rechunk(
+        source,
+        target,
+        chunks=(-1, 32, 32),
+        overwrite=True,
+        memory_limit=args.memory_limit,
+        device=args.device,
+    )
 
 
 def by_dask(source, target, times, args):
@@ -60,7 +75,11 @@ def by_dask(source, target, times, args):
     lazy = dask.array.from_zarr(zarr.open_array(source, mode="r")).rechunk((times, 32, 32))
     shutil.rmtree(target, ignore_errors=True)
     out = zarr.create_array(
-        target, shape=lazy.shape, chunks=(times, 32, 32), dtype="f4", compressors=zarr.codecs.ZstdCodec(level=1)
+        target,
+        shape=lazy.shape,
+        chunks=(times, 32, 32),
+        dtype="f4",
+        compressors=zarr.codecs.ZstdCodec(level=1),
     )
     dask.array.store(lazy, out, lock=False)
 
@@ -72,7 +91,11 @@ def by_rechunker(source, target, times, args):
     shutil.rmtree(target, ignore_errors=True)
     shutil.rmtree(f"{target}-between", ignore_errors=True)
     plan = rechunker.rechunk(
-        zarr.open_array(source, mode="r"), (times, 32, 32), "1GB", str(target), temp_store=f"{target}-between"
+        zarr.open_array(source, mode="r"),
+        (times, 32, 32),
+        "1GB",
+        str(target),
+        temp_store=f"{target}-between",
     )
     plan.execute()
 
@@ -96,7 +119,10 @@ def main():
         seconds = time.perf_counter() - start
         check(target, kinds, times)
         rates[name] = times * MAP_BYTES / 1e9 / seconds
-        print(f"{name:10} {times * MAP_BYTES / 2**30:5.1f} GiB {seconds:7.2f} s {rates[name]:7.3f} GB/s", flush=True)
+        print(
+            f"{name:10} {times * MAP_BYTES / 2**30:5.1f} GiB {seconds:7.2f} s {rates[name]:7.3f} GB/s",
+            flush=True,
+        )
         shutil.rmtree(target)
 
     rounded = {
@@ -105,7 +131,12 @@ def main():
     source = args.directory / "source"
     kinds = make_source(source, rounded["own"])
     plan = cuzarr.rechunk(
-        source, args.directory / "cuzarr", chunks=(-1, 32, 32), memory_limit=args.memory_limit, device=args.device, dry_run=True
+        source,
+        args.directory / "cuzarr",
+        chunks=(-1, 32, 32),
+        memory_limit=args.memory_limit,
+        device=args.device,
+        dry_run=True,
     )
     print(plan)
     clock("cuzarr", by_cuzarr, source, rounded["own"], kinds)
@@ -121,7 +152,15 @@ def main():
             clock("rechunker", by_rechunker, few, rounded["rival"], kinds)
         best = max(rate for name, rate in rates.items() if name != "cuzarr")
         print(f"cuzarr is {rates['cuzarr'] / best:.1f} times as fast as the best of the others")
-    print(json.dumps({"device": args.device, "cores": os.cpu_count(), "gigabytes_per_second": rates}))
+    print(
+        json.dumps(
+            {
+                "device": args.device,
+                "cores": os.cpu_count(),
+                "gigabytes_per_second": rates,
+            }
+        )
+    )
     shutil.rmtree(args.directory)
 
 

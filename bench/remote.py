@@ -45,7 +45,10 @@ def serving(program: str, files: dict[str, memoryview], cores: list[int]) -> Ite
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(value)
         server = subprocess.Popen(
-            [program, folder], stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)
+            [program, folder],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
         try:
             assert server.stdout is not None
@@ -139,9 +142,11 @@ def files_of(codec: str, kib: int, truth: np.ndarray) -> dict[str, memoryview]:
     import cuzarr
 
     values: dict[str, memoryview] = {}
-    compressors = {"none": None, "zstd": [zarr.codecs.ZstdCodec(level=3)], "blosc-lz4": [zarr.codecs.BloscCodec(cname="lz4")]}[
-        codec
-    ]
+    compressors = {
+        "none": None,
+        "zstd": [zarr.codecs.ZstdCodec(level=3)],
+        "blosc-lz4": [zarr.codecs.BloscCodec(cname="lz4")],
+    }[codec]
     cuzarr.create_array(
         values,
         data=truth,

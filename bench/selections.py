@@ -29,8 +29,14 @@ def selections(shape, rows, points, random):
     mask[shape[0] // 2] = random.random(shape[1:]) < 0.5
     return {
         "the whole array as a box": ("box", ...),
-        f"oindex[:, {len(chosen)} sorted rows, :]": ("oindex", (slice(None), chosen, slice(None))),
-        f"oindex[:, {len(chosen)} shuffled rows, :]": ("oindex", (slice(None), random.permutation(chosen), slice(None))),
+        f"oindex[:, {len(chosen)} sorted rows, :]": (
+            "oindex",
+            (slice(None), chosen, slice(None)),
+        ),
+        f"oindex[:, {len(chosen)} shuffled rows, :]": (
+            "oindex",
+            (slice(None), random.permutation(chosen), slice(None)),
+        ),
         f"vindex, {points} points": ("vindex", coordinates),
         "a mask of half a plane": ("vindex", mask),
     }
@@ -91,8 +97,14 @@ def main():
                             best[name] = min(seconds, best.get(name, float("inf")))
                         del result
             box = box or best["cuzarr"]
-            ours, theirs = best["cuzarr"] * 1e3, best.get("zarr-python", float("nan")) * 1e3
-            print(f"{what:36} {ours:10.1f} {theirs:12.1f} {best['cuzarr'] / box:14.2f}", flush=True)
+            ours, theirs = (
+                best["cuzarr"] * 1e3,
+                best.get("zarr-python", float("nan")) * 1e3,
+            )
+            print(
+                f"{what:36} {ours:10.1f} {theirs:12.1f} {best['cuzarr'] / box:14.2f}",
+                flush=True,
+            )
     return 0
 
 

@@ -42,7 +42,13 @@ def main() -> None:
         full += [labels[order[at : at + given.batch]] for at in range(0, given.rows - given.batch + 1, given.batch)]
     full_spread, full_classes = spread(full)
     for held in (12, 24, 64, chunks):
-        rows = BatchDataset(array, given.batch, shuffle=True, drop_last=True, memory_limit=held * given.chunk * labels.itemsize)
+        rows = BatchDataset(
+            array,
+            given.batch,
+            shuffle=True,
+            drop_last=True,
+            memory_limit=held * given.chunk * labels.itemsize,
+        )
         got: list[np.ndarray] = []
         reads = 0
         for epoch in range(given.epochs):

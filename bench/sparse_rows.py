@@ -54,7 +54,11 @@ def make(rows, columns, count, seed=4):
 
 
 def write(path, shape, arrays):
-    attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(shape)}
+    attributes = {
+        "encoding-type": "csr_matrix",
+        "encoding-version": "0.1.0",
+        "shape": list(shape),
+    }
     group = cuzarr.create_group(path, attributes=attributes)
     for name, values in zip(("data", "indices", "indptr"), arrays, strict=True):
         group.create_array(name, data=values, chunks=(CHUNK,), compressors=[ZstdCodec(level=3)])
@@ -75,7 +79,11 @@ def of_columns(truth, columns):
     inside = columns[columns < len(places)]
     places[inside] = np.flatnonzero(columns < len(places))
     chosen = places[indices] >= 0
-    return data[chosen], places[indices][chosen], np.concatenate(([0], np.cumsum(chosen)))[indptr]
+    return (
+        data[chosen],
+        places[indices][chosen],
+        np.concatenate(([0], np.cumsum(chosen)))[indptr],
+    )
 
 
 def check(result, truth):
@@ -155,8 +163,18 @@ def main():
                 if name != "ranges":
                     check(result, truth)
                 del result
-                print(f"{job:10} {len(truth[0]):11,} elements  {name:14} {milliseconds:10.2f} ms", flush=True)
-                records.append({"job": job, "elements": len(truth[0]), "by": name, "milliseconds": round(milliseconds, 3)})
+                print(
+                    f"{job:10} {len(truth[0]):11,} elements  {name:14} {milliseconds:10.2f} ms",
+                    flush=True,
+                )
+                records.append(
+                    {
+                        "job": job,
+                        "elements": len(truth[0]),
+                        "by": name,
+                        "milliseconds": round(milliseconds, 3),
+                    }
+                )
     if given.record:
         unit = "milliseconds, medians of the repeats; every answer compared with the truth"
         write_record(given.record, place, records, "sparse_rows", unit)

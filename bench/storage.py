@@ -102,7 +102,12 @@ class Scenario:
 
     def write(self, folder, codec):
         path = str(pathlib.Path(folder) / f"{codec}.zarr")
-        layout = {"shape": self.host.shape, "chunks": self.args.chunk, "dtype": "f4", "compressors": CODECS[codec]}
+        layout = {
+            "shape": self.host.shape,
+            "chunks": self.args.chunk,
+            "dtype": "f4",
+            "compressors": CODECS[codec],
+        }
         cuzarr.create_array(path, **layout)[...] = self.host
         return path, files_of(path)
 
@@ -130,7 +135,11 @@ class Scenario:
         )
         if self.args.report:
             print(json.dumps(report))
-        return {"files": len(files), "us_per_file": round(seconds / len(files) * 1e6, 2), "array_gb_s": round(rate, 2)}
+        return {
+            "files": len(files),
+            "us_per_file": round(seconds / len(files) * 1e6, 2),
+            "array_gb_s": round(rate, 2),
+        }
 
     def cold(self, folder, codec):
         path, files = self.write(folder, codec)
@@ -167,7 +176,12 @@ class Scenario:
                 f"    {way:24} {medians[way]:6.2f}  ({min(found)} to {max(found)}){shares if way.startswith('cuzarr') else ''}",
                 flush=True,
             )
-        return {"stored_MiB": round(stored / 2**20), "files": len(files), "file_gb_s": medians, "all": rates}
+        return {
+            "stored_MiB": round(stored / 2**20),
+            "files": len(files),
+            "file_gb_s": medians,
+            "all": rates,
+        }
 
 
 def main():
@@ -180,7 +194,11 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--direct-io", nargs="+", choices=["auto", "on", "off"], default=["off", "on"])
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--report", action="store_true", help="also what the best of the reads of small files did")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="also what the best of the reads of small files did",
+    )
     parser.add_argument("--folder", help="where the arrays are written; a temporary folder by default")
     parser.add_argument("--record", help="folder of records")
     args = parser.parse_args()

@@ -49,7 +49,14 @@ class Samples(Dataset[Any]):
         return torch.from_numpy(self.array[region]), torch.from_numpy(start)
 
 
-def by_zarr(path: str, positions: np.ndarray, shape: tuple[int, ...], size: int, workers: int, device: str) -> Iterator[Any]:
+def by_zarr(
+    path: str,
+    positions: np.ndarray,
+    shape: tuple[int, ...],
+    size: int,
+    workers: int,
+    device: str,
+) -> Iterator[Any]:
     loader = DataLoader(
         Samples(path, positions, shape),
         batch_size=size,
@@ -62,7 +69,12 @@ def by_zarr(path: str, positions: np.ndarray, shape: tuple[int, ...], size: int,
 
 
 def by_tensorstore(
-    path: str, positions: np.ndarray, shape: tuple[int, ...], size: int, _workers: int, device: str
+    path: str,
+    positions: np.ndarray,
+    shape: tuple[int, ...],
+    size: int,
+    _workers: int,
+    device: str,
 ) -> Iterator[Any]:
     import tensorstore
 
@@ -79,7 +91,10 @@ def by_tensorstore(
         if first + 2 * size < len(positions):
             asked.append(ask(first + 2 * size))
         batch = torch.from_numpy(np.stack([one.result() for one in futures]))
-        yield (batch.pin_memory() if device != "cpu" else batch).to(device, non_blocking=True), torch.from_numpy(places)
+        yield (
+            (batch.pin_memory() if device != "cpu" else batch).to(device, non_blocking=True),
+            torch.from_numpy(places),
+        )
 
 
 def check(truth: np.ndarray, batch: torch.Tensor, places: torch.Tensor, shape: tuple[int, ...]) -> None:
@@ -103,7 +118,12 @@ def wait_of_an_idle_step(device: str) -> float:
 
 
 def measure(
-    make: Callable[[], Any], truth: np.ndarray, shape: tuple[int, ...], samples: int, device: str, batches: int
+    make: Callable[[], Any],
+    truth: np.ndarray,
+    shape: tuple[int, ...],
+    samples: int,
+    device: str,
+    batches: int,
 ) -> dict[str, Any]:
     """The rate of a whole epoch, and how much a loop of steps of 10 ms waits after its first batch."""
     count, size_bytes = 0, 0
@@ -151,7 +171,10 @@ def measure(
 
 def field(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Smooth values with some noise in their last bits, as of a reanalysis."""
-    y, x = np.linspace(0, 9, shape[-2], dtype="f4")[:, None], np.linspace(0, 17, shape[-1], dtype="f4")
+    y, x = (
+        np.linspace(0, 9, shape[-2], dtype="f4")[:, None],
+        np.linspace(0, 17, shape[-1], dtype="f4"),
+    )
     noise = [rng.normal(0, 0.05, shape[1:]).astype("f4").round(2) for _ in range(16)]
     out = np.empty(shape, "f4")
     for number in range(shape[0]):
@@ -172,7 +195,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=float, default=2.0, help="GiB of each data set")
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=200, help="steps of 10 ms of the loop that waits for batches")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=200,
+        help="steps of 10 ms of the loop that waits for batches",
+    )
     parser.add_argument("--engines", nargs="+", help="beginnings of the engines' names; by default all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--directory")
@@ -194,7 +222,13 @@ def main() -> None:
     try:
         for name, (truth, chunks, names, codec, window, size) in cases.items():
             path = str(place / f"{name}.zarr")
-            cuzarr.create_array(path, data=truth, chunks=chunks, dimension_names=names, compressors=[codec])
+            cuzarr.create_array(
+                path,
+                data=truth,
+                chunks=chunks,
+                dimension_names=names,
+                compressors=[codec],
+            )
             array = cuzarr.open_array(path, mode="r", device=given.device)
             kind = WindowDataset if name == "era5-like" else CropDataset
             ours = kind(array, window, size, memory_limit=given.limit, positions=True)
@@ -222,8 +256,26 @@ def main() -> None:
                     row = {"skipped": str(error)}
                 if engine == "cuzarr":
                     report = ours.report() or {}
-                    row |= {key: report[key] for key in ("chunks", "chunk_reads", "reads_per_chunk", "peak_bytes")}
-                print(json.dumps({"data": name, "array_bytes": truth.nbytes, "engine": engine, **row}), flush=True)
+                    row |= {
+                        key: report[key]
+                        for key in (
+                            "chunks",
+                            "chunk_reads",
+                            "reads_per_chunk",
+                            "peak_bytes",
+                        )
+                    }
+                print(
+                    json.dumps(
+                        {
+                            "data": name,
+                            "array_bytes": truth.nbytes,
+                            "engine": engine,
+                            **row,
+                        }
+                    ),
+                    flush=True,
+                )
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -29,7 +29,10 @@ CODECS = {
     "blosc-zstd-bitshuffle": BloscCodec(cname="zstd", clevel=3, shuffle="bitshuffle"),
     "gzip5": GzipCodec(level=5),
 }
-CHUNKS = {"cpu": [(1, 64, 64), (1, 128, 128), (1, 512, 512)], "cuda:0": [(1, 512, 512), (4, 512, 1024), (16, 1024, 1024)]}
+CHUNKS = {
+    "cpu": [(1, 64, 64), (1, 128, 128), (1, 512, 512)],
+    "cuda:0": [(1, 512, 512), (4, 512, 1024), (16, 1024, 1024)],
+}
 READS = 6
 SMALL = 64 * 1024 // 4
 
@@ -68,7 +71,12 @@ print(json.dumps(found))
 def write(folder, devices, shape, codecs):
     """Two arrays in every codec and chunk shape, and what a turn needs to know of them."""
     truths = [arrays.temperature(shape, seed) for seed in (1, 2)]
-    case = {"devices": devices, "truths": [], "stores": [], "small": str(folder / "small.zarr")}
+    case = {
+        "devices": devices,
+        "truths": [],
+        "stores": [],
+        "small": str(folder / "small.zarr"),
+    }
     for number, truth in enumerate(truths):
         np.save(folder / f"{number}.npy", truth)
         case["truths"].append(str(folder / f"{number}.npy"))
@@ -78,12 +86,22 @@ def write(folder, devices, shape, codecs):
                 name = f"{device} {codec} {4 * int(np.prod(chunks)) >> 10} KiB"
                 paths = [str(folder / f"{name.replace(' ', '-')}-{number}.zarr") for number in range(2)]
                 for path, truth in zip(paths, truths, strict=True):
-                    zarr.create_array(path, shape=truth.shape, chunks=chunks, dtype="f4", compressors=CODECS[codec])[...] = truth
+                    zarr.create_array(
+                        path,
+                        shape=truth.shape,
+                        chunks=chunks,
+                        dtype="f4",
+                        compressors=CODECS[codec],
+                    )[...] = truth
                 case["stores"].append((name, device, paths))
     flat = truths[0].reshape(-1)[: 64 * SMALL]
-    zarr.create_array(case["small"], shape=flat.shape, chunks=(SMALL,), dtype="f4", compressors=CODECS["blosc-lz4-shuffle"])[
-        ...
-    ] = flat
+    zarr.create_array(
+        case["small"],
+        shape=flat.shape,
+        chunks=(SMALL,),
+        dtype="f4",
+        compressors=CODECS["blosc-lz4-shuffle"],
+    )[...] = flat
     (folder / "case.json").write_text(json.dumps(case))
     return folder / "case.json"
 
@@ -91,7 +109,10 @@ def write(folder, devices, shape, codecs):
 def turn(site, case):
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(
-        [sys.executable, "-c", TURN, str(case)], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        [sys.executable, "-c", TURN, str(case)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
     )
     if run.returncode:
         sys.exit(run.stderr)
@@ -103,7 +124,11 @@ def main():
     parser.add_argument("wheels", nargs=2, metavar=("OLD", "NEW"))
     parser.add_argument("--device", nargs="+", default=["cpu"], choices=CHUNKS)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--shape", type=lambda text: tuple(map(int, text.split(","))), default=(64, 1024, 2048))
+    parser.add_argument(
+        "--shape",
+        type=lambda text: tuple(map(int, text.split(","))),
+        default=(64, 1024, 2048),
+    )
     parser.add_argument("--codecs", nargs="*", default=list(CODECS), choices=CODECS)
     parser.add_argument("--json")
     args = parser.parse_args()

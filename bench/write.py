@@ -65,14 +65,24 @@ WRITERS = {
 def create(path, args, chunks, codec, host):
     shutil.rmtree(path, ignore_errors=True)
     zarr.create_array(
-        store=str(path), shape=host.shape, chunks=chunks, shards=args.shards, dtype=host.dtype, compressors=CODECS[codec]
+        store=str(path),
+        shape=host.shape,
+        chunks=chunks,
+        shards=args.shards,
+        dtype=host.dtype,
+        compressors=CODECS[codec],
     )
 
 
 def measure(args, place, chunks, codec, hosts, folder, names):
     """One row: the same arrays written by every engine, and read by one that did not write them."""
     chunk_bytes = int(np.prod(chunks)) * hosts[0].itemsize
-    row = {"codec": codec, "chunk_MiB": chunk_bytes / 2**20, "shards": args.shards, "ratio": 1.0}
+    row = {
+        "codec": codec,
+        "chunk_MiB": chunk_bytes / 2**20,
+        "shards": args.shards,
+        "ratio": 1.0,
+    }
     path = folder / "a.zarr"
     for name in names:
         reader = engines.cuzarr if name != "cuzarr" else engines.tensorstore
@@ -118,7 +128,10 @@ def main():
             for chunks in args.chunks:
                 row = {"array": args.array} | measure(args, place, chunks, codec, hosts, pathlib.Path(folder), names)
                 rows.append(row)
-                print("  ".join(f"{key}={value}" for key, value in row.items() if value is not None), flush=True)
+                print(
+                    "  ".join(f"{key}={value}" for key, value in row.items() if value is not None),
+                    flush=True,
+                )
     print_table(rows, names)
     if args.record:
         unit = "GB/s of array, best of the repeats; what was written was read by another engine and compared with the truth"

@@ -22,7 +22,11 @@ CASES = {
     "lz4": ("i4", [], LZ4),
     "delta, lz4": ("i4", [DELTA], LZ4),
     "delta, shuffle, lz4": ("i4", [DELTA, SHUFFLE], LZ4),
-    "delta, blosc-lz4-shuffle": ("i4", [DELTA], numcodecs.Blosc(cname="lz4", shuffle=numcodecs.Blosc.SHUFFLE)),
+    "delta, blosc-lz4-shuffle": (
+        "i4",
+        [DELTA],
+        numcodecs.Blosc(cname="lz4", shuffle=numcodecs.Blosc.SHUFFLE),
+    ),
     "packbits, lz4": ("bool", [numcodecs.PackBits()], LZ4),
 }
 

@@ -207,12 +207,18 @@ impl ChunkCache {
     /// `None` if there is no room.
     pub(crate) fn reserve(&self, size_bytes: u64, most_bytes: u64, limit_bytes: u64) -> Option<Reserved> {
         let bytes = size_bytes.checked_add(OVERHEAD_BYTES).filter(|bytes| *bytes <= most_bytes)?;
-        while self.used().size_bytes.saturating_add(bytes) > most_bytes {
+        if self.shrink(most_bytes - bytes) { self.0.memory.try_take(bytes, limit_bytes) } else { None }
+    }
+
+    /// Drops old chunks, so that all together have at most `most_bytes`. Returns whether that was possible: chunks in use
+    /// stay.
+    pub(crate) fn shrink(&self, most_bytes: u64) -> bool {
+        while self.used().size_bytes > most_bytes {
             if !self.give_up_one() {
-                return None;
+                return false;
             }
         }
-        self.0.memory.try_take(bytes, limit_bytes)
+        true
     }
 
     /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written

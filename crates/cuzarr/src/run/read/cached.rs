@@ -28,8 +28,11 @@ pub(crate) fn with_cache(call: Arc<Context>, engine: &Engine, accesses: &[&Acces
     let arrays: Vec<_> = accesses.iter().enumerate().map(names).collect();
     if let Some(device) = accesses.first().map(|access| access.device()).filter(|_| arrays.iter().any(Option::is_some))
     {
+        let cache = engine.chunk_cache(device);
+        // The configured size may be smaller than before.
+        cache.shrink(options.chunk_cache_bytes);
         // The call is new, so it has no cache yet.
-        let _ = call.cache.set(CallCache::new(engine.chunk_cache(device), arrays, options, call.limit_bytes));
+        let _ = call.cache.set(CallCache::new(cache, arrays, options, call.limit_bytes));
     }
     call
 }

@@ -1,0 +1,191 @@
+"""The chunk cache: chunks that are read again come from memory, and are always those that are stored."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import gpu_device
+from devices import to_host
+
+import cuzarr
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    yield
+    for device in ("cpu", gpu_device()[0]):
+        if device is not None:
+            cuzarr.memory.empty_cache(device)
+
+
+def stored(folder: Path, **settings: Any) -> tuple[str, np.ndarray[Any, Any]]:
+    """An array in a folder, old enough to be kept."""
+    values = np.arange(64 * 48, dtype="f4").reshape(64, 48)
+    path = str(folder / "a.zarr")
+    cuzarr.create_array(path, data=values, **{"chunks": (16, 24)} | settings)
+    time.sleep(2.1)
+    return path, values
+
+
+def cached(array: cuzarr.Array) -> int:
+    return (array.last_report() or {}).get("cached_chunks", 0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"shards": (32, 48)}, {"zarr_format": 2}, {"compressors": None}],
+    ids=["plain", "shards", "v2", "uncompressed"],
+)
+def test_a_chunk_that_is_read_again_is_not_decoded_again(tmp_path: Path, device: str, settings: dict[str, Any]) -> None:
+    path, values = stored(tmp_path, **settings)
+    array = cuzarr.open(path, mode="r", device=device, chunk_cache=True)
+    uses = device != "cpu" or "compressors" not in settings  # bytes of a file that need no decoding stay in the page cache
+    for selection in (np.s_[:, :], np.s_[3, :], np.s_[3::5, 7:40], np.s_[60:, 47], np.s_[5:9, 1:2]):
+        assert np.array_equal(to_host(array[selection]), values[selection])
+    assert (cached(array) > 0) == uses
+    assert np.array_equal(to_host(array.oindex[[60, 2, 2], :]), values[[60, 2, 2], :])
+    assert np.array_equal(to_host(array.vindex[[60, 2], [1, 47]]), values[[60, 2], [1, 47]])
+    many = array.read_many([np.s_[0:3, 0:3], np.s_[40:50, :]], dtype="f8")
+    assert np.array_equal(to_host(many[1]), values[40:50].astype("f8"))
+    assert (cached(array) > 0) == uses
+
+
+def test_rows_one_by_one_decode_each_chunk_once(tmp_path: Path, device: str) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, mode="r", device=device, chunk_cache=True)
+    hits = 0
+    for row in range(64):
+        assert np.array_equal(to_host(array[row]), values[row])
+        hits += cached(array)
+    assert hits == 64 * 2 - 8
+
+
+def test_writes_of_other_programs_are_seen(tmp_path: Path) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, mode="r", chunk_cache=True)
+    assert np.array_equal(array[...], values) and np.array_equal(array[...], values)
+    assert cached(array) == 8
+    context = multiprocessing.get_context("spawn")
+    other = context.Process(target=write, args=(path,))
+    other.start()
+    other.join()
+    assert other.exitcode == 0
+    values[:20] = -1
+    assert np.array_equal(array[...], values)
+
+
+def write(path: str) -> None:
+    cuzarr.open_array(path)[:20] = -1
+
+
+def test_own_writes_deletions_and_resizes_are_seen(tmp_path: Path) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, chunk_cache=True)
+    dice = random.Random(1)
+    for _ in range(30):
+        assert np.array_equal(array[...], values)
+        row, column = dice.randrange(64), dice.randrange(48)
+        match dice.randrange(3):
+            case 0:
+                array[row:, column] = values[row:, column] = dice.random()
+            case 1:
+                cuzarr.open_array(path)[row] = values[row] = dice.random()
+            case _:
+                array.resize((row + 1, 48))
+                array.resize((64, 48))
+                values[-(-(row + 1) // 16) * 16 :] = 0  # chunks outside the shape are deleted
+    cuzarr.create_array(path, data=values + 1, chunks=(16, 24), overwrite=True)
+    assert np.array_equal(cuzarr.open_array(path, chunk_cache=True)[...], values + 1)
+
+
+def test_groups_pass_it_on_and_keep_it_when_they_travel(tmp_path: Path) -> None:
+    group = cuzarr.create_group(str(tmp_path / "g.zarr"))
+    group.create_array("below/a", data=np.arange(10))
+    group = pickle.loads(pickle.dumps(cuzarr.open_group(str(tmp_path / "g.zarr"), chunk_cache=True)))
+    assert group["below/a"].config.chunk_cache and group["below"]["a"].config.chunk_cache
+    assert group.create_array("b", shape=(3,), dtype="i4").config.chunk_cache
+    assert not cuzarr.open_group(str(tmp_path / "g.zarr"))["below/a"].config.chunk_cache
+    array = pickle.loads(pickle.dumps(group["below/a"]))
+    assert array.config.chunk_cache
+    assert not array.with_config({"chunk_cache": False}).config.chunk_cache
+    with cuzarr.config.set({"array.chunk_cache": True}):
+        assert cuzarr.open_array(str(tmp_path / "g.zarr" / "below/a")).config.chunk_cache
+
+
+def test_the_configured_size_holds_and_memory_shows_what_is_kept(tmp_path: Path) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, mode="r", chunk_cache=True)
+    assert np.array_equal(array[...], values)
+    info = cuzarr.memory.info("cpu")
+    assert values.nbytes <= info.chunk_cache <= 2 * values.nbytes + 8192 and info.in_flight == 0
+    assert "of chunks" in str(info)
+    assert "chunk cache" in str(array.explain()) and array.explain().to_dict()["chunk_cache"]["chunks"] == 8
+    with cuzarr.config.set({"chunk_cache.size": 4096}):
+        small = cuzarr.open_array(path, mode="r", chunk_cache=True)
+        assert np.array_equal(small[...], values)
+        assert cuzarr.memory.info("cpu").chunk_cache <= 4096
+    cuzarr.memory.empty_cache("cpu")
+    assert cuzarr.memory.info("cpu").chunk_cache == 0
+    assert np.array_equal(array[...], values)
+    for wrong in ("many", -1, 1.5):
+        with pytest.raises(cuzarr.errors.ConfigInvalidError):
+            cuzarr.config.set({"chunk_cache.max_age": wrong})
+    with pytest.raises(cuzarr.errors.ArgumentTypeError):
+        cuzarr.open_array(path, chunk_cache="yes")  # type: ignore[arg-type]
+
+
+def test_strings_are_kept() -> None:
+    store = cuzarr.storage.MemoryStore()
+    texts = np.array(["a", "", "ä" * 50, "end"] * 10, dtype=object)
+    array = cuzarr.create_array(store, shape=(40,), chunks=(7,), dtype=str)
+    array[...] = texts
+    array = cuzarr.open_array(store, mode="r", chunk_cache=True)
+    for _ in range(3):
+        assert list(array[...]) == list(texts) and list(array[5:30:4]) == list(texts[5:30:4])
+    assert cached(array) > 0
+
+
+def test_threads_share_it(tmp_path: Path) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, mode="r", chunk_cache=True)
+    wrong = []
+
+    def read(seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(50):
+            row, column = dice.randrange(63), dice.randrange(47)
+            if not np.array_equal(array[row : row + 9, column:], values[row : row + 9, column:]):
+                wrong.append((row, column))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_forked_child_has_an_empty_one(tmp_path: Path) -> None:
+    path, values = stored(tmp_path)
+    array = cuzarr.open_array(path, mode="r", chunk_cache=True)
+    assert np.array_equal(array[...], values)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def child() -> None:
+        before = cuzarr.memory.info("cpu").chunk_cache
+        answers.put((before, bool(np.array_equal(array[...], values)), cuzarr.memory.info("cpu").chunk_cache > 0))
+
+    process = context.Process(target=child)
+    process.start()
+    process.join(60)
+    assert answers.get() == (0, True, True)
