@@ -297,6 +297,8 @@ class Plate:
 def open_image(source: Group | SupportsStorePath | StoreLike) -> Image:
     """Open an image of OME-Zarr 0.1 to 0.6. If a group has several, the first is opened.
 
+    Images of GeoZarr's ``multiscales`` are opened, too. They have no axes.
+
     Parameters
     ----------
     source : Group, or StoreLike

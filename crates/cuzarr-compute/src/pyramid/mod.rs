@@ -363,6 +363,7 @@ impl Pyramid {
             translation: self.options.translation.as_deref(),
             factors: &self.factors,
             coordinates: self.options.coordinates.as_ref(),
+            source_axes: &self.options.source_axes,
         };
         let mut members = Map::from_iter([("multiscales".to_string(), described.multiscales())]);
         members.extend(omero.map(|omero| ("omero".to_string(), omero)));

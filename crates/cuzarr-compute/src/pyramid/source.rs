@@ -47,6 +47,7 @@ impl Image {
         options.translation = options.translation.or_else(|| Some(level.translation.clone()).filter(fits));
         if self.description.axes.len() == ndim {
             let axes = || self.description.axes.iter();
+            options.source_axes = axes().map(|axis| axis.members.clone()).collect();
             options.axes = options.axes.or_else(|| Some(axes().map(|axis| axis.name.clone()).collect()));
             let units = || axes().map(|axis| axis.unit.clone().unwrap_or_default()).collect();
             options.units = options.units.or_else(|| Some(units()));
