@@ -42,7 +42,7 @@ impl Place {
     /// Elements that are made from `factor` elements each, of `len`.
     pub(crate) fn combined(factor: u64, len: u64) -> Place {
         let step = factor as f64;
-        Place { first: (step - 1.0) / 2.0, step, count: len.div_ceil(factor), is_whole: len % factor == 0 }
+        Place { first: (step - 1.0) / 2.0, step, count: len.div_ceil(factor), is_whole: len.is_multiple_of(factor) }
     }
 
     fn is_unchanged(&self) -> bool {
