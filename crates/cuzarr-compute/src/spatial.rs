@@ -106,23 +106,28 @@ pub(crate) fn relocate(attributes: &mut Map<String, Value>, names: &[Option<Stri
     }
     let transform = attributes.get(TRANSFORM).and_then(|given| moved(given, attributes, y, x));
     let had_shape = attributes.contains_key(SHAPE);
-    let bbox = attributes.get(BBOX).cloned().filter(|_| y.is_whole && x.is_whole);
+    // Elsewhere the box ends in the middle of elements, whose places change.
+    let bbox = attributes.get(BBOX).cloned().filter(|_| y.is_whole && x.is_whole && !counts_from_middle(attributes));
     remove_indices(attributes);
     attributes.extend(transform.map(|transform| (TRANSFORM.to_string(), transform)));
     attributes.extend(had_shape.then(|| (SHAPE.to_string(), json!([y.count, x.count]))));
     attributes.extend(bbox.map(|bbox| (BBOX.to_string(), bbox)));
 }
 
+/// Whether indices count from the middle of an element, not from its corner.
+fn counts_from_middle(attributes: &Map<String, Value>) -> bool {
+    attributes.get("spatial:registration").and_then(Value::as_str) == Some("node")
+}
+
 /// Returns the affine transformation of the new array; `None` for transformations of other types.
 fn moved(given: &Value, attributes: &Map<String, Value>, y: Place, x: Place) -> Option<Value> {
-    let text = |name: &str| attributes.get(name).and_then(Value::as_str);
-    if text("spatial:transform_type").is_some_and(|kind| kind != "affine") {
+    let kind = attributes.get("spatial:transform_type").and_then(Value::as_str);
+    if kind.is_some_and(|kind| kind != "affine") {
         return None;
     }
     let given: Vec<f64> = given.as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?;
     let [a, b, c, d, e, f]: [f64; 6] = given.try_into().ok()?;
-    // Indices count from the middle of an element, or from its corner.
-    let is_middle = text("spatial:registration") == Some("node");
+    let is_middle = counts_from_middle(attributes);
     let origin = |place: Place| if is_middle { place.first } else { place.first + 0.5 - place.step / 2.0 };
     let (column, row) = (origin(x), origin(y));
     let (c, f) = (a * column + b * row + c, d * column + e * row + f);
@@ -159,6 +164,9 @@ mod tests {
         let mut exact = attributes("pixel");
         relocate(&mut exact, &names(), &[places[0], places[1], Place::combined(1, 31)]);
         assert_eq!(exact["spatial:bbox"], json!([500, 500, 810, 900]));
+        let mut nodes = attributes("node");
+        relocate(&mut nodes, &names(), &[places[0], places[1], Place::combined(1, 31)]);
+        assert!(!nodes.contains_key("spatial:bbox"), "the middles of the outer rows moved");
     }
 
     #[test]
