@@ -84,7 +84,7 @@ from cuzarr.api.synchronous import (
 
 _runtime.announce()
 
-_LATER = ("dask", "kernels", "jax", "kvikio", "loader", "references", "sparse", "torch", "typing", "xarray", "zarr")
+_LATER = ("dask", "kernels", "jax", "kvikio", "loader", "ome", "references", "sparse", "torch", "typing", "xarray", "zarr")
 if TYPE_CHECKING:
     from cuzarr import (
         dask as dask,
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         kernels,
         kvikio as kvikio,
         loader as loader,
+        ome as ome,
         references,
         sparse as sparse,
         torch as torch,

@@ -1,6 +1,6 @@
 """The Rust side. What programs use is written in Python on top of it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, Protocol, final
 
@@ -54,6 +54,7 @@ __all__ = [
     "lay_out_node",
     "memory_info",
     "memory_of_arrays",
+    "multiscales",
     "nearest",
     "new_array",
     "plain_json",
@@ -161,6 +162,7 @@ def choose_chunks(
 ) -> tuple[tuple[int, ...], ChunkGrid, bool]: ...
 def default_codecs(zarr_format: int, data_type: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]: ...
 def describe_v3(words: Any) -> Any: ...
+def multiscales(attributes: Mapping[str, Any]) -> dict[str, Any] | None: ...
 def words_v3(described: Any) -> Any: ...
 def fill_to_element(value: Any, data_type: Any, zarr_format: int) -> bytes: ...
 def fill_to_json(element: bytes, data_type: Any, zarr_format: int) -> Any: ...

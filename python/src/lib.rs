@@ -152,7 +152,7 @@ mod _core {
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]
     use super::metadata::{
-        PyArrayMetadata, default_codecs, describe_v3, fill_to_element, fill_to_json, new_array, words_v3,
+        PyArrayMetadata, default_codecs, describe_v3, fill_to_element, fill_to_json, multiscales, new_array, words_v3,
     };
     #[pymodule_export]
     use super::module::{PyElementwiseKernel, PyFunction, PyUserModule};

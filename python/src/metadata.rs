@@ -6,8 +6,8 @@ use cuzarr::internal::meta::encoding::{self, IndexLocation};
 use cuzarr::internal::meta::node::ZATTRS;
 use cuzarr::internal::node::{with_data_type_words, with_grid, with_optional_dimension_names, with_stored_fill_value};
 use cuzarr::meta::{
-    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, Json, NodeDocuments,
-    NodeMetadata, Order, Outline, ZarrFormat,
+    ArrayMetadata, ChunkKeyEncoding, CodecsMetadata, DataType, Endian, Extension, FillValue, Json, Multiscales,
+    NodeDocuments, NodeMetadata, Order, Outline, ZarrFormat,
 };
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind};
@@ -327,6 +327,23 @@ pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'
 #[pyfunction]
 pub fn describe_v3<'py>(py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &DataType::from_v3(&json::from_value(words)?).py()?.numpy_descr())
+}
+
+/// The image of several scales that a group's attributes describe; `None` if they describe none.
+#[pyfunction]
+pub fn multiscales<'py>(py: Python<'py>, attributes: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let attributes = json::from_value(attributes)?;
+    let Some(image) = attributes.as_object().map(Multiscales::of).transpose().py()?.flatten() else { return Ok(None) };
+    let axes =
+        image.axes.iter().map(|axis| serde_json::json!({"name": axis.name, "type": axis.kind, "unit": axis.unit}));
+    let levels = image.levels.iter();
+    let levels = levels
+        .map(|level| serde_json::json!({"path": level.path, "scale": level.scale, "translation": level.translation}));
+    let described = serde_json::json!({
+        "name": image.name, "version": image.version, "channels": image.channels(),
+        "axes": axes.collect::<Vec<_>>(), "levels": levels.collect::<Vec<_>>(),
+    });
+    Ok(Some(json::to_value(py, &described)?))
 }
 
 /// The data type of a v3 document, from the description for `numpy.dtype`.

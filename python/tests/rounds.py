@@ -12,10 +12,14 @@ import zarr
 
 
 class Rounds(zarr.storage.MemoryStore):
-    """A store each of whose requests takes a while. A round begins with a request that finds no other under way."""
+    """A store each of whose requests takes a while. A round begins with a request that finds no other under way.
+
+    Set ``wait_seconds`` to 0 while a test writes what it needs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.wait_seconds = 0.1
         self.rounds, self.reads, self._under_way, self._lock = 0, 0, 0, threading.Lock()
 
     @asynccontextmanager
@@ -24,7 +28,7 @@ class Rounds(zarr.storage.MemoryStore):
             self.rounds += self._under_way == 0
             self._under_way += 1
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self.wait_seconds)
             yield
         finally:
             with self._lock:

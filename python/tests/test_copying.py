@@ -580,6 +580,36 @@ def test_a_part_of_an_array_is_copied(select: Any, slices: Any, memory_limit: An
         np.testing.assert_array_equal(to_host(part[...]), values[slices])
 
 
+def test_a_part_of_an_array_of_the_earth_lies_where_its_first_element_lies(tmp_path: Path) -> None:
+    group = cuzarr.create_group(
+        tmp_path / "whole",
+        attributes={"proj:code": "EPSG:32633", "spatial:dimensions": ["y", "x"], "spatial:bbox": [500, 500, 810, 900]},
+    )
+    attributes = {
+        "proj:code": "EPSG:32633",
+        "spatial:dimensions": ["y", "x"],
+        "spatial:transform": [10.0, 0.0, 500.0, 0.0, -10.0, 900.0],
+        "spatial:shape": [40, 31],
+        "spatial:bbox": [500, 500, 810, 900],
+        "units": "m",
+    }
+    array = group.create_array("height", data=np.zeros((2, 40, 31)), dimension_names=("time", "y", "x"), attributes=attributes)
+    kept = {name: attributes[name] for name in ("proj:code", "spatial:dimensions", "units")}
+    moved = {"spatial:transform": [10.0, 0.0, 530.0, 0.0, -10.0, 860.0], "spatial:shape": [36, 28]}
+    select = {"y": slice(4, None), "x": slice(3, None)}
+    assert dict(cuzarr.copy(array, {}, select=select).attrs) == kept | moved
+    part = cuzarr.copy(group, tmp_path / "part", select=select)
+    assert dict(part["height"].attrs) == kept | moved
+    assert dict(part.attrs) == {"proj:code": "EPSG:32633", "spatial:dimensions": ["y", "x"]}
+    for unmoved in (
+        cuzarr.copy(array, {}, select={"time": slice(1, 2)}),
+        cuzarr.copy(array, {}),
+        cuzarr.rechunk(array, {}, chunks=(1, 8, 8)),
+    ):
+        assert dict(unmoved.attrs) == attributes
+    assert dict(cuzarr.copy(group, {}, select={"time": slice(1, 2)}).attrs) == dict(group.attrs)
+
+
 def test_a_part_of_a_group_is_copied(tmp_path: Path, device: str) -> None:
     group = fields()
     part = cuzarr.copy(group, tmp_path / "part", only=["/t2m/", "surface"], select={"time": slice(1, 4)})

@@ -36,7 +36,7 @@ LAYERS = (
     ("_node",),
     ("api",),
     ("xp",),
-    ("references", "sparse"),
+    ("ome", "references", "sparse"),
     ("loader",),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),

@@ -228,6 +228,33 @@ def test_geozarrs_images_are_read(tmp_path: Path) -> None:
     assert copied.attrs["multiscales"] == {"layout": layout}
 
 
+def test_levels_of_geozarr_that_are_groups_are_read(tmp_path: Path) -> None:
+    layout = [{"asset": "full"}, {"asset": "half", "derived_from": "full", "transform": {"scale": [2.0, 2.0]}}]
+    source = cuzarr.create_group(tmp_path / "geo", attributes={"multiscales": {"layout": layout}})
+    for name, step in (("full", 1), ("half", 2)):
+        source.create_array(f"{name}/height", data=VALUES[0, 0, ::step, ::step], dimension_names=("y", "x"))
+        source.create_array(f"{name}/x", data=np.arange(36 // step), dimension_names=("x",))
+    made = cuzarr.pyramid(source, {}, levels=2)
+    np.testing.assert_array_equal(to_host(made["0"][...]), VALUES[0, 0])
+    assert "half (group)" in command("info", str(tmp_path / "geo"))
+    assert '"array": "/half/height"' in command("preview", str(tmp_path / "geo"), "--json", "--level", "1")
+    source.create_array("full/slope", data=VALUES[0, 0], dimension_names=("y", "x"))
+    with pytest.raises(UnsupportedError, match=r"'full' is a group with the arrays \[\"height\", \"slope\"\]"):
+        cuzarr.pyramid(source, {}, levels=2)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5", "0.6"])
+def test_further_members_of_axes_are_kept(version: Any) -> None:
+    orientation = {"type": "anatomical", "value": "left-to-right"}
+    axes = [{"name": "y", "type": "space"}, {"name": "x", "type": "space", "unit": "millimeter", "orientation": orientation}]
+    image = {"axes": axes, "datasets": [{"path": "0"}]}
+    source = cuzarr.create_group({}, attributes={"ome": {"version": "0.5", "multiscales": [image]}})
+    source.create_array("0", data=VALUES[0, 0])
+    made = cuzarr.pyramid(source, {}, version=version)
+    (kept,) = (made.attrs if version == "0.4" else made.attrs["ome"])["multiscales"]
+    assert (kept["coordinateSystems"][0] if version == "0.6" else kept)["axes"] == axes
+
+
 def test_factors_of_dimensions_are_chosen(device: str) -> None:
     factors = {"y": 2, "x": 3}
     made = cuzarr.pyramid(named({}), {}, levels=2, factors=factors, method="max")

@@ -69,6 +69,7 @@ PAGES = (
     Page("storage", "Stores", "Where keys and values are.", "cuzarr.storage"),
     Page("references", "References", "Tables of references to netCDF-4 and HDF5 files.", "cuzarr.references"),
     Page("sparse", "Sparse matrices", "Sparse matrices and data frames of anndata's format.", "cuzarr.sparse"),
+    Page("ome", "OME-Zarr", "Images of several scales and plates of OME-Zarr.", "cuzarr.ome"),
     Page("codecs", "Codecs", "Codecs as values, and decoders and encoders of frames.", "cuzarr.codecs"),
     Page("numcodecs", "Codecs of numcodecs", "The codecs of numcodecs, as values.", "cuzarr.codecs.numcodecs"),
     Page("dtype", "Data types", "Element types, by zarr-python's names.", "cuzarr.dtype"),

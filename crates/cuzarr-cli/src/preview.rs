@@ -272,7 +272,7 @@ impl Preview {
         let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
         let labels = ome.get("image-label").and_then(Value::as_object).cloned();
         let count = image.levels.len();
-        let level = |number: usize| group.array(&image.levels[number].path).at(|| format!("level {number}"));
+        let level = |number: usize| group.level(&image.levels[number].path).at(|| format!("level {number}"));
         let number = match self.level {
             Some(number) if number < count => number,
             Some(number) => {

@@ -54,6 +54,7 @@ mod pyramid;
 mod quantile;
 mod reduce;
 mod regions;
+mod spatial;
 mod statistics;
 mod stream;
 mod unfinished;

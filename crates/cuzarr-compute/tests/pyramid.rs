@@ -6,7 +6,7 @@ mod model;
 use std::sync::Arc;
 
 use cuzarr::internal::store::testing::{Observed, Operation};
-use cuzarr::meta::ArrayMetadata;
+use cuzarr::meta::{ArrayMetadata, GroupMetadata, ZarrFormat};
 use cuzarr::node::{Array, ArrayOptions, Group};
 use cuzarr::plan::Selection;
 use cuzarr::store::{MemoryStore, Store};
@@ -208,6 +208,151 @@ fn an_image_is_made_anew_with_its_labels_and_what_else_its_attributes_say() {
     assert_eq!(new.array("labels/cells/2").unwrap().shape(), new.array("2").unwrap().shape());
     let listed = new.group("labels").unwrap();
     assert_eq!(listed.metadata().attributes()["ome"]["labels"], json!(["cells"]));
+}
+
+fn group(store: &Arc<dyn Store>, path: &str, attributes: &Value) -> Group {
+    let metadata = GroupMetadata::new(ZarrFormat::V3, attributes.as_object().unwrap().clone()).unwrap();
+    Group::create_from(Arc::clone(store), path, metadata, false, ArrayOptions::default()).unwrap()
+}
+
+fn plane(store: &Arc<dyn Store>, path: &str, shape: &[u64], attributes: &Value) -> Array {
+    let mut document = metadata(shape, shape, "uint16", json!(0), json!([bytes_codec("little")]));
+    document
+        .set_dimension_names(["lat", "lon"][..shape.len()].iter().map(|name| Some(name.to_string())).collect())
+        .unwrap();
+    document.set_attributes(attributes.as_object().unwrap().clone()).unwrap();
+    Array::create(Arc::clone(store), path, document, false, ArrayOptions::default()).unwrap()
+}
+
+/// An image of GeoZarr, whose levels are groups with an array `b02` each.
+fn of_earth(store: &Arc<dyn Store>) -> Group {
+    let conventions = json!([{"name": "multiscales"}, {"name": "proj:"}, {"name": "spatial:"}, {"name": "license"}]);
+    let layout = json!([
+        {"asset": "r10m", "transform": {"scale": [1.0, 1.0]},
+            "spatial:transform": [10.0, 0.0, 500.0, 0.0, -10.0, 900.0], "spatial:shape": [40, 31]},
+        {"asset": "r20m", "derived_from": "r10m", "transform": {"scale": [2.0, 2.0]}},
+    ]);
+    let image = group(
+        store,
+        "earth",
+        &json!({
+            "multiscales": {"layout": layout}, "zarr_conventions": conventions, "proj:code": "EPSG:32631",
+            "spatial:dimensions": ["lat", "lon"], "spatial:bbox": [500, 500, 810, 900], "title": "a tile",
+        }),
+    );
+    for (level, shape) in [("r10m", [40, 31]), ("r20m", [20, 16])] {
+        group(store, &format!("earth/{level}"), &json!({}));
+        plane(store, &format!("earth/{level}/b02"), &shape, &json!({"units": "1"}));
+        plane(store, &format!("earth/{level}/lat"), &shape[..1], &json!({}));
+    }
+    image
+}
+
+#[test]
+fn levels_of_an_image_of_the_earth_lie_where_its_own_lie() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let settings = PyramidOptions::default().with_levels(3);
+    let made = Pyramid::of_image(&of_earth(&store), Arc::clone(&store), "made", Existing::Refuse, settings).unwrap();
+    let made = made.run(&|_, _| ()).unwrap();
+    let attributes = made.metadata().attributes();
+    assert_eq!((&attributes["proj:code"], &attributes["title"]), (&json!("EPSG:32631"), &json!("a tile")));
+    for gone in ["spatial:transform", "spatial:shape", "spatial:bbox", "multiscales"] {
+        assert!(!attributes.contains_key(gone), "{gone} is not of all levels");
+    }
+    for (level, size, shape) in [("0", 10.0, [40, 31]), ("1", 20.0, [20, 16]), ("2", 40.0, [10, 8])] {
+        let level = made.array(level).unwrap();
+        let own = level.metadata().attributes();
+        assert_eq!(level.shape(), shape);
+        assert_eq!(own["spatial:transform"], json!([size, 0.0, 500.0, 0.0, -size, 900.0]));
+        assert_eq!((&own["spatial:shape"], &own["spatial:dimensions"]), (&json!(shape), &json!(["y", "x"])));
+        assert_eq!((&own["proj:code"], own.contains_key("spatial:bbox")), (&json!("EPSG:32631"), size == 10.0));
+        assert_eq!(own["zarr_conventions"], json!([{"name": "proj:"}, {"name": "spatial:"}]));
+    }
+    assert_eq!(made.array("0").unwrap().metadata().attributes()["units"], "1");
+}
+
+#[test]
+fn a_level_that_is_a_group_of_several_arrays_is_refused_with_their_names() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let image = of_earth(&store);
+    plane(&store, "earth/r10m/b03", &[40, 31], &json!({}));
+    let plan = Pyramid::of_image(&image, Arc::clone(&store), "made", Existing::Refuse, PyramidOptions::default());
+    let error = plan.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains(r#"'r10m' is a group with the arrays ["b02", "b03"]"#), "{error}");
+}
+
+/// An image of OME-Zarr 0.6 with labels and one transformation besides those of its level.
+fn of_systems(store: &Arc<dyn Store>, transformation: &Value) -> Group {
+    let axes = json!([{"name": "y", "type": "space"}, {"name": "x", "type": "space"}]);
+    let image = |transformations: Value| {
+        let systems = json!([{"name": "physical", "axes": axes}, {"name": "stage", "axes": axes}]);
+        let scale = json!({"type": "scale", "scale": [1, 1], "input": {"path": "s0"}, "output": {"name": "physical"}});
+        json!([{"coordinateSystems": systems, "coordinateTransformations": transformations,
+            "datasets": [{"path": "s0", "coordinateTransformations": [scale]}]}])
+    };
+    let made =
+        group(store, "image", &json!({"ome": {"version": "0.6", "multiscales": image(json!([transformation]))}}));
+    plane(store, "image/s0", &[8, 8], &json!({}));
+    group(store, "image/labels", &json!({"ome": {"version": "0.6", "labels": ["cells"]}}));
+    let labels = json!({"ome": {"version": "0.6", "image-label": {}, "multiscales": image(json!([]))}});
+    group(store, "image/labels/cells", &labels);
+    plane(store, "image/labels/cells/s0", &[8, 8], &json!({}));
+    made
+}
+
+#[test]
+fn transformations_that_need_what_a_pyramid_does_not_have_are_refused_by_name() {
+    let ends = |mut step: Value, path: &str| {
+        step["input"] = json!({"name": "physical"});
+        step["output"] =
+            if path.is_empty() { json!({"name": "stage"}) } else { json!({"name": "stage", "path": path}) };
+        step
+    };
+    let identity = json!({"type": "identity"});
+    let field = json!({"type": "displacements", "path": "field"});
+    let plan = |transformation: &Value| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let image = of_systems(&store, transformation);
+        Pyramid::of_image(&image, Arc::clone(&store), "made", Existing::Refuse, PyramidOptions::default())
+    };
+    for (transformation, named) in [
+        (ends(json!({"type": "affine", "path": "numbers"}), ""), "numbers"),
+        (ends(json!({"type": "sequence", "transformations": [identity, field]}), ""), "field"),
+        (ends(json!({"type": "bijection", "forward": identity, "inverse": field}), ""), "field"),
+        (ends(json!({"type": "byDimension", "transformations": [{"transformation": field}]}), ""), "field"),
+        (ends(identity.clone(), "../other"), "../other"),
+        (ends(identity.clone(), "labels/nuclei"), "labels/nuclei"),
+    ] {
+        let error = plan(&transformation).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    for kept in [ends(identity.clone(), ""), ends(identity, "labels/cells")] {
+        let made = plan(&kept).unwrap().run(&|_, _| ()).unwrap();
+        let image = &made.metadata().attributes()["ome"]["multiscales"][0];
+        assert_eq!(image["coordinateTransformations"], json!([kept]));
+        let labels = made.group("labels/cells").unwrap();
+        assert_eq!(labels.metadata().attributes()["ome"]["multiscales"][0]["coordinateSystems"][1]["name"], "stage");
+    }
+}
+
+#[test]
+fn a_group_of_several_images_or_of_a_scene_is_refused() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let images = json!([{"name": "2D", "datasets": [{"path": "0"}]}, {"name": "3D", "datasets": [{"path": "0"}]}]);
+    let several = group(&store, "several", &json!({"ome": {"version": "0.5", "multiscales": images}}));
+    plane(&store, "several/0", &[8, 8], &json!({}));
+    let scene = group(&store, "scene", &json!({"ome": {"version": "0.6", "scene": {"coordinateTransformations": []}}}));
+    for (source, kind, named) in [
+        (several, ErrorKind::Unsupported, r#"["2D", "3D"]"#),
+        (scene, ErrorKind::InvalidArgument, "holds several images"),
+    ] {
+        let plan = Pyramid::of_image(&source, Arc::clone(&store), "made", Existing::Refuse, PyramidOptions::default());
+        let error = plan.err().unwrap();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().contains(named), "{error}");
+    }
 }
 
 /// Where an array of format 2 names its dimensions, xarray takes its fill value for the mark of missing elements.

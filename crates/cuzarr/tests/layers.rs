@@ -35,7 +35,7 @@ const DEVICE_LEVELS: &[&[&str]] = &[
 
 /// The rooms of `cuzarr-compute`, lowest first.
 const COMPUTE_LEVELS: &[&[&str]] = &[
-    &["checkpoint", "progress", "regions"],
+    &["checkpoint", "progress", "regions", "spatial"],
     &["unfinished"],
     &["copy", "options"],
     &["expression", "pyramid"],

@@ -139,8 +139,9 @@ def pyramid(
     ContainsArrayError, ContainsGroupError
         Something is at the target.
     UnsupportedError
-        The method has no meaning for the elements; labels are not integers. The source is an image of a later version, has other
-        transformations than scales and translations, or coordinate systems that would be lost.
+        The method has no meaning for the elements; labels are not integers. The source is an image of a later version; its levels have
+        other transformations than scales and translations, or several arrays each; or coordinate systems, numbers of transformations or
+        further images would be lost.
 
     Examples
     --------

@@ -425,9 +425,10 @@ class Group(Node):
         strict: bool = True,
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any]]:
-        """Paths and nodes below this group, optionally of one kind, without the paths ``dropped``."""
+        """Paths and nodes below this group, optionally of one kind, without arrays of the names ``dropped``."""
         for path, found in self._walk(max_depth, **kwargs):
-            if path in dropped or (kind is not None and (kind is Array) == isinstance(found, GroupMetadata)):
+            is_group = isinstance(found, GroupMetadata)
+            if (kind is not None and (kind is Array) == is_group) or (not is_group and path.rpartition("/")[2] in dropped):
                 continue
             try:
                 if isinstance(found, CuzarrError):

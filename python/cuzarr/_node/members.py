@@ -46,8 +46,12 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
         return consolidated.below(name) if name in consolidated.flattened_metadata else None
     if consolidated is None or name not in consolidated.flattened_metadata:
         return find_node(place / path, group.zarr_format)
-    node = find_node(place / name, group.zarr_format, False)
-    remembered = consolidated.below(name) if isinstance(node, GroupMetadata) else None
+    return _remembering(consolidated, name, find_node(place / name, group.zarr_format, False))
+
+
+def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMetadata | None) -> AnyNodeMetadata | None:
+    """A node with its own document. A group gets what the consolidated copy of a group above it has of its members."""
+    remembered = consolidated.below(name) if isinstance(node, GroupMetadata) and name in consolidated.flattened_metadata else None
     if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
         return replace(node, consolidated_metadata=remembered.consolidated_metadata)
     return node
@@ -144,12 +148,16 @@ def _read(
 
 def at(place: StorePath, group: GroupMetadata, paths: Sequence[str]) -> list[AnyNodeMetadata | None]:
     """The nodes at paths below a group, found by one round of requests; ``None`` for each path without a node."""
-    if group.consolidated_metadata is not None:
-        return [find(place, group, path) for path in paths]
+    consolidated, names = group.consolidated_metadata, [normalize_path(path) for path in paths]
+    if consolidated is not None and is_trusted(place):
+        return [find(place, group, name) for name in names]
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in paths]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
     values = zip(paths, found, strict=True)
-    return [None if documents is None else value_of(place / path, documents) for path, documents in values]
+    nodes = [None if documents is None else value_of(place / path, documents) for path, documents in values]
+    if consolidated is None:
+        return nodes
+    return [_remembering(consolidated, name, node) for name, node in zip(names, nodes, strict=True)]
 
 
 def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iterator[tuple[str, bool]]:

@@ -21,6 +21,7 @@ from cuzarr._node.open import open_group
 from cuzarr.errors import CuzarrRuntimeWarning, GroupNotFoundError, UnsupportedError
 from cuzarr.storage import Store, make_store_path
 from cuzarr.xarray._group import GroupStore
+from cuzarr.xarray._tree import Members, members_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -215,14 +216,18 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         {'x': 2}
         """
         if store is None:
-            opened = opened_group(
-                _with_chunks(filename_or_obj, chunk_store, storage_options),
-                group,
-                mode=mode,
-                consolidated=consolidated,
-                storage_options=None if chunk_store is not None else storage_options,
-                zarr_format=_format(zarr_format, zarr_version, synchronizer),
-            )
+            opened: Group | Members
+            if isinstance(filename_or_obj, Members):
+                opened = filename_or_obj
+            else:
+                opened = opened_group(
+                    _with_chunks(filename_or_obj, chunk_store, storage_options),
+                    group,
+                    mode=mode,
+                    consolidated=consolidated,
+                    storage_options=None if chunk_store is not None else storage_options,
+                    zarr_format=_format(zarr_format, zarr_version, synchronizer),
+                )
             store = GroupStore(
                 opened,
                 device,
@@ -259,6 +264,9 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     ) -> dict[str, xarray.Dataset]:
         """Open a group and every group below it, each as a dataset. It is called by ``xarray.open_groups(…, engine="cuzarr")``.
 
+        Levels of an image that lie in one group, as in OME-Zarr and GeoZarr, have a dataset each, with the variable ``image``. The
+        axes of an OME-Zarr image name the dimensions of its levels, and its scales give their coordinates.
+
         Parameters
         ----------
         group, mode, consolidated, storage_options, zarr_format, zarr_version, chunk_store, synchronizer
@@ -289,8 +297,10 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
             storage_options=None if chunk_store is not None else storage_options,
             zarr_format=_format(zarr_format, zarr_version, synchronizer),
         )
-        members = {f"/{path}": node for path, node in root._nodes(None, kind=Group)}
-        return {path: self.open_dataset(node, **kwargs) for path, node in ({"/": root} | members).items()}
+        given = kwargs.get("drop_variables")
+        dropped = {given} if isinstance(given, str) else set(given or ())
+        found = members_of(root, dropped, kwargs.get("strict", True))
+        return {f"/{path}": self.open_dataset(members, **kwargs) for path, members in found.items()}  # type: ignore[arg-type]
 
     def open_datatree(  # type: ignore[override]
         self, filename_or_obj: Group | StoreLike, **kwargs: Unpack[DataTreeOptions]

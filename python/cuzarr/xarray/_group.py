@@ -19,6 +19,7 @@ from cuzarr._node.group import Group
 from cuzarr._node.members import warn_left_out
 from cuzarr.errors import MetadataValidationError
 from cuzarr.xarray._reads import LazyArray, MaskedArray, Opening
+from cuzarr.xarray._tree import ImageLevel, Members
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 # xarray stores a variable whose name is None under this name.
@@ -46,7 +47,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
 
     def __init__(
         self,
-        group: Group,
+        group: Group | Members,
         device: str | None = None,
         dropped: str | Iterable[str] | None = None,
         fill_is_mask: bool | None = None,
@@ -54,13 +55,17 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         times: bool = True,
         strict: bool = True,
     ) -> None:
-        self.group = group
+        members = group if isinstance(group, Members) else Members(group)
+        self.group = members.group
+        self.arrays: dict[str, Array] | None = members.arrays
+        self.levels: dict[str, ImageLevel] = members.levels
+        self.attributes: Mapping[str, Any] = self.group.attrs if members.attributes is None else members.attributes
         self.strict: bool = strict
         self.device = device
         self.mask: bool | Mapping[str, bool] = mask
         self.times: bool = times
         # As in xarray's engine: in format 2 the fill value marks missing elements, in format 3 an attribute does.
-        self.fill_is_mask: bool = group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
+        self.fill_is_mask: bool = self.group.metadata.zarr_format == 2 if fill_is_mask is None else fill_is_mask
         self.dropped: set[str] = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
     def load(self) -> tuple[Mapping[Any, Any], Mapping[str, Any]]:
@@ -82,9 +87,11 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         >>> variables["t"].dims, attributes
         (('x',), {'title': 'maps'})
         """
-        arrays = dict(self.group._nodes(0, kind=Array, dropped=self.dropped, strict=self.strict))
+        arrays = self.arrays
+        if arrays is None:
+            arrays = dict(self.group._nodes(0, kind=Array, dropped=self.dropped, strict=self.strict))
         opening = Opening()
-        on_host = _coordinates(arrays, self.group.attrs)
+        on_host = _coordinates(arrays, self.attributes)
         variables = {}
         for name, array in arrays.items():
             try:
@@ -95,17 +102,25 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
                 warn_left_out(name, error, stacklevel=4)
                 continue
             variables[None if name == _NAMELESS else name] = variable
-        return variables, _shown(self.group.attrs)
+        for name, level in self.levels.items():
+            if name in variables:
+                variables |= {one: own for one, own in level.coordinates(variables[name]).items() if one not in variables}
+        return variables, _shown(self.attributes)
 
     def _variable(self, array: Array, name: str, opening: Opening, *, on_host: bool) -> xarray.Variable:
+        level, named, fill_is_mask = self.levels.get(name), None, self.fill_is_mask
+        if level is not None and _named_dimensions(array) is None:
+            # xarray did not write this array, so its fill value is an element like others.
+            named, fill_is_mask = level.names(array), False
         if not on_host and not _needs_numpy(array, times=self.times):
             placed = array if self.device is None else array.with_device(self.device)
-            stored = stored_variable(placed, name, self.fill_is_mask)
+            stored = stored_variable(placed, name, fill_is_mask, dimensions=named)
             is_masked = self.mask.get(name, True) if isinstance(self.mask, Mapping) else bool(self.mask)
             decoded = _masked(stored, placed, name) if is_masked else stored
             if decoded is not None:
                 return decoded
-        return stored_variable(array.with_device("cpu"), name, self.fill_is_mask, opening, times=self.times)
+        host = array.with_device("cpu")
+        return stored_variable(host, name, fill_is_mask, opening, times=self.times, dimensions=named)
 
 
 def _named_dimensions(array: Array) -> Any:
@@ -183,12 +198,21 @@ def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variab
 
 
 def stored_variable(
-    array: Array, name: str, fill_is_mask: bool, opening: Opening | None = None, *, times: bool = True
+    array: Array,
+    name: str,
+    fill_is_mask: bool,
+    opening: Opening | None = None,
+    *,
+    times: bool = True,
+    dimensions: tuple[str, ...] | None = None,
 ) -> xarray.Variable:
-    """An array as a variable whose elements are not decoded. ``opening`` learns what xarray will read of it soon."""
+    """An array as a variable whose elements are not decoded. ``opening`` learns what xarray will read of it soon.
+
+    ``dimensions`` are the names of its dimensions, if it has none of its own.
+    """
     is_of_2 = array.metadata.zarr_format == 2
     attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)
-    dimensions = _dimensions(array, name)
+    dimensions = dimensions or _dimensions(array, name)
     attributes.pop(_DIMENSIONS, None)
     metadata, blocks = array.metadata, array.metadata._grid.blocks(array.shape)
     is_sharded = getattr(metadata, "sharding_codec", None) is not None

@@ -14,6 +14,8 @@ use cuzarr::meta::{
 use cuzarr::plan::{Selection, SliceArg};
 use cuzarr::{Error, ErrorKind, Result};
 
+use crate::spatial::{self, Place};
+
 pub use cuzarr::internal::meta::encoding::compressor_named;
 
 /// Extents along named dimensions; `None` means the whole dimension.
@@ -259,7 +261,7 @@ impl Changes {
     pub fn apply(&self, source: &ArrayMetadata) -> Result<ArrayMetadata> {
         let selected = match self.selection(source)? {
             None => None,
-            Some(selection) => Some(self.with_shape(source, selection.shape())?),
+            Some(selection) => Some(self.part_of(source, &selection)?),
         };
         let source = selected.as_ref().unwrap_or(source);
         let format = self.zarr_format.unwrap_or(source.zarr_format());
@@ -292,14 +294,21 @@ impl Changes {
         Ok(target)
     }
 
-    /// Returns the source's metadata with another shape, for a copy of a part of the array.
-    fn with_shape(&self, source: &ArrayMetadata, shape: Vec<u64>) -> Result<ArrayMetadata> {
+    /// Returns the source's metadata with another shape and georeference, for a copy of a part of the array.
+    fn part_of(&self, source: &ArrayMetadata, selection: &Selection) -> Result<ArrayMetadata> {
         if source.chunk_grid().rectilinear().is_some() && self.chunks.is_none() && self.named_chunks.is_empty() {
             let error = Error::new(ErrorKind::Unsupported, "a part of an array cannot keep chunks of several extents");
             return Err(error.with_hint("choose the chunks of the copy"));
         }
         let mut part = source.clone();
-        part.set_shape(shape)?;
+        part.set_shape(selection.shape())?;
+        let mut attributes = source.attributes().clone();
+        let ranges = selection.axes().unwrap_or_default().iter().zip(source.shape());
+        let places: Vec<Place> = ranges.map(|(range, len)| Place::selected(range, *len)).collect();
+        spatial::relocate(&mut attributes, &source.xarray_dimensions().unwrap_or_default(), &places);
+        if attributes != *source.attributes() {
+            part.set_attributes(attributes)?;
+        }
         Ok(part)
     }
 

@@ -9,6 +9,7 @@ use super::carrier::{Carrier, Here};
 use super::changes::Changes;
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
+use crate::spatial;
 use crate::unfinished::Mark;
 use cuzarr::internal::node::refuse_overlap;
 use cuzarr::internal::node::{chain, set_unfinished};
@@ -130,7 +131,19 @@ impl Copied {
             let message = format!("the group '/{path}' is an image, whose levels have other indices each");
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the array of one of its levels"));
         }
-        self.groups.push((path, group_metadata(source, format)?));
+        let mut target = group_metadata(source, format)?;
+        // A part of the arrays below has other indices.
+        let selects = |name: &str| changes.select.contains_key(name);
+        if !changes.select.is_empty()
+            && spatial::dimension_names(source.attributes()).is_none_or(|names| names.into_iter().any(selects))
+        {
+            let mut attributes = source.attributes().clone();
+            spatial::remove_indices(&mut attributes);
+            if attributes != *source.attributes() {
+                target.set_attributes(attributes)?;
+            }
+        }
+        self.groups.push((path, target));
         Ok(())
     }
 

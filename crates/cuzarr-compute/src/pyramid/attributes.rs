@@ -30,6 +30,8 @@ pub(super) struct Described<'a> {
     pub(super) factors: &'a [Vec<u64>],
     /// Coordinate systems of the source image, for version 0.6.
     pub(super) coordinates: Option<&'a CoordinateSystems>,
+    /// Axes of the source image, whose further members, such as their orientation, are kept.
+    pub(super) source_axes: &'a [Map<String, Value>],
 }
 
 /// Name of the levels' coordinate system if the source names none.
@@ -38,21 +40,23 @@ const INTRINSIC: &str = "intrinsic";
 impl Described<'_> {
     /// Returns the member `multiscales`.
     pub(super) fn multiscales(&self) -> Value {
-        let known = self.coordinates.and_then(|own| own.axes_of_levels());
         let axis = |(at, name): (usize, &String)| {
-            // In version 0.6, further members of axes, such as their orientation, are kept.
-            let own = known.and_then(|axes| axes.get(at)?.as_object()).filter(|_| self.version == OmeVersion::V06);
-            if let Some(own) = own.filter(|own| own.get("name").and_then(Value::as_str) == Some(name)) {
-                return Value::Object(self.with_unit(own.clone(), at));
-            }
-            let mut axis = Map::from_iter([("name".to_string(), json!(name))]);
+            let given = || self.coordinates?.axes_of_levels()?.get(at)?.as_object();
+            let own = self
+                .source_axes
+                .get(at)
+                .or_else(given)
+                .filter(|own| own.get("name").and_then(Value::as_str) == Some(name));
+            let mut axis = own.cloned().unwrap_or_else(|| Map::from_iter([("name".to_string(), json!(name))]));
             let kind = match name.as_str() {
                 "t" => Some("time"),
                 "c" => Some("channel"),
                 name if is_spatial(name) => Some("space"),
                 _ => None,
             };
-            axis.extend(kind.map(|kind| ("type".to_string(), json!(kind))));
+            if let Some(kind) = kind.filter(|_| !axis.contains_key("type")) {
+                axis.insert("type".to_string(), json!(kind));
+            }
             Value::Object(self.with_unit(axis, at))
         };
         let axes: Vec<Value> = self.axes.iter().enumerate().map(axis).collect();

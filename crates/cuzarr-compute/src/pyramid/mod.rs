@@ -17,10 +17,11 @@ use serde_json::{Map, Value, json};
 use self::attributes::{Described, check_channels, omero, placed};
 use self::axes::{axis_names, check_lists, factors_of_levels};
 pub use self::options::{Labels, OmeVersion, PyramidOptions};
-use self::source::{for_labels, labels_of, of_image};
+use self::source::{check_references, for_labels, labels_of, of_image};
 use crate::checkpoint::{Checkpoint, differences};
 use crate::copy::{Carrier, Changes, Copy, Existing, Here, Shrink};
 use crate::progress::Progress;
+use crate::spatial::{self, Place};
 use crate::unfinished::Mark;
 use cuzarr::internal::node::refuse_overlap;
 use cuzarr::meta::{
@@ -102,8 +103,13 @@ impl Pyramid {
             // Labels have as many levels as their image.
             options.levels = Some(pyramid.levels.len());
             options.factors = pyramid.factors_along(options.axes.as_deref().unwrap_or_default());
-            let labels = Pyramid::plan(&array, Arc::clone(&store), &path, existing, options);
+            let references = options.coordinates.as_ref().map_or(Ok(()), |own| check_references(own, &[]));
+            let labels = references.and_then(|()| Pyramid::plan(&array, Arc::clone(&store), &path, existing, options));
             pyramid.labels.push(labels.at(|| format!("labels of {}", image.name()))?);
+        }
+        if let Some(coordinates) = &pyramid.options.coordinates {
+            let names = pyramid.labels.iter().filter_map(|labels| Some(&*labels.options.labels.as_ref()?.name));
+            check_references(coordinates, &names.collect::<Vec<_>>()).at(|| format!("image {}", image.name()))?;
         }
         Ok(pyramid)
     }
@@ -140,7 +146,10 @@ impl Pyramid {
         let version = options.version.unwrap_or(OmeVersion::V05);
         let factors = factors_of_levels(source.shape(), &axes, &options)?;
         let mut levels = vec![largest(source, &axes, &options.changes, version)?];
+        let mut total = vec![1; axes.len()];
+        place_on_earth(&mut levels[0], source.metadata(), &total, &axes)?;
         for factors in &factors {
+            total.iter_mut().zip(factors).for_each(|(total, factor)| *total *= factor);
             let mut next = levels[levels.len() - 1].clone();
             let shrunk = next.shape().iter().zip(factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect();
             next.set_shape(shrunk)?;
@@ -148,6 +157,7 @@ impl Pyramid {
             if version == OmeVersion::V04 {
                 name_dimensions(&mut next, &axes)?;
             }
+            place_on_earth(&mut next, source.metadata(), &total, &axes)?;
             levels.push(next);
         }
         let (source, kept, labels) = (source.clone(), Map::new(), Vec::new());
@@ -353,6 +363,7 @@ impl Pyramid {
             translation: self.options.translation.as_deref(),
             factors: &self.factors,
             coordinates: self.options.coordinates.as_ref(),
+            source_axes: &self.options.source_axes,
         };
         let mut members = Map::from_iter([("multiscales".to_string(), described.multiscales())]);
         members.extend(omero.map(|omero| ("omero".to_string(), omero)));
@@ -412,6 +423,24 @@ fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> 
     let mut attributes = metadata.attributes().clone();
     attributes.insert("_ARRAY_DIMENSIONS".into(), json!(axes));
     metadata.set_attributes(attributes)
+}
+
+/// Adds the source's georeference to a level whose elements are made from `factors` elements of the source each. The level gets the
+/// transformation of its own indices, and the names of its own dimensions.
+fn place_on_earth(level: &mut ArrayMetadata, source: &ArrayMetadata, factors: &[u64], axes: &[String]) -> Result<()> {
+    let mut own = spatial::georeference(source.attributes());
+    if own.is_empty() {
+        return Ok(());
+    }
+    let names = source.xarray_dimensions().unwrap_or_default();
+    let places = factors.iter().zip(source.shape()).map(|(&factor, &len)| Place::combined(factor, len));
+    spatial::relocate(&mut own, &names, &places.collect::<Vec<_>>());
+    spatial::rename(&mut own, &names, axes);
+    let mut attributes = level.attributes().clone();
+    // The largest level has them, and may follow other conventions too.
+    own.retain(|name, _| name != spatial::CONVENTIONS || !attributes.contains_key(name));
+    attributes.extend(own);
+    level.set_attributes(attributes)
 }
 
 /// Whether elements of labels may have this type.

@@ -83,6 +83,8 @@ pub struct PyramidOptions {
     pub coordinates: Option<CoordinateSystems>,
     /// Chunks, shards and compressors of all levels.
     pub changes: Changes,
+    /// The axes of the source image, with all their members.
+    pub(super) source_axes: Vec<Map<String, Value>>,
 }
 
 impl PyramidOptions {

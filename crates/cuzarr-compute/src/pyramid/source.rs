@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::options::{Labels, OmeVersion, PyramidOptions};
+use crate::spatial;
 use cuzarr::internal::meta::node::UNFINISHED;
 use cuzarr::meta::{CoordinateSystems, IMAGE_LABELS, ImageLevel, MultiscaleConvention, Multiscales, label_names};
 use cuzarr::node::{self, Array, Group, Node};
@@ -15,7 +16,7 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 const REPLACED: [&str; 7] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator", UNFINISHED];
 
 /// Attributes of groups that hold several images.
-const COLLECTIONS: [&str; 3] = ["plate", "well", "bioformats2raw.layout"];
+const COLLECTIONS: [&str; 4] = ["plate", "well", "scene", "bioformats2raw.layout"];
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
@@ -46,6 +47,7 @@ impl Image {
         options.translation = options.translation.or_else(|| Some(level.translation.clone()).filter(fits));
         if self.description.axes.len() == ndim {
             let axes = || self.description.axes.iter();
+            options.source_axes = axes().map(|axis| axis.members.clone()).collect();
             options.axes = options.axes.or_else(|| Some(axes().map(|axis| axis.name.clone()).collect()));
             let units = || axes().map(|axis| axis.unit.clone().unwrap_or_default()).collect();
             options.units = options.units.or_else(|| Some(units()));
@@ -63,7 +65,11 @@ fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Resu
     let is_other =
         |system: &&Map<String, Value>| system.get("name").and_then(Value::as_str) != Some(&coordinates.intrinsic);
     let others = coordinates.systems.iter().filter(is_other).filter_map(|system| system.get("name")?.as_str());
-    let others: Vec<&str> = others.collect();
+    // Transformations may also lead to the coordinate systems of labels.
+    let ends =
+        coordinates.transformations.iter().flat_map(|step| ["input", "output"].map(|end| path_of(step.get(end)?)));
+    let mut others: Vec<&str> = others.chain(ends.flatten()).collect();
+    others.dedup();
     if others.is_empty() && coordinates.transformations.is_empty() {
         return Ok(());
     }
@@ -89,10 +95,85 @@ fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Resu
     }
 }
 
+/// The path in one end of a transformation: that of a group with the coordinate system.
+fn path_of(end: &Value) -> Option<&str> {
+    end.get("path").and_then(Value::as_str).filter(|path| !matches!(*path, "" | "."))
+}
+
+/// Refuses an image whose transformations need what is not in its attributes, because a pyramid does not have it: arrays of numbers,
+/// and groups other than the labels that are kept.
+///
+/// # Errors
+/// `Unsupported`
+pub(super) fn check_references(coordinates: &CoordinateSystems, labels: &[&str]) -> Result<()> {
+    let refuse = |what: String| {
+        let message = format!("the image's transformations need {what}, which a pyramid does not keep");
+        let error = Error::new(ErrorKind::Unsupported, message);
+        Err(error.with_hint("make the pyramid of the array of one of its levels"))
+    };
+    for step in &coordinates.transformations {
+        if let Some(path) = array_of_numbers(step) {
+            return refuse(format!("the array {path:?}"));
+        }
+        for path in ["input", "output"].iter().filter_map(|end| path_of(step.get(*end)?)) {
+            let is_kept = |name: &str| labels.contains(&name.trim_matches('/'));
+            let below_labels = path.trim_start_matches("./").strip_prefix(IMAGE_LABELS);
+            if !below_labels.and_then(|rest| rest.strip_prefix('/')).is_some_and(is_kept) {
+                return refuse(format!("the group {path:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path of an array that contains numbers of a transformation or of its parts.
+fn array_of_numbers(step: &Value) -> Option<&str> {
+    let parts = |name: &str| step.get(name).and_then(Value::as_array).into_iter().flatten();
+    let part = |name: &str| step.get(name).into_iter();
+    let mut inner =
+        parts("transformations").chain(part("transformation")).chain(part("forward")).chain(part("inverse"));
+    step.get("path").and_then(Value::as_str).or_else(|| inner.find_map(array_of_numbers))
+}
+
+/// Refuses a group that has several images of several scales, because a pyramid has one.
+fn check_single(attributes: &Map<String, Value>) -> Result<()> {
+    let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
+    let Some(Value::Array(images)) = ome.get("multiscales") else { return Ok(()) };
+    if images.len() < 2 {
+        return Ok(());
+    }
+    let name = |image: &Value| image.get("name").and_then(Value::as_str).unwrap_or("-").to_string();
+    let names: Vec<String> = images.iter().map(name).collect();
+    let message = format!("the group has the images {names:?}, a pyramid keeps one");
+    Err(Error::new(ErrorKind::Unsupported, message).with_hint("make the pyramid of the array of one of their levels"))
+}
+
+/// Adds the georeference that the image's group, the layout or the level's group has for the largest level.
+fn with_georeference(group: &Group, level: &ImageLevel, array: Array) -> Result<Array> {
+    let attributes = group.metadata().attributes();
+    let mut georeference = spatial::georeference(attributes);
+    let layout = attributes.get("multiscales").and_then(|all| all.get("layout")?.as_array());
+    let is_level = |entry: &&Value| entry.get("asset").and_then(Value::as_str) == Some(&level.path);
+    let entry = layout.and_then(|all| all.iter().find(is_level)?.as_object());
+    georeference.extend(entry.map(spatial::georeference).unwrap_or_default());
+    if let Ok(Node::Group(own)) = group.get(&level.path) {
+        georeference.extend(spatial::georeference(own.metadata().attributes()));
+    }
+    let added = |name: &String| !array.metadata().attributes().contains_key(name);
+    georeference.retain(|name, _| added(name));
+    if georeference.is_empty() {
+        return Ok(array);
+    }
+    let mut metadata = array.metadata().clone();
+    georeference.extend(metadata.attributes().clone());
+    metadata.set_attributes(georeference)?;
+    Array::from_metadata(Arc::clone(array.store()), array.path(), metadata, array.options().clone())
+}
+
 /// Returns the largest level of an image, and what the image's attributes say.
 ///
 /// # Errors
-/// `InvalidArgument` for a group that is not an image.
+/// `InvalidArgument` for a group that is not an image; `Unsupported` for one with several.
 pub(super) fn of_image(group: &Group) -> Result<Image> {
     let attributes = group.metadata().attributes();
     let Some(description) = Multiscales::of(attributes).at(|| group.name())? else {
@@ -106,11 +187,16 @@ pub(super) fn of_image(group: &Group) -> Result<Image> {
         };
         return Err(invalid(message).with_hint("choose one of the images or arrays below it"));
     };
-    let array = group.array(&description.levels[0].path).at(|| format!("image {}", group.name()))?;
+    let named = || format!("image {}", group.name());
+    check_single(attributes).at(named)?;
+    let level = &description.levels[0];
+    let array = group.level(&level.path).and_then(|array| with_georeference(group, level, array)).at(named)?;
     let mut kept = attributes.clone();
     kept.retain(|name, _| !REPLACED.contains(&name.as_str()));
+    // Each level has its own.
+    spatial::remove_indices(&mut kept);
     // Removes the convention whose attribute is gone from GeoZarr's list.
-    if let Some(Value::Array(conventions)) = kept.get_mut("zarr_conventions") {
+    if let Some(Value::Array(conventions)) = kept.get_mut(spatial::CONVENTIONS) {
         conventions.retain(|one| one.get("name").and_then(Value::as_str) != Some("multiscales"));
     }
     Ok(Image { array, description, kept })

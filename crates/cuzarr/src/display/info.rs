@@ -197,11 +197,11 @@ fn add_image(info: &mut Description, group: &Group) {
     }
     let (mut texts, mut levels) = (Vec::new(), Vec::new());
     for level in &image.levels {
-        let shape = match group.get(&level.path) {
-            Ok(Node::Array(array)) => Some(array.shape().to_vec()),
-            _ => None,
+        let (shape, text) = match group.get(&level.path) {
+            Ok(Node::Array(array)) => (Some(array.shape().to_vec()), shape_text(array.shape())),
+            Ok(Node::Group(_)) => (None, "(group)".to_string()),
+            Err(_) => (None, "no array".to_string()),
         };
-        let text = shape.as_ref().map_or_else(|| "no array".to_string(), |shape| shape_text(shape));
         texts.push(format!("{} {text}", level.path));
         levels.push(json!({
             "path": level.path, "shape": shape, "scale": level.scale, "translation": level.translation,

@@ -27,6 +27,8 @@ pub struct ImageAxis {
     pub kind: Option<String>,
     /// The unit of its coordinates, such as `micrometer`.
     pub unit: Option<String>,
+    /// All members, unchanged from the attributes, such as `longName` and `orientation`.
+    pub members: Map<String, Value>,
 }
 
 /// One of an image's arrays.
@@ -361,7 +363,8 @@ fn axis(value: &Value) -> Result<ImageAxis> {
     }
     let text = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_string);
     let Some(name) = text("name") else { return Err(invalid("axes", value, "a name, or an object with one")) };
-    Ok(ImageAxis { name, kind: text("type"), unit: text("unit") })
+    let members = value.as_object().cloned().unwrap_or_default();
+    Ok(ImageAxis { name, kind: text("type"), unit: text("unit"), members })
 }
 
 fn numbers(list: Option<&Value>, member: &str) -> Result<Vec<f64>> {
@@ -411,6 +414,84 @@ mod tests {
         assert_eq!((read.convention, read.title().as_str()), (MultiscaleConvention::Layout, "multiscales"));
         assert_eq!((read.levels[1].path.as_str(), read.levels[1].scale[0]), ("r20m", 20.0));
         assert_eq!((read.levels[1].translation[0], read.levels[2].scale[0]), (5.0, 60.0));
+    }
+
+    /// An image of OME-Zarr 0.6, whose levels lead to the second of its coordinate systems.
+    fn image_06(steps: &[Value], members: &Value) -> Value {
+        let axes = |prefix: &str| {
+            json!([{"name": "t", "type": "time", "unit": "millisecond"}, {"name": format!("{prefix}y"), "type": "space",
+                "unit": "micrometer"}, {"name": "x", "type": "space"}])
+        };
+        let datasets: Vec<Value> = steps
+            .iter()
+            .enumerate()
+            .map(|(number, step)| json!({"path": format!("s{number}"), "coordinateTransformations": [step]}))
+            .collect();
+        let mut image = json!({
+            "coordinateSystems": [{"name": "world", "axes": axes("world_")}, {"name": "intrinsic", "axes": axes("")}],
+            "datasets": datasets,
+        });
+        image.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        json!({"ome": {"version": "0.6", "multiscales": [image]}})
+    }
+
+    fn step(kind: &str, members: &Value) -> Value {
+        let mut step = json!({"type": kind, "input": {"path": "s0"}, "output": {"name": "intrinsic"}});
+        step.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        step
+    }
+
+    #[test]
+    fn levels_of_version_0_6_lead_to_the_system_that_gives_the_axes() {
+        let scale = json!({"type": "scale", "scale": [0.1, 1.0, 2.0]});
+        let shift = json!({"type": "translation", "translation": [0, 0.5, 1]});
+        let to_world = json!({"type": "affine", "affine": [[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 9]],
+            "input": {"name": "intrinsic"}, "output": {"name": "world"}});
+        let steps = [
+            step("identity", &json!({})),
+            step("scale", &json!({"scale": [0.1, 1.0, 2.0]})),
+            step("sequence", &json!({"transformations": [scale, shift]})),
+        ];
+        let read = image(&image_06(&steps, &json!({"coordinateTransformations": [to_world]}))).unwrap().unwrap();
+        let names: Vec<&str> = read.axes.iter().map(|axis| axis.name.as_str()).collect();
+        assert_eq!((names, read.axes[0].unit.as_deref()), (vec!["t", "y", "x"], Some("millisecond")));
+        assert!(read.levels[0].scale.is_empty(), "an identity changes nothing");
+        assert_eq!((&read.levels[1].scale[..], &read.levels[1].translation[..]), (&[0.1, 1.0, 2.0][..], &[0.0; 3][..]));
+        assert_eq!(read.levels[2].translation, [0.0, 0.5, 1.0]);
+        let coordinates = read.coordinates.unwrap();
+        assert_eq!((coordinates.intrinsic.as_str(), coordinates.systems.len()), ("intrinsic", 2));
+        assert_eq!(coordinates.transformations, [to_world], "it moves the whole image, not its levels");
+    }
+
+    #[test]
+    fn what_levels_of_version_0_6_may_not_have_is_named() {
+        let scale = step("scale", &json!({"scale": [1, 1, 1]}));
+        let two = json!([scale, scale]);
+        let list = json!({"datasets": [{"path": "s0", "coordinateTransformations": two}]});
+        let elsewhere = step("scale", &json!({"scale": [1, 1, 1], "output": {"name": "elsewhere"}}));
+        let nowhere = step("scale", &json!({"scale": [1, 1, 1], "output": {"path": "s0"}}));
+        for (steps, members, named) in [
+            (vec![], list, "a list of one transformation"),
+            (vec![scale.clone(), elsewhere], json!({}), "the same coordinate system for all datasets"),
+            (vec![nowhere], json!({}), "the name of a coordinate system"),
+            (vec![step("scale", &json!({"scale": [1, 1]}))], json!({}), "3 numbers, one for each axis"),
+            (vec![scale.clone()], json!({"coordinateSystems": null}), "coordinateSystems"),
+            (vec![scale], json!({"coordinateTransformations": 1}), "coordinateTransformations"),
+        ] {
+            let error = image(&image_06(&steps, &members)).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::MetadataInvalid, "{error}");
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        for kind in
+            ["affine", "rotation", "mapAxis", "projectAxis", "byDimension", "bijection", "displacements", "coordinates"]
+        {
+            let inside = step("sequence", &json!({"transformations": [{"type": kind}]}));
+            for step in [step(kind, &json!({})), inside] {
+                let error = image(&image_06(&[step], &json!({}))).unwrap_err();
+                assert_eq!(error.kind(), crate::ErrorKind::Unsupported, "{error}");
+                assert!(error.to_string().contains(kind), "{error}");
+            }
+        }
     }
 
     #[test]

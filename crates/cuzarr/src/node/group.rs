@@ -302,6 +302,33 @@ impl Group {
         }
     }
 
+    /// Opens the array of an image's level, at a path relative to the image's group. In GeoZarr a level may be a group. Then it is the
+    /// only array of two or more dimensions directly below that group.
+    ///
+    /// # Errors
+    /// `ArrayNotFound` when nothing is there; `Unsupported` for a group with several such arrays, or with none.
+    pub fn level(&self, path: &str) -> Result<Array> {
+        let level = match self.get(path) {
+            Ok(Node::Group(level)) => level,
+            _ => return self.array(path),
+        };
+        let members = level.members(Some(0))?;
+        let images = members.into_iter().filter_map(|(name, member)| match member {
+            Node::Array(array) if array.metadata().ndim() >= 2 => Some((name, array)),
+            _ => None,
+        });
+        let (names, mut arrays): (Vec<String>, Vec<Array>) = images.unzip();
+        match arrays.pop() {
+            Some(array) if arrays.is_empty() => Ok(array),
+            _ => {
+                let message = format!(
+                    "the level '{path}' is a group with the arrays {names:?}, expected one array of two or more dimensions"
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).with_hint("choose one of the arrays below the level"))
+            }
+        }
+    }
+
     /// Opens the group at a path relative to this group.
     ///
     /// # Errors
