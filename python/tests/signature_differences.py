@@ -4,15 +4,16 @@
 """
 
 DEVICE = "where arrays are read to"
+CACHE = "decoded chunks can be kept in memory of the device"
 METADATA = "another store for metadata"
 MODE = "zarr-python's takes it too, unnamed among the others"
 PROGRESS = "tells of objects read or written"
 STRICT = "whether a member that cannot be used is an error"
 
 ADDED: dict[str, dict[str, str]] = {
-    "open": {"device": DEVICE, "metadata_store": METADATA},
-    "open_array": {"mode": MODE, "device": DEVICE, "metadata_store": METADATA},
-    "open_group": {"device": DEVICE, "metadata_store": METADATA},
+    "open": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "open_array": {"mode": MODE, "device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "open_group": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
     "create": {"device": DEVICE, "metadata_store": METADATA},
     "create_array": {"device": DEVICE, "metadata_store": METADATA},
     "from_array": {"device": DEVICE, "metadata_store": METADATA},
@@ -21,9 +22,9 @@ ADDED: dict[str, dict[str, str]] = {
     "AsyncGroup.members": {"strict": STRICT},
     "AsyncArray.getitem": {"progress": PROGRESS},
     "AsyncArray.setitem": {"progress": PROGRESS},
-    "asynchronous.open": {"device": DEVICE, "metadata_store": METADATA},
-    "asynchronous.open_array": {"mode": MODE, "device": DEVICE, "metadata_store": METADATA},
-    "asynchronous.open_group": {"device": DEVICE, "metadata_store": METADATA},
+    "asynchronous.open": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "asynchronous.open_array": {"mode": MODE, "device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "asynchronous.open_group": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
     "asynchronous.create": {"device": DEVICE, "metadata_store": METADATA},
     "asynchronous.create_array": {"device": DEVICE, "metadata_store": METADATA},
     "asynchronous.from_array": {"device": DEVICE, "metadata_store": METADATA},
