@@ -46,6 +46,7 @@ __all__ = [
     "default_codecs",
     "describe_v3",
     "error_kinds",
+    "explain_many",
     "fill_to_element",
     "fill_to_json",
     "find_node",
@@ -583,6 +584,7 @@ def check_unchanged(arrays: Sequence[Array]) -> None: ...
 def read_many(
     reads: Sequence[tuple[Array, _Lists | Selection | tuple[NdBuffer, NdBuffer], str | None, NdBuffer | None]],
 ) -> list[NdBuffer]: ...
+def explain_many(reads: Sequence[tuple[Array, Any]]) -> list[tuple[list[int], str, str]]: ...
 def write_many(
     writes: Sequence[tuple[Array, _Lists | Selection, NdBuffer | tuple[list[Any], bool]]],
 ) -> None: ...

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use cuzarr::CancellationToken;
-use cuzarr::node::{Array, ArraySelection, ArrayWrite, read_all, write_all};
+use cuzarr::node::{Array, ArraySelection, ArrayWrite, explain_all, read_all, write_all};
 use cuzarr_device::{DType, NdBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::array::PyArray;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{here, interruptible};
 use crate::names::parse_dtype;
@@ -88,6 +89,23 @@ pub fn read_many(py: Python<'_>, reads: Vec<Wanted<'_>>) -> PyResult<Vec<PyNdBuf
     }
     let results = handles.run(py, || read_all(&wanted))?;
     Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
+}
+
+/// Explains what [`read_many`] would do: for each group of reads that share batches, their numbers, and the explanation as
+/// text and as JSON.
+#[pyfunction]
+pub fn explain_many(
+    py: Python<'_>,
+    reads: Vec<(Bound<'_, PyArray>, Selected<'_>)>,
+) -> PyResult<Vec<(Vec<usize>, String, String)>> {
+    let mut handles = Handles::new();
+    let numbers: Vec<usize> = reads.iter().map(|(array, _)| handles.number(array)).collect();
+    let selection = |(number, (_, selected)): (usize, (Bound<'_, PyArray>, Selected<'_>))| {
+        Ok(ArraySelection::new(&handles.arrays[number], selected.parse()?))
+    };
+    let wanted: Vec<_> = numbers.into_iter().zip(reads).map(selection).collect::<PyResult<_>>()?;
+    let groups = py.unlocked(|| explain_all(&wanted)).py()?.into_iter();
+    Ok(groups.map(|(numbers, told)| (numbers, told.to_string(), told.to_json().to_string())).collect())
 }
 
 /// Elements to write: of fixed size; or a list of elements of variable length, and whether they are text.

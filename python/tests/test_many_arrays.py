@@ -622,3 +622,26 @@ def test_names_and_selections_of_other_kinds_are_refused():
             group.read(*arguments)
     with pytest.raises(ArgumentTypeError, match="expected"):
         group.write({"u": 1}, [1])
+
+
+def test_an_explanation_covers_the_whole_call(days, device):
+    group = cuzarr.open_group(days.store, device=device)
+    names = [name for name, array in group.arrays() if array.dtype.kind in "fiu"]
+    explained = group.explain(names, {"x": slice(0, 2)})
+    told = explained.to_dict()
+    assert sorted(name for one in told["groups"] for name in one["arrays"]) == sorted(names)
+    results = group.read(names, {"x": slice(0, 2)})
+    assert sum(one["result_bytes"] for one in told["groups"]) == sum(result.nbytes for result in results.values())
+    assert sum(one["chunks"] for one in told["groups"]) == sum(
+        group[name]
+        .explain(tuple(slice(0, 2) if dim == "x" else slice(None) for dim in group[name].metadata.dimension_names))
+        .to_dict()["chunks"]
+        for name in names
+    )
+    assert all(
+        one["batches"] == 1 and one["device"].startswith(device if device == "cpu" else ("cuda", "simt"))
+        for one in told["groups"]
+    )
+    assert "arrays:" in str(explained) and "route" in str(explained)
+    with pytest.raises(cuzarr.errors.SelectionInvalidError):
+        group.explain(names, {"nowhere": 0})

@@ -10,7 +10,7 @@ use cuzarr::internal::store::testing::{Observed, Operation};
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::run::Stage;
 use cuzarr::store::{ByteRange, MemoryStore, Store, StoreExt};
-use cuzarr::{Error, ErrorKind};
+use cuzarr::{Array, ArrayOptions, ArraySelection, Error, ErrorKind, read_all};
 use cuzarr_device::{Device, NdBuffer, Order};
 use model::{Dice, Story, bytes_codec, devices, metadata, sharding, zstd_codec};
 use serde_json::{Value, json};
@@ -291,5 +291,42 @@ fn a_request_that_fails_is_not_the_end() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn small_shards_of_many_arrays_are_requested_together() {
+    let near: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let codecs = sharding(&[8], zstd(), "end");
+    let far = Arc::new(Observed::new(Arc::clone(&near)).with_read_delay(Duration::from_millis(20)).with_failure(
+        // One shard of one array cannot be read whole, so its parts are.
+        |operation| match operation {
+            Operation::Read(request) if request.key == "v3/c/1" && request.range == ByteRange::Full => {
+                Some(Error::new(ErrorKind::StoreFailed, "not all at once"))
+            }
+            _ => None,
+        },
+    ));
+    let store: Arc<dyn Store> = far.clone();
+    let whole = Selection::all(&[64]);
+    for device in devices() {
+        let options = || ArrayOptions::default().with_device(device);
+        let arrays: Vec<Array> = (0..12u16)
+            .map(|number| {
+                let metadata = metadata(&[64], &[32], "uint16", json!(0), codecs.clone());
+                let array = Array::create(near.clone(), &format!("v{number}"), metadata, true, options()).unwrap();
+                let value: Vec<u16> = (0..64).map(|at| 1 + 100 * number + at).collect();
+                array.write_buffer(&whole, &NdBuffer::from_slice(Device::Cpu, &value, &[64]).unwrap()).unwrap();
+                Array::open(store.clone(), &format!("v{number}"), options()).unwrap()
+            })
+            .collect();
+        let reads: Vec<_> = arrays.iter().map(|array| ArraySelection::new(array, whole.clone())).collect();
+        let found = read_all(&reads).unwrap();
+        for (number, found) in found.iter().enumerate() {
+            let expected: Vec<u8> = (0..64u16).flat_map(|at| (1 + 100 * number as u16 + at).to_le_bytes()).collect();
+            assert_eq!(found.to_host_bytes(Order::C).unwrap(), expected, "{device}: array {number}");
+        }
+        // The one that fails ends at once.
+        assert_eq!(far.most_in_flight(), 23, "{device}: the shards of all arrays");
     }
 }

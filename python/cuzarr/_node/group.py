@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 import numpy as np
 
 from cuzarr._checks import check_keywords, dictionary, items, parameters, parse_shape, whole
+from cuzarr._compute.display import Explanation
 from cuzarr._docstrings import documented
 from cuzarr._metadata import create as new
 from cuzarr._metadata.array import AnyArrayMetadata, canonical_json, parse_attributes
@@ -324,6 +325,42 @@ class Group(Node):
         paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
         boxes = many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
         return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
+
+    def explain(
+        self,
+        names: Iterable[str] | None = None,
+        selection: Mapping[str, int | slice] | None = None,
+    ) -> Explanation:
+        """Explain what :meth:`read` would do, and why. No elements are read.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Paths of arrays below this group. By default all arrays directly below.
+        selection : mapping of str to int or slice, optional
+            Positions along dimensions, as for :meth:`read`.
+
+        Returns
+        -------
+        Explanation
+            The groups of arrays that share batches, and where the codecs of each run. ``print`` shows it as text.
+
+        Raises
+        ------
+        ArrayNotFoundError, ContainsGroupError
+            Nothing is at a path, or a group is.
+        SelectionInvalidError
+            No array has a dimension of such a name.
+
+        >>> days = cuzarr.create_group({})
+        >>> for name in ("t2m", "msl"):
+        ...     _ = days.create_array(name, data=np.ones((4, 3), "f4"), dimension_names=("time", "x"))
+        >>> [group["arrays"] for group in days.explain().to_dict()["groups"]]
+        [['msl', 't2m']]
+        """
+        paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
+        boxes = many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
+        return many.explain(boxes)
 
     def write(self, values: Mapping[str, ArrayLike], selection: Mapping[str, int | slice] | None = None) -> None:
         """Write to many arrays in one call, such as all variables of a time step: see :func:`cuzarr.write_many`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -11,6 +12,7 @@ import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import dictionary, items
+from cuzarr._compute.display import Explanation
 from cuzarr._memory import convert, element_types, foreign
 from cuzarr._memory.box import Box, basic_box
 from cuzarr._node.array import Array
@@ -89,6 +91,20 @@ def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dty
     results = dict(zip(variable, elements, strict=True))
     results |= {number: call.result(buffer) for (number, call), buffer in zip(calls.items(), buffers, strict=True)}
     return [results[number] for number in range(len(wanted))]
+
+
+def explain(boxes: Mapping[str, tuple[Array, Selection]]) -> Explanation:
+    """Explains a read of arrays by one call. Elements of variable length are read beside the others, array by array."""
+    checked = {path: _checked(number, box) for number, (path, box) in enumerate(boxes.items())}
+    fixed = {path: read for path, read in checked.items() if not read[0]._metadata.data_type.is_variable}
+    paths, told = list(fixed), _core.explain_many([(array._handle(), box.lists) for array, box in fixed.values()])
+    groups = [([paths[number] for number in numbers], text, document) for numbers, text, document in told]
+    groups += [
+        ([path], *array._handle().explain(box.lists, False)) for path, (array, box) in checked.items() if path not in fixed
+    ]
+    text = "\n".join(f"{len(names)} arrays: {', '.join(names)}\n{text}" for names, text, _ in groups)
+    documents = [{"arrays": names} | json.loads(document) for names, _, document in groups]
+    return Explanation(text or "no arrays", json.dumps({"action": "read", "groups": documents}))
 
 
 def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:

@@ -21,6 +21,8 @@ from xarray.namedarray.pycompat import is_chunked_array
 
 from cuzarr._config import config
 from cuzarr._config.keys import DEFAULT_MEMORY_LIMIT_BYTES
+from cuzarr._memory.device_array import device_array
+from cuzarr._memory.foreign import is_on_device
 from cuzarr._metadata.array import AnyArrayMetadata
 from cuzarr._metadata.create import new_metadata
 from cuzarr._metadata.group import GroupMetadata
@@ -235,7 +237,7 @@ def write_dataset(
             use_zarr_fill_value_as_mask=opened.metadata.zarr_format == 2,
             align_chunks=align_chunks,
         )
-        dataset = zarr_store._validate_and_autodetect_region(dataset)
+        dataset = _on_devices(zarr_store._validate_and_autodetect_region(dataset))
         zarr_store._validate_encoding(encoding)
         writes = _Writes(target)
         dataset.dump_to_store(zarr_store, writer=writes, encoding=encoding)
@@ -247,6 +249,18 @@ def write_dataset(
     from dask.delayed import delayed
 
     return delayed(_when_stored)(stored, opened)  # type: ignore[no-any-return]
+
+
+def _on_devices(dataset: xarray.Dataset) -> xarray.Dataset:
+    """The data set with arrays on devices as arrays of cuzarr, over the same memory. To encode them, xarray mixes them with NumPy's
+    scalars, which CuPy refuses.
+    """
+    result = dataset.copy()
+    for variable in result.variables.values():
+        elements = variable._data
+        if not is_chunked_array(elements) and is_on_device(elements):
+            variable.data = device_array(elements)
+    return result
 
 
 def _when_stored(_: object, group: Group) -> Group:

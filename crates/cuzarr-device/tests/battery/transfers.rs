@@ -1,10 +1,10 @@
 //! Transfers between packed chunks and nd-buffers, compared with the naive model.
 
 use cuzarr_device::internal::cpu::cast::is_supported;
-use cuzarr_device::internal::transfer::{fill_boxes, gather, gather_host, scatter, scatter_host};
+use cuzarr_device::internal::transfer::{fill_boxes, gather, gather_host, scatter, scatter_each_on, scatter_host};
 use cuzarr_device::{
-    Arithmetic, Buffer, DType, DTypeKind, Device, ElementStep, ErrorKind, NdBuffer, Order, Packing, Tail, Transfer,
-    TransferBox,
+    Arithmetic, Buffer, DType, DTypeKind, Device, ElementStep, ErrorKind, NdBuffer, Order, Packing, Stream, Tail,
+    Transfer, TransferBox,
 };
 
 use crate::devices::{devices, for_each_case};
@@ -134,6 +134,24 @@ fn packed_bytes(random: &mut Random, tail: &Tail, size: usize) -> Vec<u8> {
     }
 }
 
+/// Scatters with the packed bytes of each box in a buffer of their own, some bytes behind its beginning.
+fn scatter_each(random: &mut Random, device: Device, packed: &[u8], transfer: &Transfer, target: &NdBuffer) {
+    let mut apart = |item: &TransferBox| {
+        let own = &packed[item.packed_offset_bytes..item.packed_offset_bytes + item.packed_size_bytes];
+        let before = random.below(3) * 16 + random.below(2) * random.below(16);
+        let buffer = Buffer::from_bytes(device, &[&vec![0xAB; before], own].concat()).unwrap();
+        (buffer, TransferBox { packed_offset_bytes: before, ..item.clone() })
+    };
+    let (buffers, boxes): (Vec<_>, Vec<_>) = transfer.boxes.iter().map(&mut apart).unzip();
+    let stream = Stream::legacy(device).unwrap();
+    let transfer = Transfer { boxes, ..transfer.clone() };
+    scatter_each_on(&buffers, &transfer, target, &stream).unwrap();
+    stream.synchronize().unwrap();
+    let more: Vec<Buffer> = buffers.iter().cloned().chain([Buffer::from_bytes(device, &[0]).unwrap()]).collect();
+    let error = scatter_each_on(&more, &transfer, target, &stream).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
 #[test]
 fn scatter_moves_every_box_as_the_model_does() {
     for_each_case(1500, |device, seed| {
@@ -147,6 +165,8 @@ fn scatter_moves_every_box_as_the_model_does() {
         naive::scatter(&packed, &transfer, &target.offsets, &mut expected);
         if device == Device::Cpu && random.one_in(2) {
             scatter_host(&packed, &transfer, &target.array).unwrap();
+        } else if random.one_in(2) {
+            scatter_each(&mut random, device, &packed, &transfer, &target.array);
         } else {
             scatter(&Buffer::from_bytes(device, &packed).unwrap(), &transfer, &target.array).unwrap();
         }

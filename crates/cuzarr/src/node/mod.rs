@@ -54,7 +54,7 @@ pub use documents::Consolidation;
 pub use group::{Group, consolidate_metadata};
 pub use group_builder::GroupBuilder;
 pub use hierarchy::create_hierarchy;
-pub use many::{ArraySelection, ArrayWrite, read_all, write_all};
+pub use many::{ArraySelection, ArrayWrite, explain_all, read_all, write_all};
 pub use mode::Mode;
 pub use path::normalize_path;
 pub use update::Update;

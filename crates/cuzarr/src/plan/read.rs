@@ -15,7 +15,7 @@ use std::sync::Arc;
 use cuzarr_device::internal::Lists;
 
 pub use self::descent::{Entries, IndexPlace, IndexRead};
-use self::descent::{Frame, Shard, find, missing_name};
+use self::descent::{OpenGrid, Shard, find, missing_name};
 pub(crate) use self::units::Filling;
 use super::batch::{Batch, CoalesceLimits, Unit};
 use super::chunk_order::{ChunkOrder, chunks_touched};
@@ -180,7 +180,7 @@ pub struct Plan {
     /// Whether each selection is complete before the next one begins.
     in_turn: bool,
     options: PlanOptions,
-    stack: Vec<Frame>,
+    stack: Vec<OpenGrid>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
     /// The number of entries of all indexes that the plan keeps.
     known_entries: usize,
@@ -309,7 +309,7 @@ impl Plan {
 
     /// Begins the next selections in the array's own grid. It takes so many that the list of their cells stays small,
     /// but at least one.
-    fn first_frame(&mut self) -> Option<Frame> {
+    fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);
         let listed_cells = if self.in_turn { 1 } else { LISTED_CELLS };
@@ -326,7 +326,7 @@ impl Plan {
             .collect();
         let origin = vec![0; self.source.shape.len()];
         let tour = || Tour::new(&self.selections, &wants, &origin, objects);
-        (!wants.is_empty()).then(|| Frame { level: 0, tour: tour(), shard: None })
+        (!wants.is_empty()).then(|| OpenGrid { level: 0, tour: tour(), shard: None })
     }
 
     /// Where the elements of a result lie in packed bytes, and in memory of shape `array`. `result` counts from the
@@ -399,49 +399,49 @@ impl Plan {
             if filling.is_full() {
                 return Ok(Filled::Full);
             }
-            let Some(frame) = self.stack.last_mut() else {
-                if let Some(frame) = self.first_frame() {
-                    self.stack.push(frame);
+            let Some(open) = self.stack.last_mut() else {
+                if let Some(open) = self.first_grid() {
+                    self.stack.push(open);
                     continue;
                 }
                 return Ok(Filled::Done);
             };
-            let Some(spot) = frame.tour.current() else {
+            let Some(spot) = open.tour.current() else {
                 self.stack.pop();
                 continue;
             };
-            let level = frame.level;
-            let layout = frame.layout(&self.source, &spot.origin)?;
-            let Some(found) = find(&self.source, &self.label, frame, &spot.at)? else {
-                let name = missing_name(&self.source, &self.label, frame, &spot.at);
-                frame.tour.advance();
+            let level = open.level;
+            let layout = open.layout(&self.source, &spot.origin)?;
+            let Some(found) = find(&self.source, &self.label, open, &spot.at)? else {
+                let name = missing_name(&self.source, &self.label, open, &spot.at);
+                open.tour.advance();
                 self.fill(&name, &spot, &mut filling.fills);
                 continue;
             };
             let Some(shard_layout) = &layout.levels[level].shard else {
-                frame.tour.advance();
+                open.tour.advance();
                 self.plan_chunk(&found, &spot, &layout)?;
                 continue;
             };
             let shard_offset = found.span.map_or(0, |span| span.0);
             let place = IndexPlace { key: Arc::clone(&found.name.key), shard_offset, level };
             let known = self.take_known(&place);
-            let Some(frame) = self.stack.last_mut() else { continue };
+            let Some(open) = self.stack.last_mut() else { continue };
             match known {
                 None => return Ok(Filled::Unknown(level)),
                 Some(None) => {
-                    frame.tour.advance();
+                    open.tour.advance();
                     self.fill(&found.name, &spot, &mut filling.fills);
                 }
                 Some(Some(entries)) => {
-                    frame.tour.advance();
+                    open.tour.advance();
                     let inner_chunks = self.source.cells(level + 1);
                     let tour = Tour::new(&self.selections, &spot.wants, &spot.origin, inner_chunks);
                     let offset = place.shard_offset;
                     let size_bytes = found.span.map(|span| span.1);
                     let (grid, inner) = (shard_layout.grid.clone(), found.name.inner);
                     let shard = Shard { key: place.key, offset, size_bytes, grid, entries, inner, layout };
-                    self.stack.push(Frame { level: level + 1, tour, shard: Some(shard) });
+                    self.stack.push(OpenGrid { level: level + 1, tour, shard: Some(shard) });
                 }
             }
         }
@@ -464,9 +464,9 @@ impl Plan {
     /// Those of [`Plan::fill_up`].
     pub(crate) fn first_indexes(&mut self) -> Result<Vec<IndexRead>> {
         if self.stack.is_empty()
-            && let Some(frame) = self.first_frame()
+            && let Some(open) = self.first_grid()
         {
-            self.stack.push(frame);
+            self.stack.push(open);
         }
         if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
     }

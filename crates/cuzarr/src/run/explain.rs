@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cuzarr_device::Order;
 
 use crate::error::Result;
-use crate::plan::{CacheState, Explanation, Plan, Selection, WritePlan};
+use crate::plan::{CacheState, Explanation, Plan, ResultOf, Selection, WritePlan};
 use crate::run::access::{Access, ReadResult};
 use crate::run::chunk_cache::CacheUse;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
+use crate::run::read::device::Group;
 use crate::store::Store;
 
 /// Bytes of a new result, if it is contiguous in C order.
@@ -17,6 +18,14 @@ fn contiguous_bytes(access: &Access, selection: &Selection, options: &Options) -
     let is_c = options.order == Order::C || selection.shape().len() < 2;
     let (dtype, len) = access.dtype().zip(selection.len()).filter(|_| is_c)?;
     usize::try_from(len).ok()?.checked_mul(dtype.size_bytes())
+}
+
+/// The chunk cache, if reads of the array use it.
+fn cache_state(access: &Access, store: &dyn Store, options: &Options) -> Option<CacheState> {
+    access.cached_as(store, options).map(|_| {
+        let CacheUse { chunks, size_bytes } = Engine::get().cache_use(access.device());
+        CacheState { chunks, size_bytes, limit_bytes: options.chunk_cache_bytes }
+    })
 }
 
 impl Engine {
@@ -39,11 +48,60 @@ impl Engine {
         let mut explanation =
             Explanation::of_read(access.chain(), program, &placement, access.device(), selection, &limits, limit_bytes);
         explanation.count(&plan, placement.batch_bytes)?;
-        explanation.chunk_cache = access.cached_as(&**store, options).map(|_| {
-            let CacheUse { chunks, size_bytes } = Engine::get().cache_use(access.device());
-            CacheState { chunks, size_bytes, limit_bytes: options.chunk_cache_bytes }
-        });
+        explanation.chunk_cache = cache_state(access, &**store, options);
         Ok(explanation)
+    }
+
+    /// Explains a read of several results by one call. Arrays whose chunks are decoded in the same way form a group, which
+    /// shares batches. Returns each group with the numbers of its reads.
+    ///
+    /// # Errors
+    /// `SelectionInvalid` when a selection does not fit its array.
+    pub fn explain_all(
+        reads: &[(&Access, &Arc<dyn Store>, ResultOf<'_>)],
+        options: &Options,
+    ) -> Result<Vec<(Vec<usize>, Explanation)>> {
+        let mut groups: Vec<(Group, Vec<usize>, Explanation)> = Vec::new();
+        for (number, (access, store, of)) in reads.iter().enumerate() {
+            let limits = access.plan_options(&***store, options);
+            let plan = Plan::of_results(Arc::clone(access.source()), &[*of], limits)?;
+            let placement = access.place_read(&***store, &plan, ReadResult::default(), options);
+            let (layout, elements) = (access.source().layout(), of.shape()?.iter().product::<usize>() as u64);
+            let element_bytes = access.dtype().map_or(0, |dtype| dtype.size_bytes() as u64);
+            let like = groups.iter_mut().find(|(group, ..)| group.suits(&placement, layout));
+            let (group, numbers, explanation) = match like {
+                Some(like) => like,
+                None => {
+                    let (program, limit_bytes) = (layout.program.as_deref(), options.memory_limit_bytes);
+                    let (device, nothing) = (access.device(), Selection::all(&[]));
+                    let empty = Explanation::of_read(
+                        access.chain(),
+                        program,
+                        &placement,
+                        device,
+                        &nothing,
+                        &limits,
+                        limit_bytes,
+                    );
+                    let empty =
+                        Explanation { result_bytes: 0, chunk_cache: cache_state(access, &***store, options), ..empty };
+                    groups.push((Group::new(placement.clone(), layout), Vec::new(), empty));
+                    let last = groups.len() - 1;
+                    &mut groups[last]
+                }
+            };
+            explanation.count(&plan, placement.batch_bytes)?;
+            explanation.result_bytes = explanation.result_bytes.saturating_add(elements.saturating_mul(element_bytes));
+            group.take(placement, layout);
+            numbers.push(number);
+        }
+        let done = |(group, numbers, mut explanation): (Group, Vec<usize>, Explanation)| {
+            explanation.selection = format!("{} selections", numbers.len());
+            let batches = explanation.packed_bytes.div_ceil(group.batch_bytes().max(1));
+            explanation.batches = batches.max(u64::from(explanation.chunks > 0));
+            (numbers, explanation)
+        };
+        Ok(groups.into_iter().map(done).collect())
     }
 
     /// Explains a write to `selection` from memory of the access's device.

@@ -124,6 +124,37 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     Ok(())
 }
 
+/// Like [`scatter_on`], for boxes whose packed bytes lie in buffers of their own: those of box `n` in `packed[n]`. On a
+/// GPU, one launch moves all of them.
+///
+/// # Errors
+/// Those of [`scatter_on`]; `InvalidArgument` also for another number of buffers than boxes.
+pub fn scatter_each_on(packed: &[Buffer], transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
+    if packed.len() != transfer.boxes.len() {
+        return Err(Error::invalid(format!("got {} buffers for {} boxes", packed.len(), transfer.boxes.len())));
+    }
+    let alone = |item: &TransferBox| Transfer { boxes: vec![item.clone()], ..transfer.clone() };
+    for (buffer, item) in packed.iter().zip(&transfer.boxes) {
+        check_pair(buffer, &alone(item), target, stream)?;
+    }
+    target.buffer().require_writable()?;
+    let Some((first, others)) = packed.split_first() else { return Ok(()) };
+    if target.device() == Device::Cpu {
+        let mut pairs = packed.iter().zip(&transfer.boxes);
+        return pairs.try_for_each(|(buffer, item)| scatter_host(&buffer.host_bytes()?, &alone(item), target));
+    }
+    // Kernels add offsets to the address of the first buffer, and wrap around as this does.
+    let from_first = |(buffer, item): (&Buffer, &TransferBox)| {
+        let distance = buffer.address().wrapping_sub(first.address());
+        TransferBox { packed_offset_bytes: item.packed_offset_bytes.wrapping_add(distance), ..item.clone() }
+    };
+    let boxes = packed.iter().zip(&transfer.boxes).map(from_first).collect();
+    let others: Vec<&Buffer> = others.iter().collect();
+    others.iter().try_for_each(|buffer| stream.begin_use(buffer))?;
+    cuda::scatter(first, &Transfer { boxes, ..transfer.clone() }, target, stream)?;
+    stream.end_use(&others)
+}
+
 /// Moves boxes from `source` to packed memory, with the tail's steps of writing. Returns when the elements are there.
 ///
 /// Packed bytes (or packed bits) outside the boxes keep their values.

@@ -11,7 +11,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::Options;
 
-pub use read::{ArraySelection, read_all};
+pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
 /// One of the reads or writes of a call.

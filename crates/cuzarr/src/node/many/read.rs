@@ -10,7 +10,7 @@ use cuzarr_device::{DType, Device, NdBuffer, Order};
 use super::{Array, OfMany, in_calls, options_of, token_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{ResultOf, Selection};
+use crate::plan::{Explanation, ResultOf, Selection};
 use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
 
 /// One read of [`read_all`]: a selection of an array.
@@ -62,6 +62,25 @@ impl<'a> ArraySelection<'a> {
     #[must_use]
     pub fn with_out(self, out: NdBuffer) -> Self {
         ArraySelection { out: Some(out), ..self }
+    }
+
+    /// The array, bound to the device of the result. Checks that the selection fits.
+    fn bound(&self) -> Result<Arc<Access>> {
+        let work = || {
+            if let Wanted::Selection(selection) = &self.wanted {
+                self.array.result_shape(selection)?;
+            }
+            self.array.access_to(self.device(), self.result_dtype()?)
+        };
+        work().at(|| self.array.place())
+    }
+
+    /// What the result is of.
+    fn of(&self) -> ResultOf<'_> {
+        match &self.wanted {
+            Wanted::Selection(selection) => ResultOf::One(selection),
+            Wanted::Ranges(ranges) => ResultOf::Ranges(ranges),
+        }
     }
 
     /// The type of the result's elements.
@@ -123,6 +142,38 @@ pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
         numbers.into_iter().zip(results).for_each(|(at, result)| found[at] = Some(result));
     }
     Ok(found.into_iter().flatten().collect())
+}
+
+/// Explains what [`read_all`] would do. Selections whose chunks are decoded in the same way form a group, which shares
+/// batches. Returns each group with the numbers of its reads. Nothing is read.
+///
+/// ```
+/// use cuzarr::node::{ArraySelection, explain_all};
+/// use cuzarr::prelude::*;
+///
+/// let array = Array::builder([10], DataType::UInt8).chunks([4]).create("memory://explained")?;
+/// let reads = [0..4, 5..10].map(|range| ArraySelection::ranges(&array, vec![range]));
+/// let groups = explain_all(&reads)?;
+/// assert_eq!((groups.len(), groups[0].1.chunks), (1, 3));
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Array::explain`], with the array in the trail; `Unsupported` for elements of variable length.
+pub fn explain_all(reads: &[ArraySelection<'_>]) -> Result<Vec<(Vec<usize>, Explanation)>> {
+    let token = token_of(reads);
+    let explain = |numbers: &[usize]| {
+        let options = options_of(numbers.iter().map(|&at| reads[at].array), &token)?;
+        let bound = numbers.iter().map(|&at| reads[at].bound()).collect::<Result<Vec<Arc<Access>>>>()?;
+        let of =
+            |(access, &at): (&'_ Arc<Access>, &usize)| (Arc::clone(access), reads[at].array.store(), reads[at].of());
+        let wanted: Vec<_> = bound.iter().zip(numbers).map(of).collect();
+        let wanted: Vec<_> = wanted.iter().map(|(access, store, of)| (&**access, *store, *of)).collect();
+        let groups = Engine::explain_all(&wanted, &options)?.into_iter();
+        Ok(groups.map(|(group, told)| (group.into_iter().map(|at| numbers[at]).collect(), told)).collect::<Vec<_>>())
+    };
+    let explained = in_calls(reads, &token, explain)?;
+    Ok(explained.into_iter().flat_map(|(_, groups)| groups).collect())
 }
 
 /// Reads the selections with these numbers by one call of the engine.

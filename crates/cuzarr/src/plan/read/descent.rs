@@ -72,8 +72,8 @@ pub struct IndexRead {
     pub name: ChunkName,
 }
 
-/// One grid on the way from the array down to a chunk that is decoded.
-pub(super) struct Frame {
+/// A grid that is being visited, on the way from the array down to a chunk that is decoded.
+pub(super) struct OpenGrid {
     pub(super) level: usize,
     pub(super) tour: Tour,
     /// The shard whose inner chunks are visited; `None` for the array's own grid.
@@ -92,7 +92,7 @@ pub(super) struct Shard {
     pub(super) layout: Arc<ChunkLayout>,
 }
 
-impl Frame {
+impl OpenGrid {
     /// The layout of the object in which a cell lies, or which it is. `origin` is the cell's first element.
     pub(super) fn layout(&self, source: &Source, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
         match &self.shard {
@@ -113,14 +113,14 @@ pub(super) struct Found {
 impl Plan {
     /// The indexes that the plan needs now: of the current shard, and of the shards after it in the same grid.
     pub(crate) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
-        let Some(frame) = self.stack.last() else { return Ok(Vec::new()) };
+        let Some(open) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_of_several() { 4096 } else { 256 };
         let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
         // If boxes are read in order, indexes for later boxes too, so that one round serves many boxes.
         let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
         let later = later.flat_map(|selection| places_of(selection.walk_all(self.source.cells(0))));
-        for (at, origin) in frame.tour.places().chain(later) {
-            let layout = frame.layout(&self.source, &origin)?;
+        for (at, origin) in open.tour.places().chain(later) {
+            let layout = open.layout(&self.source, &origin)?;
             let Some(shard) = &layout.levels[level].shard else { continue };
             let size_bytes = shard.index_size_bytes;
             if wanted.len() >= most
@@ -128,7 +128,7 @@ impl Plan {
             {
                 break;
             }
-            let Some(found) = find(&self.source, &self.label, frame, &at)? else { continue };
+            let Some(found) = find(&self.source, &self.label, open, &at)? else { continue };
             let (shard_offset, range) = match (found.span, shard.index_range) {
                 (None, range) => (0, range),
                 (Some((offset, shard_bytes)), range) => {
@@ -163,12 +163,12 @@ impl Plan {
 }
 
 /// Finds the stored chunk of a cell. `None` if the shard's index says that there is none.
-pub(super) fn find(source: &Source, label: &Label, frame: &Frame, at: &[u64]) -> Result<Option<Found>> {
-    let Some(shard) = &frame.shard else {
-        return Ok(Some(Found { name: missing_name(source, label, frame, at), span: None, version: None }));
+pub(super) fn find(source: &Source, label: &Label, open: &OpenGrid, at: &[u64]) -> Result<Option<Found>> {
+    let Some(shard) = &open.shard else {
+        return Ok(Some(Found { name: missing_name(source, label, open, at), span: None, version: None }));
     };
     let Some((offset, size_bytes)) = shard.entries.get(number_in(&shard.grid, at)) else { return Ok(None) };
-    let name = missing_name(source, label, frame, at);
+    let name = missing_name(source, label, open, at);
     let end =
         offset.checked_add(size_bytes).filter(|&end| shard.size_bytes.is_none_or(|shard_bytes| end <= shard_bytes));
     match (shard.offset.checked_add(offset), end.and_then(|end| shard.offset.checked_add(end))) {
@@ -184,9 +184,9 @@ pub(super) fn find(source: &Source, label: &Label, frame: &Frame, at: &[u64]) ->
     }
 }
 
-pub(super) fn missing_name(source: &Source, label: &Label, frame: &Frame, at: &[u64]) -> ChunkName {
+pub(super) fn missing_name(source: &Source, label: &Label, open: &OpenGrid, at: &[u64]) -> ChunkName {
     let array = label.clone();
-    match &frame.shard {
+    match &open.shard {
         None => ChunkName { array, key: (source.key)(at).into(), inner: Vec::new() },
         Some(shard) => {
             let inner = shard.inner.iter().chain(at).copied().collect();

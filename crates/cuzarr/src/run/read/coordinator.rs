@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::codec::{Chain, Sharding};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
-use crate::plan::{Batch, IndexRead, Plan, Plans, SizeRule, Step, WholeShards};
+use crate::plan::{Batch, IndexRead, Plans, SizeRule, Step, WholeShards};
 use crate::run::access::Access;
 use crate::run::chunk_cache::CallCache;
 use crate::run::context::Context;
@@ -31,9 +31,7 @@ pub(crate) fn run<D: Destination>(
     destination: &mut D,
 ) -> Result<()> {
     let (sender, receiver) = channel();
-    for (array, access) in accesses.iter().enumerate() {
-        hold_small_shards(call, array, access, plans.of(array));
-    }
+    hold_small_shards(call, accesses, &plans);
     let (flying, launched, later) = (HashMap::new(), 0, Vec::new());
     let mut reading = Reading { call, accesses, destination, plans, sender, receiver, flying, launched, later };
     if let Err(error) = reading.run() {
@@ -223,23 +221,35 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     Request { array, key, range, size: SizeRule::Exact(size_bytes), version }
 }
 
-/// Reads small shards of a far store whole if most of each shard is needed. Then index and chunks take one request.
-fn hold_small_shards(call: &Arc<Context>, array: usize, access: &Access, plan: &Plan) {
-    let store = &call.of(array).store;
-    // A shard whose chunks are kept is not read whole each time.
-    let is_cached = call.cache.get().is_some_and(|cache| cache.is_for(array));
-    if !store.capabilities().far || store.is_on(access.device()) || is_cached {
+/// Reads small shards of far stores whole if most of each shard is needed. Then index and chunks take one request. The
+/// shards of all arrays are requested together.
+fn hold_small_shards(call: &Arc<Context>, accesses: &[&Access], plans: &Plans) {
+    let small = |(array, access): (usize, &&Access)| {
+        let store = &call.of(array).store;
+        // A shard whose chunks are kept is not read whole each time.
+        let is_cached = call.cache.get().is_some_and(|cache| cache.is_for(array));
+        let can = store.capabilities().far && !store.is_on(access.device()) && !is_cached;
+        let shards = if can { plans.of(array).whole_shards() } else { None };
+        shards.map(|shards| (array, shards))
+    };
+    let shards: Vec<(usize, WholeShards)> = accesses.iter().enumerate().filter_map(small).collect();
+    if shards.is_empty() {
         return;
     }
-    let Some(WholeShards { keys, bound_bytes }) = plan.whole_shards() else { return };
-    let size = SizeRule::AtMost(bound_bytes);
-    let request = |key| Request { array, key, range: ByteRange::Full, size, version: None };
-    let requests: Vec<_> = keys.iter().map(|key| request(&**key)).collect();
-    let fetched: Result<Vec<_>> = fetch(call, &requests).into_iter().collect();
-    // If an object cannot be read whole, its parts are read later, and that read reports the error.
-    if let Ok(fetched) = fetched {
-        let values = keys.iter().zip(fetched);
-        call.of(array).hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
+    let mut requests = Vec::new();
+    for (array, WholeShards { keys, bound_bytes }) in &shards {
+        let (array, size) = (*array, SizeRule::AtMost(*bound_bytes));
+        requests.extend(keys.iter().map(|key| Request { array, key, range: ByteRange::Full, size, version: None }));
+    }
+    let mut fetched = fetch(call, &requests).into_iter();
+    for (array, WholeShards { keys, .. }) in &shards {
+        let of_array: Vec<_> = fetched.by_ref().take(keys.len()).collect();
+        let of_array: Result<Vec<_>> = of_array.into_iter().collect();
+        // If an object cannot be read whole, its parts are read later, and that read reports the error.
+        if let Ok(of_array) = of_array {
+            let values = keys.iter().zip(of_array);
+            call.of(*array).hold(values.map(|(key, fetched)| (key.to_string(), fetched.map(|fetched| fetched.bytes))));
+        }
     }
 }
 

@@ -74,11 +74,20 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
+/// The buffers of packed bytes.
+#[derive(Clone)]
+pub(crate) enum PackedBytes {
+    /// One buffer for all boxes.
+    Together(Buffer),
+    /// A buffer for each box.
+    Each(Vec<Buffer>),
+}
+
 /// Packed bytes on the device, of chunks of one layout, and the boxes whose elements they hold.
 pub(crate) struct Packed {
     /// The result's number in the call.
     pub(crate) out: usize,
-    pub(crate) buffer: Buffer,
+    pub(crate) bytes: PackedBytes,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
     /// Units whose chunks go to the chunk cache, and the offsets of their packed bytes.

@@ -182,14 +182,14 @@ impl Out {
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);
-    for Packed { out, buffer, layout, boxes, .. } in packed {
+    for Packed { out, bytes, layout, boxes, .. } in packed {
         let mut parts: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for mut item in boxes {
             parts.entry(take(&mut item.start)).or_default().push(item);
         }
         for (number, boxes) in parts {
-            let (buffer, layout) = (buffer.clone(), Arc::clone(&layout));
-            let packed = Packed { out, buffer, layout, boxes, keep: Vec::new() };
+            let (bytes, layout) = (bytes.clone(), Arc::clone(&layout));
+            let packed = Packed { out, bytes, layout, boxes, keep: Vec::new() };
             regions.entry(number).or_default().0.push(packed);
         }
     }

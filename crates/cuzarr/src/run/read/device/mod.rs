@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuzarr_device::internal::transfer::{fill_boxes_on, scatter_on};
+use cuzarr_device::internal::transfer::{fill_boxes_on, scatter_each_on, scatter_on};
 use cuzarr_device::internal::{Slab, SlabRing, pool};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Stream, Tail, Transfer};
 
@@ -24,7 +24,7 @@ use crate::run::natives::Natives;
 use crate::run::options::Options;
 use crate::run::read::cached::Unchecked;
 use crate::run::read::destination::{Destination, Launch};
-use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, launch};
+use crate::run::read::in_flight::{DeviceRoute, InFlight, Launcher, Life, Packed, PackedBytes, launch};
 use crate::run::read::out::{Extent, InTurn, Out, by_number};
 use crate::run::read::route::hybrid::{HybridBatch, PIECE_ALIGNMENT_BYTES, SlabPlan};
 use crate::run::read::route::kernels::{self, KernelsBatch, Slabs};
@@ -108,6 +108,11 @@ impl Group {
     pub(crate) fn suits(&self, placement: &ReadPlacement, layout: &ChunkLayout) -> bool {
         layout.packed.stored_is_packed == self.layout.packed.stored_is_packed
             && self.placement.route.is_like(&placement.route)
+    }
+
+    /// Packed bytes of a batch.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        self.placement.batch_bytes
     }
 
     /// Adds an array to the group.
@@ -304,11 +309,12 @@ impl DeviceDestination {
         self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch, keep: Vec::new() });
         let mut packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
         let keep = self.copies_for_cache(&mut packed)?;
-        for (unit, chunk) in &flight.batch.kept {
-            if let Some(KeptContent::Packed(buffer)) = KeptContent::of(&**chunk) {
-                packed.extend(target::packed(buffer, std::iter::once((unit, 0))));
+        packed.extend(target::kept(flight.batch.kept.iter().filter_map(|(unit, chunk)| {
+            match KeptContent::of(&**chunk) {
+                Some(KeptContent::Packed(buffer)) => Some((unit, buffer)),
+                _ => None,
             }
-        }
+        })));
         self.put(packed, boxes_without_chunk(&flight))?;
         let done = self.kernels.record()?;
         if let Some(placing) = self.decoding.back_mut() {
@@ -321,7 +327,8 @@ impl DeviceDestination {
     fn copies_for_cache(&self, packed: &mut [Packed]) -> Result<Vec<Unchecked>> {
         let Some(cache) = self.call.cache.get() else { return Ok(Vec::new()) };
         let mut keep = Vec::new();
-        for Packed { buffer, keep: units, .. } in packed {
+        for Packed { bytes, keep: units, .. } in packed {
+            let PackedBytes::Together(buffer) = bytes else { continue };
             for (unit, offset) in std::mem::take(units) {
                 let size_bytes = unit.packed_size_bytes;
                 let Some(reserved) = cache.reserve(size_bytes) else { continue };
@@ -359,13 +366,16 @@ impl DeviceDestination {
     }
 
     /// Moves packed elements to their places.
-    fn scatter(&self, Packed { out, buffer, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
+    fn scatter(&self, Packed { out, bytes, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
         let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
         let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
         let transfer = Transfer { tail: tail.clone(), packed_strides, lists, boxes };
         let counters = &self.call.counters;
-        let scatter = || scatter_on(&buffer, &transfer, out, &self.kernels);
+        let scatter = || match &bytes {
+            PackedBytes::Together(buffer) => scatter_on(buffer, &transfer, out, &self.kernels),
+            PackedBytes::Each(buffers) => scatter_each_on(buffers, &transfer, out, &self.kernels),
+        };
         counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 

@@ -8,7 +8,7 @@ use cuzarr_device::{Buffer, Device};
 
 use crate::plan::Unit;
 use crate::run::context::Context;
-use crate::run::read::in_flight::Packed;
+use crate::run::read::in_flight::{Packed, PackedBytes};
 
 /// State that all batches of a group of arrays share in a read into device memory.
 pub(crate) struct Target {
@@ -32,8 +32,8 @@ pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit,
         for places in unit.places_by_out() {
             let out = places[0].out;
             let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
-                let (buffer, layout) = (buffer.clone(), Arc::clone(&unit.layout));
-                found.push(Packed { out, buffer, layout, boxes: Vec::new(), keep: Vec::new() });
+                let (bytes, layout) = (PackedBytes::Together(buffer.clone()), Arc::clone(&unit.layout));
+                found.push(Packed { out, bytes, layout, boxes: Vec::new(), keep: Vec::new() });
                 found.len() - 1
             });
             found[number].boxes.extend(places.iter().map(|place| unit.transfer_box(place, offset)));
@@ -43,4 +43,24 @@ pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit,
         }
     }
     found
+}
+
+/// Groups chunks of the chunk cache by result and by chunk layout. Each has a buffer of its own.
+pub(crate) fn kept<'a>(units: impl Iterator<Item = (&'a Unit, &'a Buffer)>) -> Vec<Packed> {
+    let mut found: Vec<(Packed, Vec<Buffer>)> = Vec::new();
+    let mut numbers = HashMap::new();
+    for (unit, buffer) in units {
+        for places in unit.places_by_out() {
+            let out = places[0].out;
+            let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
+                let (bytes, layout) = (PackedBytes::Each(Vec::new()), Arc::clone(&unit.layout));
+                found.push((Packed { out, bytes, layout, boxes: Vec::new(), keep: Vec::new() }, Vec::new()));
+                found.len() - 1
+            });
+            let (packed, buffers) = &mut found[number];
+            packed.boxes.extend(places.iter().map(|place| unit.transfer_box(place, 0)));
+            buffers.resize(packed.boxes.len(), buffer.clone());
+        }
+    }
+    found.into_iter().map(|(packed, buffers)| Packed { bytes: PackedBytes::Each(buffers), ..packed }).collect()
 }
