@@ -240,7 +240,8 @@ def write_dataset(
         dataset = _on_devices(zarr_store._validate_and_autodetect_region(dataset))
         zarr_store._validate_encoding(encoding)
         writes = _Writes(target)
-        dataset.dump_to_store(zarr_store, writer=writes, encoding=encoding)
+        with config.local({"array_type": "device"}):  # for what is computed from elements on a device
+            dataset.dump_to_store(zarr_store, writer=writes, encoding=encoding)
         stored = writes.finish(compute=compute, chunkmanager_store_kwargs=chunkmanager_store_kwargs)
         if mode != "r+" and consolidated is not False and getattr(store, "supports_consolidated_metadata", True):
             consolidate_metadata(place, zarr_format=opened.metadata.zarr_format)
