@@ -237,7 +237,7 @@ class Field:
     @property
     def well(self) -> str:
         """The path of the well below the plate's group, such as ``"B/3"``."""
-        return self.path.rpartition("/")[0]
+        return f"{self.row}/{self.column}"
 
     def __repr__(self) -> str:
         return f"<field {self.path!r} of shape {self.array.shape}>"
@@ -415,7 +415,10 @@ def open_plate(source: Group | SupportsStorePath | StoreLike, level: int = 0, *,
     where = f"plate '{group.path}'"
     plate = _object(described, "plate", where)
     rows, columns = (_names_of(plate, name, where) for name in ("rows", "columns"))
-    places = dict(_place(well, rows, columns, where) for well in _objects(plate, "wells", where))
+    listed_wells = [_place(well, rows, columns, where) for well in _objects(plate, "wells", where)]
+    places = dict(listed_wells)
+    if len(places) < len(listed_wells):
+        raise _damaged("wells", plate["wells"], "each well once", where)
     if wells is not None:
         wanted = list(items(wells, "wells", "a list of paths of wells"))
         if missing := [path for path in wanted if path not in places]:
@@ -424,6 +427,8 @@ def open_plate(source: Group | SupportsStorePath | StoreLike, level: int = 0, *,
         places = {path: places[path] for path in wanted}
     listed = _objects(plate, "acquisitions", where) if plate.get("acquisitions") else []
     acquisitions = {_number(one, "id", where): _text(one.get("name")) or "" for one in listed}
+    if len(acquisitions) < len(listed):
+        raise _damaged("acquisitions", listed, "each id once", where)
     named = {
         f"{path}/{name}": (row, column, acquisition)
         for (path, (row, column)), well in zip(places.items(), _groups_at(group, list(places), where), strict=True)
@@ -522,9 +527,9 @@ def _names_of(described: Mapping[str, Any], name: str, where: str) -> tuple[str,
 
 def _path(described: Mapping[str, Any], where: str) -> str:
     path = described.get("path")
-    if not isinstance(path, str) or not path:
-        raise _damaged("path", path, "a text", where)
-    return path
+    if not isinstance(path, str) or not path.strip("/") or {"", ".", ".."} & set(path.strip("/").split("/")):
+        raise _damaged("path", path, "a path below the group", where)
+    return path.strip("/")
 
 
 def _number(described: Mapping[str, Any], name: str, where: str) -> int:

@@ -11,8 +11,9 @@ use cuzarr::{Error, ErrorKind};
 use cuzarr_device::PerProcess;
 use pyo3::prelude::*;
 
-/// How long the end waits for threads that run Python code.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end waits for threads that run Python code. One that sleeps longer than this in Python code seldom wakes before
+/// the process has ended.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 // A forked child has none of its parent's threads.
 static ENDING: PerProcess<Ending> = PerProcess::new();

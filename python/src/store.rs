@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use cuzarr::internal::run::Engine;
 use cuzarr::internal::store::{has_zip_name, is_zip};
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
@@ -228,17 +229,16 @@ impl PyStore {
     /// Stores a copy of elements, in C order. They may be on any device.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
-        py.unlocked(|| {
+        self.change(py, key, |store| {
             if !array.is_contiguous(Order::C) {
-                return self.inner.write_buffer(key, &elements(&array.copy(Order::C)?)?);
+                return store.write_buffer(key, &elements(&array.copy(Order::C)?)?);
             }
             // The memory's owner may write it later, so the store gets a copy.
             let bytes = elements(array)?;
             let copy = Buffer::empty(bytes.device(), bytes.size_bytes())?;
             copy.copy_from(&bytes)?;
-            self.inner.write_buffer(key, &copy)
+            store.write_buffer(key, &copy)
         })
-        .py()
     }
 
     /// Whether values move to and from this device's memory without passing through host memory.
@@ -247,15 +247,15 @@ impl PyStore {
     }
 
     fn set(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<()> {
-        py.unlocked(|| self.inner.write(key, value)).py()
+        self.change(py, key, |store| store.write(key, value))
     }
 
     fn set_if_not_exists(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<bool> {
-        py.unlocked(|| self.inner.write_if_absent(key, value)).py()
+        self.change(py, key, |store| store.write_if_absent(key, value))
     }
 
     fn delete(&self, py: Python<'_>, key: &str) -> PyResult<()> {
-        py.unlocked(|| self.inner.delete(key)).py()
+        self.change(py, key, |store| store.delete(key))
     }
 
     fn delete_dir(&self, py: Python<'_>, prefix: &str) -> PyResult<()> {
@@ -360,6 +360,21 @@ impl PyZipArchive {
 }
 
 impl PyStore {
+    /// Changes the value of a key. The chunk cache drops what it has of the value.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        key: &str,
+        write: impl FnOnce(&dyn Store) -> cuzarr::Result<T> + Send,
+    ) -> PyResult<T> {
+        let work = || {
+            let changed = write(&*self.inner);
+            Engine::get().forget(&*self.inner, [key]);
+            changed
+        };
+        py.unlocked(work).py()
+    }
+
     /// Runs a read of a key or prefix, which an interrupt can end.
     fn read<T: Send + 'static>(
         &self,
@@ -543,11 +558,13 @@ impl PythonStore {
         }
         for (at, (request, (value, version))) in requests.iter().zip(values).enumerate() {
             let what = format!("get '{}'", request.key);
-            let outcome = self.call(&what, |py, _| {
-                let value = value.bind(py);
+            // The object is dropped under the interpreter's lock. Elsewhere, PyO3 would collect it under a lock of its own,
+            // which a forked child may find taken.
+            let outcome = self.call(&what, move |py, _| {
+                let value = value.into_bound(py);
                 match value.is_instance_of::<PyException>() {
                     true => Err(PyErr::from_value(value.clone())),
-                    false => Value::extract(value),
+                    false => Value::extract(&value),
                 }
             });
             let opened = || version.map_or(Ok(()), |hash| sink.opened(from + at, Version::numbered(hash as u64)));

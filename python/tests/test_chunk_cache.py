@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import multiprocessing
 import pickle
 import random
@@ -9,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_the_configured_size_holds_and_memory_shows_what_is_kept(tmp_path: Path)
     cuzarr.memory.empty_cache("cpu")
     assert cuzarr.memory.info("cpu").chunk_cache == 0
     assert np.array_equal(array[...], values)
-    for wrong in ("many", -1, 1.5):
+    for wrong in ("many", -1, 1.5, 2**64):
         with pytest.raises(cuzarr.errors.ConfigInvalidError):
             cuzarr.config.set({"chunk_cache.max_age": wrong})
     with pytest.raises(cuzarr.errors.ArgumentTypeError):
@@ -189,3 +190,82 @@ def test_a_forked_child_has_an_empty_one(tmp_path: Path) -> None:
     process.start()
     process.join(60)
     assert answers.get() == (0, True, True)
+
+
+class _Tenants(http.server.BaseHTTPRequestHandler):
+    """Values by query and header, with strong entity tags."""
+
+    stores: ClassVar[dict[str, dict[str, bytes]]] = {}
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        value = self.stores[self.headers.get("x-tenant") or query or "1"].get(path.removeprefix("/a.zarr/"))
+        self.send_response(404 if value is None else 200)
+        if value is not None:
+            self.send_header("ETag", f'"{hash(value):x}"')
+        self.send_header("Content-Length", str(len(value or b"")))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(value or b"")
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def tenants() -> Iterator[str]:
+    for number, name in enumerate(("1", "2"), 1):
+        _Tenants.stores[name] = {}
+        cuzarr.create_array(_Tenants.stores[name], data=np.arange(10) * number, chunks=(5,))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Tenants) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/a.zarr"
+        server.shutdown()
+
+
+def test_tenants_of_a_server_are_kept_apart(tenants: str) -> None:
+    def read(query: str, **options: Any) -> list[int]:
+        array = cuzarr.open_array(tenants + query, mode="r", chunk_cache=True, storage_options=options or None)
+        values = list(array[:])
+        assert list(array[:]) == values and cached(array) == 2
+        return values
+
+    assert read("?1") == list(range(10))
+    assert read("?2") == [2 * at for at in range(10)]
+    assert read("", headers={"x-tenant": "2"}) == [2 * at for at in range(10)]
+    assert read("", headers={"x-tenant": "1"}) == list(range(10))
+
+
+def test_a_server_is_asked_again_after_a_time(tenants: str) -> None:
+    array = cuzarr.open_array(tenants, mode="r", chunk_cache=True)
+    asking = array.with_config({})
+    assert list(array[:]) == list(range(10))
+    cuzarr.open_array(_Tenants.stores["1"])[:] = 7
+    assert list(array[:]) == list(range(10)), "trusted for a minute"
+    with cuzarr.config.set({"chunk_cache.max_age": 0}):
+        assert list(asking[:]) == [7] * 10
+
+
+def test_stores_without_versions_keep_nothing() -> None:
+    zarr = pytest.importorskip("zarr")
+    store = zarr.storage.MemoryStore()
+    other = zarr.create_array(store, shape=(10,), chunks=(5,), dtype="i4")
+    array = cuzarr.open_array(store, mode="r", chunk_cache=True)
+    for value in (0, 7, 9):
+        other[:] = value
+        assert list(array[:]) == [value] * 10
+    assert cached(array) == 0
+
+
+def test_values_that_a_program_sets_are_seen(tmp_path: Path) -> None:
+    store = cuzarr.storage.MemoryStore()
+    array = cuzarr.create_array(store, data=np.arange(10), chunks=(5,), compressors=None)
+    array = cuzarr.open_array(store, device=gpu_device()[0], chunk_cache=True) if gpu_device()[0] else array
+    for _ in range(2):
+        assert list(to_host(array[:])) == list(range(10))
+    store.set("c/1", np.full(5, 3).tobytes())
+    assert list(to_host(array[:])) == [0, 1, 2, 3, 4] + [3] * 5
+    store.delete("c/1")
+    assert list(to_host(array[:])) == [0, 1, 2, 3, 4] + [0] * 5

@@ -1,4 +1,4 @@
-"""Programs that end while other threads of theirs read: they end at once, as any Python program does."""
+"""Programs that end while other threads of theirs read: they end without an abort."""
 
 from __future__ import annotations
 

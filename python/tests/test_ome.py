@@ -201,7 +201,11 @@ WELL = {"path": "A/1", "rowIndex": 0, "columnIndex": 0}
         ("", "wells", [WELL | {"path": "A/2"}], "'wells'.*A/2.*with the numbers of both"),
         ("", "wells", [WELL | {"rowIndex": 7}], "'wells'.*7"),
         ("", "wells", [WELL | {"columnIndex": -1}], "'columnIndex' is -1"),
+        ("", "wells", [WELL, WELL], "'wells'.*each well once"),
         ("", "acquisitions", [{"name": "first"}], "'id'"),
+        ("", "acquisitions", [{"id": 1}, {"id": 1}], "'acquisitions'.*each id once"),
+        ("A/1", "images", [{"path": "../2"}], "(?s)well 'A/1'.*'path'.*below the group"),
+        ("A/1", "images", [{"path": "0"}, {"path": "0/"}], "(?s)well 'A/1'.*a path once"),
         ("A/1", "well", 3, "(?s)well 'A/1'.*'well' is 3"),
         ("A/1", "images", [{"path": "0"}, {"path": "0"}], "(?s)well 'A/1'.*a path once"),
         ("A/1", "images", [{"path": "0", "acquisition": "first"}], "(?s)well 'A/1'.*'acquisition'"),
@@ -215,6 +219,16 @@ def test_damaged_attributes_of_a_plate_are_named(path: str, name: str, value: An
     changed(store, path, name, value)
     with pytest.raises(MetadataValidationError, match=named):
         open_plate(store)
+
+
+def test_an_image_may_lie_deeper_in_its_well() -> None:
+    store = cuzarr.storage.MemoryStore()
+    plate_at(store)
+    image_at(store, "0.5", "A/1/im/0")
+    changed(store, "A/1", "images", [{"path": "im/0"}, {"path": "1/"}])
+    plate = open_plate(store)
+    assert [(field.path, field.well) for field in plate.wells["A/1"]] == [("A/1/im/0", "A/1"), ("A/1/1", "A/1")]
+    assert list(plate.wells) == ["A/1", "B/2"]
 
 
 @pytest.mark.parametrize(

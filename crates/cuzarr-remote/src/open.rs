@@ -1,6 +1,8 @@
 //! Opens the store of a URL.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cuzarr::store::{Identity, Prefixed, Registry, Store, Url};
@@ -75,6 +77,7 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
         return Err(Error::new(ErrorKind::InvalidArgument, message)
             .with_hint("give a signature as the storage option sas_token, or open its https:// address"));
     }
+    let view = view_of(url.path(), options);
     let mut settings = Settings::new(cloud, options)?;
     let most_requests = settings.take_number("max_requests")?.unwrap_or(MOST_REQUESTS);
     if most_requests == 0 {
@@ -112,12 +115,26 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     }
     let is_bucket = cloud != Cloud::Http;
     let path = path.split(['?', '#']).next().filter(|_| !is_bucket).unwrap_or(path).trim_matches('/');
-    let identity = Identity::address(&place.identity);
+    let identity = Identity::address(&place.identity).with_view(&view);
     if !is_bucket {
         return Ok(Arc::new(RemoteStore::of_place(place, identity.below(path))));
     }
     let root = Arc::new(RemoteStore::of_place(place, identity));
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
+}
+
+/// A text for everything that may decide which values a server shows: the query and the options. It has no secrets.
+/// Stores with a source of credentials are all different.
+fn view_of(path: &str, options: &StorageOptions) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = DefaultHasher::new();
+    path.split_once('?').map(|(_, query)| query).hash(&mut hasher);
+    options.pairs().for_each(|pair| pair.hash(&mut hasher));
+    let hash = hasher.finish();
+    match options.credentials() {
+        Some(_) => format!("{hash:x}-{}", NUMBER.fetch_add(1, Ordering::Relaxed)),
+        None => format!("{hash:x}"),
+    }
 }
 
 /// Settings for requests that all clouds share.
@@ -194,6 +211,7 @@ fn s3(bucket: &str, mut settings: Settings, requests: Requests) -> Result<Place>
     let compares_versions = builder
         .get_config_value(&AmazonS3ConfigKey::ConditionalPut)
         .is_none_or(|value| !value.eq_ignore_ascii_case("disabled"));
+    let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
     let identity = format!("s3://{bucket}{}", endpoint.map_or_else(String::new, |endpoint| format!("@{endpoint}")));
     let make = move || built(builder.clone().build());
     let mut place = Place::new(Cloud::S3, format!("s3://{bucket}"), identity, Box::new(make));

@@ -204,6 +204,7 @@ impl Store for RemoteStore {
             deletes: is_bucket,
             conditional_writes: self.compares_versions,
             far: true,
+            versions: true,
             ..Capabilities::default()
         }
     }

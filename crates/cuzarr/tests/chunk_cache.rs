@@ -305,6 +305,53 @@ fn a_full_cache_takes_no_memory_from_reads() {
 }
 
 #[test]
+fn a_read_does_not_wait_for_memory_of_its_own_kept_chunks() {
+    let _alone = alone();
+    for device in devices() {
+        for (limit, chunk) in [(700, 10), (1024, 10), (1500, 10), (2048, 10), (5000, 100), (20_000, 100)] {
+            Engine::get().clear_cache(device);
+            let codecs = json!([bytes_codec("little"), zstd_codec()]);
+            let cached = Cached::new(&metadata(&[1000], &[chunk], "uint8", json!(0), codecs), device, false);
+            let all = Selection::all(&[1000]);
+            cached.write(&all, &(0..1000).map(|at| at as u8).collect::<Vec<_>>());
+            cached.check(&Selection::region(&[0], &[800]).unwrap(), "kept");
+            let limited = cached.array.with_options(options(device).with_memory_limit_bytes(limit));
+            let plain = cached.plain().with_options(
+                ArrayOptions::default().with_device(device).with_threads(3).with_memory_limit_bytes(limit),
+            );
+            // What can be read without the cache can be read with it.
+            match plain.read_buffer(&all) {
+                Ok(_) => cached.check(&all, &format!("{device}: limit {limit}")),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::BudgetExceeded),
+            }
+            if plain.read_buffer(&all).is_ok() {
+                assert_eq!(bytes(&limited, &all), bytes(&cached.plain(), &all), "{device}: limit {limit}");
+            }
+        }
+        Engine::get().clear_cache(device);
+    }
+}
+
+#[test]
+fn the_size_holds_also_while_a_batch_is_decoded() {
+    let _alone = alone();
+    for device in devices() {
+        Engine::get().clear_cache(device);
+        let codecs = json!([bytes_codec("little"), zstd_codec()]);
+        let cached = Cached::new(&metadata(&[400_000], &[4000], "uint8", json!(0), codecs), device, false);
+        let all = Selection::all(&[400_000]);
+        cached.write(&all, &(0..400_000).map(|at| at as u8).collect::<Vec<_>>());
+        let array = cached.array.with_options(options(device).with_chunk_cache_bytes(20_000));
+        for _ in 0..2 {
+            assert_eq!(bytes(&array, &all), bytes(&cached.plain(), &all));
+            let used = Engine::get().cache_use(device);
+            assert!(used.chunks > 0 && used.size_bytes <= 20_000, "{device}: {used:?}");
+        }
+        Engine::get().clear_cache(device);
+    }
+}
+
+#[test]
 fn threads_that_read_and_write_at_once_see_whole_values() {
     let _alone = alone();
     let codecs = json!([bytes_codec("little"), zstd_codec()]);

@@ -168,8 +168,9 @@ def check_value(key: str, value: Any, origin: str) -> Any:
         expected = "a number of bytes below 2**63, a size such as '512 MiB'" + (", or None" if default is None else "")
     else:  # counts and sizes; ``None`` leaves some of them to cuzarr
         optional = default is None or key == "json_indent"
-        valid = (value is None and optional) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-        expected = "a number of at least 0" + (" or None" if optional else "")
+        is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+        valid = is_number or (value is None and optional)
+        expected = "a number of at least 0, below 2**63" + (", or None" if optional else "")
     if not valid:
         raise ConfigInvalidError(f"configuration key '{key}' cannot be {given!r} ({origin}), expected {expected}")
     return value

@@ -27,6 +27,8 @@ pub(super) struct Wanted {
     pub(super) range: ByteRange,
     pub(super) etag: Option<Arc<str>>,
     pub(super) changed_until: Option<u32>,
+    /// Whether the file never changes: it is a chunk of the table's repository.
+    pub(super) is_permanent: bool,
     /// The key, for messages.
     pub(super) name: String,
 }
@@ -237,7 +239,10 @@ impl ReadSink for Parts {
             let message = format!("the file '{}' was changed since the table was made", item.parts[0].file);
             return Err(Error::new(ErrorKind::StoreFailed, message).with_hint("make the table again"));
         }
-        item.parts.iter().try_for_each(|part| self.sink.opened(part.index, version.clone()))
+        item.parts.iter().try_for_each(|part| {
+            let permanent = part.is_permanent.then(|| Version::permanent(&part.file));
+            self.sink.opened(part.index, permanent.unwrap_or_else(|| version.clone()))
+        })
     }
 
     fn device(&self) -> Device {
@@ -283,7 +288,15 @@ mod tests {
 
     fn wanted(index: usize, file: &str, offset: u64, size_bytes: u64) -> Wanted {
         let range = ByteRange::Span { offset, size_bytes };
-        Wanted { index, file: file.into(), range, etag: None, changed_until: None, name: String::new() }
+        Wanted {
+            index,
+            file: file.into(),
+            range,
+            etag: None,
+            changed_until: None,
+            is_permanent: false,
+            name: String::new(),
+        }
     }
 
     fn shape(items: &[Item]) -> Vec<(ByteRange, Vec<usize>)> {

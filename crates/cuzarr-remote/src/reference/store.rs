@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Identity, Key, Lease, Listing, Lock, Payload, ReadOutcome, ReadRequest,
@@ -58,6 +59,9 @@ impl ReferenceStore {
             Some(store) => store.capabilities().far || files.rules().is_of_a_server(),
             None => table.has_servers() || files.rules().is_of_a_server(),
         };
+        // Two tables at one place may name different files.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let identity = identity.with_view(&format!("table {}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         ReferenceStore {
             shared: Arc::new(Shared { name: name.to_string(), identity, table, files, repository, is_far }),
         }
@@ -100,7 +104,8 @@ impl ReferenceStore {
         let Target { store, key } = self.target(&part.place)?;
         let name = self.name_of(&request.key);
         let (etag, changed_until) = (part.etag.clone(), part.changed_until);
-        Ok((store, Wanted { index, file: key, range, etag, changed_until, name }))
+        let is_permanent = matches!(part.place, Place::Chunk(_));
+        Ok((store, Wanted { index, file: key, range, etag, changed_until, is_permanent, name }))
     }
 
     fn read_found(
@@ -216,8 +221,7 @@ impl Store for ReferenceStore {
             read_only: true,
             deletes: false,
             far: is_far,
-            // A repository's table is of one snapshot. Files that other tables name may change.
-            immutable: self.shared.repository.is_some(),
+            versions: true,
             divides_reads: !is_far,
             ..Capabilities::default()
         }

@@ -186,6 +186,12 @@ impl Batch {
         Batch { group, reads, units, fills, kept: Vec::new(), limits }
     }
 
+    /// The same batch without kept chunks. They are read from the store instead.
+    pub(crate) fn without_kept(self) -> Batch {
+        let kept = self.kept.into_iter().map(|(unit, _)| unit);
+        Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
+    }
+
     /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()

@@ -34,7 +34,7 @@ pub struct Access {
 pub(crate) struct CachedAs {
     /// The identity of the store.
     pub(crate) store: Identity,
-    /// Element type, chunk grid and codecs.
+    /// Element type, chunk grid, codecs, and the store's view.
     pub(crate) coding: Arc<str>,
 }
 
@@ -291,7 +291,8 @@ impl Access {
     pub(crate) fn allow_cache(&self, metadata: &ArrayMetadata, store: &dyn Store) {
         self.cached_as.get_or_init(|| {
             let (dtype, grid, codecs) = (metadata.data_type(), metadata.chunk_grid(), metadata.codecs());
-            CachedAs { store: store.identity(), coding: format!("{dtype:?} {grid:?} {codecs:?}").into() }
+            let store = store.identity();
+            CachedAs { coding: format!("{dtype:?} {grid:?} {codecs:?} {}", store.view()).into(), store }
         });
     }
 
@@ -299,8 +300,9 @@ impl Access {
     /// that need no decoding are not kept in host memory a second time.
     pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
         let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
-        let pays = options.chunk_cache && !(is_plain && !store.capabilities().far);
-        self.cached_as.get().filter(|_| pays)
+        let can = store.capabilities();
+        let pays = can.versions && options.chunk_cache_bytes > 0 && (can.far || !is_plain);
+        self.cached_as.get().filter(|_| options.chunk_cache && pays)
     }
 
     /// The limits for plans of reads from a store.

@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// Drops the chunks of objects that this process has written or deleted, from the caches of all devices.
-    pub(crate) fn forget<'a>(&self, store: &dyn Store, keys: impl IntoIterator<Item = &'a Key>) {
+    pub fn forget<'a>(&self, store: &dyn Store, keys: impl IntoIterator<Item = &'a Key>) {
         self.forget_by(store, |caches, identity| {
             for object in keys.into_iter().map(|key| identity.object(key)) {
                 caches.iter().for_each(|cache| cache.forget(&object));

@@ -1,6 +1,7 @@
 //! The identity of a store, which shows whether two handles hold the same values.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +12,27 @@ use super::Key;
 ///
 /// Two stores have the same identity if every key means the same value in both. Write locks, checks for overlapping
 /// copies and caches compare identities.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     data: Place,
     /// The place of the documents of arrays and groups, if it differs from `data`.
     metadata: Option<Place>,
+    /// What decides which values a handle is shown at these places. It is not compared.
+    view: Option<Arc<str>>,
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        (&self.data, &self.metadata) == (&other.data, &other.metadata)
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.data, &self.metadata).hash(state);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +73,7 @@ impl Identity {
     }
 
     fn at(root: IdentityRoot, path: PathBuf) -> Identity {
-        Identity { data: Place { root, path }, metadata: None }
+        Identity { data: Place { root, path }, metadata: None, view: None }
     }
 
     /// The identity of the part below a prefix or a node's path.
@@ -67,7 +84,7 @@ impl Identity {
             let path = if place.root == IdentityRoot::FileSystem { resolved(&path) } else { path };
             Place { root: place.root.clone(), path }
         };
-        Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below) }
+        Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below), view: self.view.clone() }
     }
 
     /// The identity of a split store: the documents of arrays and groups are in `other`, everything else is in this
@@ -75,7 +92,7 @@ impl Identity {
     #[must_use]
     pub fn with_metadata_in(self, other: Identity) -> Identity {
         let metadata = Some(other.metadata.unwrap_or(other.data)).filter(|place| *place != self.data);
-        Identity { data: self.data, metadata }
+        Identity { data: self.data, metadata, view: self.view }
     }
 
     /// Whether both contain the same chunks. Then writers of one must wait for writers of the other.
@@ -86,6 +103,18 @@ impl Identity {
     /// Whether a place of one is also a place of the other, or lies inside one.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
+    }
+
+    /// Names what decides which values a handle is shown: a server may answer by headers and query, and a table names
+    /// files. Caches of decoded chunks keep the values of two views apart; locks do not.
+    #[must_use]
+    pub fn with_view(self, view: &str) -> Identity {
+        Identity { view: Some(view.into()), ..self }
+    }
+
+    /// The text of [`Identity::with_view`], or nothing.
+    pub(crate) fn view(&self) -> &str {
+        self.view.as_deref().unwrap_or("")
     }
 
     /// The address of a stored object: a text that is the same for all stores that have the object, and that no other

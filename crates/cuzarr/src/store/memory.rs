@@ -134,7 +134,7 @@ impl Store for MemoryStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { conditional_writes: true, divides_reads: true, ..Capabilities::default() }
+        Capabilities { conditional_writes: true, versions: true, divides_reads: true, ..Capabilities::default() }
     }
 
     fn is_on(&self, _device: Device) -> bool {

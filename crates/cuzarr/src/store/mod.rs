@@ -394,8 +394,8 @@ pub struct Capabilities {
     /// Whether each request takes long, even for few bytes, as over a network. Then one request for more bytes is
     /// better than two consecutive ones.
     pub far: bool,
-    /// Whether no value ever changes, as in a snapshot.
-    pub immutable: bool,
+    /// Whether the store reports versions of its values, so that decoded chunks can be kept.
+    pub versions: bool,
     /// Whether the store spreads one large read over all lent threads. Then a few reads at a time keep the threads
     /// busy.
     pub divides_reads: bool,
@@ -414,7 +414,7 @@ impl Default for Capabilities {
             conditional_writes: false,
             transactional: false,
             far: false,
-            immutable: false,
+            versions: false,
             divides_reads: false,
             writes_parts: false,
             shortens_parts: false,

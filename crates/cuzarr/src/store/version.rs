@@ -30,6 +30,8 @@ enum VersionKind {
     Number(u64),
     ETag(Tag),
     Hints(Hints),
+    /// The name of a value that never changes.
+    Permanent(Arc<str>),
 }
 
 /// What a server without strong entity tags says about a value's version. A difference proves a change; equality proves
@@ -94,6 +96,16 @@ impl Version {
         Version(VersionKind::Number(number))
     }
 
+    /// The version of a value that never changes, such as a chunk of a snapshot. No value with other bytes has the name.
+    pub fn permanent(name: &str) -> Version {
+        Version(VersionKind::Permanent(name.into()))
+    }
+
+    /// Whether the value never changes.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self.0, VersionKind::Permanent(_))
+    }
+
     /// The version of a value with this entity tag. `None` for a weak tag (`W/"..."`): values with the same weak tag may differ
     /// in their bytes (RFC 9110, section 8.8.1).
     pub fn of_etag(tag: &str) -> Option<Version> {
@@ -156,7 +168,7 @@ impl Version {
             VersionKind::File { identity: [.., modified_ns], .. } => Some(modified_ns / 1_000_000_000),
             VersionKind::ETag(tag) => tag.modified_seconds,
             VersionKind::Hints(hints) => hints.modified_seconds,
-            VersionKind::Number(_) => None,
+            VersionKind::Number(_) | VersionKind::Permanent(_) => None,
         }
     }
 
@@ -181,7 +193,7 @@ impl Version {
         let changed_ns = match self.0 {
             VersionKind::File { changed_ns, .. } => changed_ns,
             VersionKind::Hints(_) => return false,
-            VersionKind::Number(_) | VersionKind::ETag(_) => return true,
+            VersionKind::Number(_) | VersionKind::ETag(_) | VersionKind::Permanent(_) => return true,
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         now.checked_sub(Duration::from_nanos(changed_ns)).is_some_and(|age| age > TICK)

@@ -13,6 +13,7 @@ mod of_call;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -36,6 +37,8 @@ pub(crate) struct ChunkCache(Arc<Shared>);
 struct Shared {
     /// The memory in flight on the device, of which the cache's memory is a part.
     memory: Bytes,
+    /// Bytes of all chunks, those included that calls still use after the cache dropped them, or that are not yet added.
+    bytes: Arc<AtomicU64>,
     state: Mutex<State>,
     /// Notified when a claim ends.
     ended: Condvar,
@@ -46,10 +49,30 @@ struct State {
     entries: BTreeMap<Arc<ChunkPlace>, Entry>,
     /// The places by their last use, oldest first.
     uses: BTreeMap<u64, Arc<ChunkPlace>>,
+    /// Counts uses and claims.
     next_use: u64,
-    bytes: u64,
-    /// Chunks that calls decode now. `true` if the object was written since the claim began.
-    claims: BTreeMap<Arc<ChunkPlace>, bool>,
+    /// Chunks that calls decode now.
+    claims: BTreeMap<Arc<ChunkPlace>, Claim>,
+}
+
+/// A chunk that a call decodes for the cache.
+#[derive(Clone, Copy)]
+struct Claim {
+    number: u64,
+    /// Whether the object was written since the claim began.
+    was_written: bool,
+}
+
+/// Memory of a chunk in the cache. Dropping it returns the memory.
+pub(crate) struct CacheMemory {
+    reserved: Reserved,
+    all: Arc<AtomicU64>,
+}
+
+impl Drop for CacheMemory {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.reserved.bytes(), Ordering::AcqRel);
+    }
 }
 
 /// The place of a chunk: its object, its place in a shard, and how it is decoded.
@@ -67,7 +90,7 @@ pub(crate) struct ChunkPlace {
 pub(crate) struct KeptChunk {
     pub(crate) content: KeptContent,
     /// Given back when nobody uses the chunk any more.
-    _reserved: Reserved,
+    _memory: CacheMemory,
 }
 
 /// The elements of a decoded chunk.
@@ -109,7 +132,6 @@ pub(crate) struct Found {
 
 struct Entry {
     found: Found,
-    bytes: u64,
     last_use: u64,
 }
 
@@ -125,7 +147,12 @@ pub struct CacheUse {
 impl ChunkCache {
     /// Makes a cache whose entries count as `memory` in flight.
     pub(crate) fn new(memory: Bytes) -> ChunkCache {
-        let cache = ChunkCache(Arc::new(Shared { memory, state: Mutex::default(), ended: Condvar::new() }));
+        let cache = ChunkCache(Arc::new(Shared {
+            memory,
+            bytes: Arc::default(),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        }));
         let weak = Arc::downgrade(&cache.0);
         cache.0.memory.set_spare(move || weak.upgrade().is_some_and(|shared| ChunkCache(shared).give_up_one()));
         cache
@@ -137,8 +164,7 @@ impl ChunkCache {
 
     /// The number of chunks, and their bytes.
     pub(crate) fn used(&self) -> CacheUse {
-        let state = self.state();
-        CacheUse { chunks: state.entries.len() as u64, size_bytes: state.bytes }
+        CacheUse { chunks: self.state().entries.len() as u64, size_bytes: self.0.bytes.load(Ordering::Acquire) }
     }
 
     /// Looks for a chunk, and marks it as used.
@@ -172,7 +198,9 @@ impl ChunkCache {
         let mut state = self.state();
         let is_free = !state.claims.contains_key(place);
         if is_free {
-            state.claims.insert(Arc::clone(place), false);
+            let number = state.next_use;
+            state.next_use += 1;
+            state.claims.insert(Arc::clone(place), Claim { number, was_written: false });
         }
         is_free
     }
@@ -187,13 +215,17 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Waits until no call has claimed any of the chunks. The caller holds no memory in flight and no claims.
+    /// Waits until the calls that have claimed these chunks now have ended their claims. The caller holds no memory in
+    /// flight and no claims.
     ///
     /// # Errors
     /// `Cancelled`
     pub(crate) fn wait(&self, places: &[Arc<ChunkPlace>], cancellation: &CancellationToken) -> Result<()> {
         let mut state = self.state();
-        while places.iter().any(|place| state.claims.contains_key(place)) {
+        let number = |state: &State, place: &Arc<ChunkPlace>| state.claims.get(place).map(|claim| claim.number);
+        // Later claims are not waited for, so that callers do not queue up for a chunk that cannot be kept.
+        let claims: Vec<_> = places.iter().filter_map(|place| Some((place, number(&state, place)?))).collect();
+        while claims.iter().any(|(place, claim)| number(&state, place) == Some(*claim)) {
             state = self.0.ended.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             // The token may call back to the caller, so the lock is released first.
             drop(state);
@@ -203,22 +235,28 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Reserves memory for a chunk of `size_bytes`, and drops old chunks so that all together stay below `most_bytes`.
+    /// Reserves memory for a chunk of `size_bytes`, and drops old chunks so that all together have at most `most_bytes`.
     /// `None` if there is no room.
-    pub(crate) fn reserve(&self, size_bytes: u64, most_bytes: u64, limit_bytes: u64) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, size_bytes: u64, most_bytes: u64, limit_bytes: u64) -> Option<CacheMemory> {
         let bytes = size_bytes.checked_add(OVERHEAD_BYTES).filter(|bytes| *bytes <= most_bytes)?;
-        if self.shrink(most_bytes - bytes) { self.0.memory.try_take(bytes, limit_bytes) } else { None }
-    }
-
-    /// Drops old chunks, so that all together have at most `most_bytes`. Returns whether that was possible: chunks in use
-    /// stay.
-    pub(crate) fn shrink(&self, most_bytes: u64) -> bool {
-        while self.used().size_bytes > most_bytes {
+        let add = |all: u64| all.checked_add(bytes).filter(|all| *all <= most_bytes);
+        while self.0.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_err() {
             if !self.give_up_one() {
-                return false;
+                return None;
             }
         }
-        true
+        match self.0.memory.try_take(bytes, limit_bytes) {
+            Some(reserved) => Some(CacheMemory { reserved, all: Arc::clone(&self.0.bytes) }),
+            None => {
+                self.0.bytes.fetch_sub(bytes, Ordering::AcqRel);
+                None
+            }
+        }
+    }
+
+    /// Drops old chunks, so that all together have at most `most_bytes`. Chunks in use stay.
+    pub(crate) fn shrink(&self, most_bytes: u64) {
+        while self.0.bytes.load(Ordering::Acquire) > most_bytes && self.give_up_one() {}
     }
 
     /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written
@@ -228,21 +266,19 @@ impl ChunkCache {
         place: &Arc<ChunkPlace>,
         content: KeptContent,
         version: Option<Version>,
-        reserved: Reserved,
+        memory: CacheMemory,
     ) {
-        let bytes = reserved.bytes();
-        let chunk = Arc::new(KeptChunk { content, _reserved: reserved });
+        let chunk = Arc::new(KeptChunk { content, _memory: memory });
         let mut state = self.state();
-        let is_current = state.claims.remove(place) == Some(false);
+        let is_current = state.claims.remove(place).is_some_and(|claim| !claim.was_written);
         // The old entry and a refused new one are dropped without the lock.
         let mut dropped = (state.remove(place), None);
         if is_current {
             let last_use = state.next_use;
             state.next_use += 1;
-            state.bytes += bytes;
             state.uses.insert(last_use, Arc::clone(place));
             let found = Found { chunk, version, seen: Instant::now() };
-            state.entries.insert(Arc::clone(place), Entry { found, bytes, last_use });
+            state.entries.insert(Arc::clone(place), Entry { found, last_use });
         } else {
             dropped.1 = Some(chunk);
         }
@@ -281,7 +317,7 @@ impl ChunkCache {
             .range_mut::<ChunkPlace, _>(&from..)
             .take_while(|(place, _)| place.object.starts_with(first))
             .filter(|(place, _)| is_it(&place.object))
-            .for_each(|(_, was_written)| *was_written = true);
+            .for_each(|(_, claim)| claim.was_written = true);
         drop(state);
         drop(dropped);
     }
@@ -291,7 +327,6 @@ impl ChunkCache {
         let mut state = self.state();
         let dropped = std::mem::take(&mut state.entries);
         state.uses.clear();
-        state.bytes = 0;
         drop(state);
         drop(dropped);
     }
@@ -314,7 +349,6 @@ impl State {
     fn remove(&mut self, place: &ChunkPlace) -> Option<Found> {
         let entry = self.entries.remove(place)?;
         self.uses.remove(&entry.last_use);
-        self.bytes -= entry.bytes;
         Some(entry.found)
     }
 }
@@ -392,7 +426,9 @@ mod tests {
         assert!(cache.wait(&[Arc::clone(&claimed)], &cancelled).is_err());
         let (other, waited) = (cache.clone(), Arc::clone(&claimed));
         let waiter = std::thread::spawn(move || other.wait(&[waited], &CancellationToken::new()).is_ok());
+        // The next claim, which comes before the waiter looks, is not waited for.
         cache.release([&claimed].into_iter());
+        assert!(cache.claim(&claimed));
         assert!(waiter.join().unwrap());
     }
 }

@@ -5,11 +5,10 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{ChunkCache, ChunkPlace, Found, KeptContent};
+use super::{CacheMemory, ChunkCache, ChunkPlace, Found, KeptContent};
 use crate::plan::{Entries, IndexPlace, Unit};
 use crate::run::access::CachedAs;
 use crate::run::options::Options;
-use crate::run::schedule::budget::Reserved;
 use crate::store::{Capabilities, Version};
 
 /// The chunk cache, as one read uses it.
@@ -67,7 +66,8 @@ impl CallCache {
 
     /// Whether a chunk is trusted without asking the store.
     pub(crate) fn is_fresh(&self, store: Capabilities, found: &Found) -> bool {
-        store.immutable || store.far && found.seen.elapsed() < self.max_age
+        let is_permanent = found.version.as_ref().is_some_and(Version::is_permanent);
+        is_permanent || store.far && found.seen.elapsed() < self.max_age
     }
 
     /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it.
@@ -108,26 +108,26 @@ impl CallCache {
     }
 
     /// Reserves memory for a chunk of `size_bytes`; `None` if the cache has no room for it.
-    pub(crate) fn reserve(&self, size_bytes: usize) -> Option<Reserved> {
+    pub(crate) fn reserve(&self, size_bytes: usize) -> Option<CacheMemory> {
         self.cache.reserve(size_bytes as u64, self.most_bytes, self.limit_bytes)
     }
 
     /// Adds a chunk that this read has decoded. It is not kept if its object has no version, or has changed a moment
     /// ago.
-    pub(crate) fn keep(&self, unit: &Unit, content: KeptContent, reserved: Reserved) {
+    pub(crate) fn keep(&self, unit: &Unit, content: KeptContent, memory: CacheMemory) {
         let Some(place) = self.place(unit).filter(|place| self.claims().remove(place)) else { return };
         let known = || self.versions().remove(&(unit.array, unit.name.key.to_string()));
         let version = match content {
             KeptContent::Missing => None,
             _ => unit.version.clone().or_else(known),
         };
-        self.add(&place, content, version, reserved);
+        self.add(&place, content, version, memory);
     }
 
-    fn add(&self, place: &Arc<ChunkPlace>, content: KeptContent, version: Option<Version>, reserved: Reserved) {
+    fn add(&self, place: &Arc<ChunkPlace>, content: KeptContent, version: Option<Version>, memory: CacheMemory) {
         let is_missing = matches!(content, KeptContent::Missing);
         match is_missing || version.as_ref().is_some_and(Version::is_settled) {
-            true => self.cache.keep(place, content, version, reserved),
+            true => self.cache.keep(place, content, version, memory),
             false => self.cache.release([place].into_iter()),
         }
     }
@@ -140,9 +140,6 @@ impl CallCache {
         store: Capabilities,
         index: &IndexPlace,
     ) -> Option<Option<Arc<dyn Entries>>> {
-        if !(store.far || store.immutable) {
-            return None;
-        }
         let place = self.index_place(array, index)?;
         let found = self.cache.find(&place).filter(|found| self.is_fresh(store, found));
         match found.map(|found| found.chunk) {
@@ -165,7 +162,7 @@ impl CallCache {
         let version = entries.and_then(|entries| entries.version());
         let content = entries.map_or(KeptContent::Missing, |entries| KeptContent::Index(Arc::clone(entries)));
         match self.reserve(size_bytes) {
-            Some(reserved) => self.add(&place, content, version, reserved),
+            Some(memory) => self.add(&place, content, version, memory),
             None => self.cache.release([&place].into_iter()),
         }
     }

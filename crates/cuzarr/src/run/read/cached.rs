@@ -7,19 +7,18 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::plan::{Batch, SizeRule, Unit};
 use crate::run::access::Access;
-use crate::run::chunk_cache::{CallCache, ChunkPlace, Found, KeptChunk, KeptContent};
+use crate::run::chunk_cache::{CacheMemory, CallCache, ChunkPlace, Found, KeptChunk, KeptContent};
 use crate::run::context::Context;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
 use crate::run::read::fetch::{Request, fetch};
-use crate::run::schedule::budget::Reserved;
 use crate::store::{ByteRange, Stat, Version};
 
 /// A device's copy of a decoded chunk that is not yet checked.
 pub(crate) struct Unchecked {
     pub(crate) unit: Unit,
     pub(crate) content: KeptContent,
-    pub(crate) reserved: Reserved,
+    pub(crate) memory: CacheMemory,
 }
 
 /// Lets a new call use the chunk cache, if one of its arrays does.

@@ -114,11 +114,17 @@ impl<D: Destination> Reading<'_, D> {
     fn launch(&mut self, mut batch: Batch) -> Result<()> {
         while !self.call.is_cancelled() {
             let launcher = Launcher { call: self.call, number: self.launched, sender: &self.sender };
-            match self.destination.launch(&launcher, batch, self.flying.is_empty())? {
+            // A batch that may wait for memory holds no kept chunks, which take memory themselves.
+            let alone = self.flying.is_empty() && batch.kept.is_empty();
+            match self.destination.launch(&launcher, batch, alone)? {
                 Launch::Launched(flight) => {
                     self.flying.insert(self.launched, flight);
                     self.launched += 1;
                     return Ok(());
+                }
+                Launch::NoMemory(refused) if self.flying.is_empty() && !refused.kept.is_empty() => {
+                    batch = refused.without_kept();
+                    continue;
                 }
                 Launch::NoMemory(refused) => batch = refused,
             }

@@ -111,7 +111,7 @@ impl Bytes {
 
     /// Reserves bytes, if then at most `limit_bytes` are in flight.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
-        while bytes <= limit_bytes {
+        loop {
             {
                 let mut state = self.lock();
                 if let Some(total) = state.used_bytes.checked_add(bytes).filter(|&total| total <= limit_bytes) {
@@ -119,11 +119,10 @@ impl Bytes {
                     return Some(Reserved { memory: self.clone(), bytes });
                 }
             }
-            if !self.make_room() {
-                break;
+            if bytes > limit_bytes || !self.make_room() {
+                return None;
             }
         }
-        None
     }
 
     /// Reserves bytes, and waits until other calls have returned theirs. The caller must not hold a reservation itself.

@@ -27,7 +27,7 @@ pub fn forwards(wrap: &dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>) {
                 conditional_writes,
                 transactional,
                 far,
-                immutable: deletes,
+                versions: deletes,
                 divides_reads,
                 writes_parts,
                 shortens_parts,

@@ -431,6 +431,7 @@ impl Store for LocalStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             read_only: self.options.read_only,
+            versions: true,
             divides_reads: true,
             writes_parts: true,
             shortens_parts: true,

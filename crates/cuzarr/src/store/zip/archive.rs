@@ -358,7 +358,7 @@ impl Store for ZipArchive {
             // Readers see nothing before `finish`.
             transactional: is_written,
             far: false,
-            immutable: false,
+            versions: true,
             divides_reads: true,
             writes_parts: is_written && self.0.options.deflate.is_none(),
             shortens_parts: false,

@@ -46,7 +46,7 @@ impl DeviceDestination {
             return self.put(again, BTreeMap::new());
         }
         if let Some(cache) = self.call.cache.get().filter(|_| !self.call.is_cancelled()) {
-            let keep = |Unchecked { unit, content, reserved }| cache.keep(&unit, content, reserved);
+            let keep = |Unchecked { unit, content, memory }| cache.keep(&unit, content, memory);
             placing.keep.into_iter().for_each(keep);
         }
         Ok(())

@@ -331,11 +331,11 @@ impl DeviceDestination {
             let PackedBytes::Together(buffer) = bytes else { continue };
             for (unit, offset) in std::mem::take(units) {
                 let size_bytes = unit.packed_size_bytes;
-                let Some(reserved) = cache.reserve(size_bytes) else { continue };
+                let Some(memory) = cache.reserve(size_bytes) else { continue };
                 // Without memory for it, the chunk is not kept; the read itself goes on.
                 let Ok(copy) = pool::allocate(size_bytes, &self.kernels) else { continue };
                 self.kernels.d2d(&buffer.slice(offset..offset + size_bytes)?, &copy)?;
-                keep.push(Unchecked { unit, content: KeptContent::Packed(copy), reserved });
+                keep.push(Unchecked { unit, content: KeptContent::Packed(copy), memory });
             }
         }
         Ok(keep)
