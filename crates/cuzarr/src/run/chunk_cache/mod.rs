@@ -215,17 +215,23 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Waits until the calls that have claimed these chunks now have ended their claims. The caller holds no memory in
-    /// flight and no claims.
+    /// The claims on these chunks that other calls have now. Later claims are not among them, so callers do not queue up for
+    /// a chunk that cannot be kept.
+    pub(crate) fn claims_on(&self, places: &[Arc<ChunkPlace>]) -> Vec<(Arc<ChunkPlace>, u64)> {
+        let state = self.state();
+        places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()
+    }
+
+    /// Waits until these claims have ended. The caller holds no memory in flight and no claims.
     ///
     /// # Errors
     /// `Cancelled`
-    pub(crate) fn wait(&self, places: &[Arc<ChunkPlace>], cancellation: &CancellationToken) -> Result<()> {
+    pub(crate) fn wait(&self, claims: &[(Arc<ChunkPlace>, u64)], cancellation: &CancellationToken) -> Result<()> {
         let mut state = self.state();
-        let number = |state: &State, place: &Arc<ChunkPlace>| state.claims.get(place).map(|claim| claim.number);
-        // Later claims are not waited for, so that callers do not queue up for a chunk that cannot be kept.
-        let claims: Vec<_> = places.iter().filter_map(|place| Some((place, number(&state, place)?))).collect();
-        while claims.iter().any(|(place, claim)| number(&state, place) == Some(*claim)) {
+        let lasts = |state: &State, (place, number): &(Arc<ChunkPlace>, u64)| {
+            state.claims.get(place).is_some_and(|claim| claim.number == *number)
+        };
+        while claims.iter().any(|claim| lasts(&state, claim)) {
             state = self.0.ended.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             // The token may call back to the caller, so the lock is released first.
             drop(state);
@@ -364,7 +370,7 @@ mod tests {
     fn keep(cache: &ChunkCache, object: &str, size_bytes: u64) -> bool {
         let place = place(object);
         assert!(cache.claim(&place));
-        let Some(reserved) = cache.reserve(size_bytes, 4096, 1 << 20) else {
+        let Some(reserved) = cache.reserve(size_bytes, 4000, 1 << 20) else {
             cache.release([&place].into_iter());
             return false;
         };
@@ -380,9 +386,9 @@ mod tests {
             assert!(keep(&cache, object, 500));
         }
         assert!(cache.find(&place("a")).is_some());
-        assert!(keep(&cache, "d", 500), "there is room for four chunks with their overhead");
+        assert!(keep(&cache, "d", 500), "there is room for three chunks with their overhead");
         assert!(cache.find(&place("b")).is_none() && cache.find(&place("a")).is_some());
-        assert!(!keep(&cache, "e", 4096), "a chunk that is larger than the cache is not kept");
+        assert!(!keep(&cache, "e", 4000), "a chunk that is larger than the cache is not kept");
         assert_eq!(cache.used(), CacheUse { chunks: 3, size_bytes: 3 * (500 + OVERHEAD_BYTES) });
     }
 
@@ -423,12 +429,13 @@ mod tests {
         let claimed = place("a");
         assert!(cache.claim(&claimed) && !cache.claim(&claimed));
         let cancelled = CancellationToken::listening(|| true);
-        assert!(cache.wait(&[Arc::clone(&claimed)], &cancelled).is_err());
-        let (other, waited) = (cache.clone(), Arc::clone(&claimed));
-        let waiter = std::thread::spawn(move || other.wait(&[waited], &CancellationToken::new()).is_ok());
-        // The next claim, which comes before the waiter looks, is not waited for.
+        let claims = cache.claims_on(&[Arc::clone(&claimed)]);
+        assert!(cache.wait(&claims, &cancelled).is_err());
+        let (other, waited) = (cache.clone(), claims.clone());
+        let waiter = std::thread::spawn(move || other.wait(&waited, &CancellationToken::new()).is_ok());
         cache.release([&claimed].into_iter());
-        assert!(cache.claim(&claimed));
         assert!(waiter.join().unwrap());
+        assert!(cache.claim(&claimed));
+        assert!(cache.wait(&claims, &cancelled).is_ok(), "a later claim is not waited for");
     }
 }

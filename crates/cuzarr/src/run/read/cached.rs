@@ -148,5 +148,5 @@ fn fits(unit: &Unit, found: &Found) -> bool {
 /// `Cancelled`
 pub(crate) fn wait(call: &Context, cache: &CallCache, units: &[Unit]) -> Result<()> {
     let places: Vec<_> = units.iter().filter_map(|unit| cache.place(unit)).collect();
-    cache.cache.wait(&places, &call.cancellation)
+    cache.cache.wait(&cache.cache.claims_on(&places), &call.cancellation)
 }
