@@ -13,6 +13,9 @@ import pytest
 
 import cuzarr
 
+# Processes that share the tests share one GPU, of which JAX would take three quarters for each of them.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-cpu", action="store_true", help="leave out tests of the device cpu, which ran before")
