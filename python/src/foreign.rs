@@ -22,8 +22,19 @@ const LEGACY_STREAM: usize = 1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// One or several Python objects that keep memory alive. Any thread may drop the value.
-struct PythonOwner<T>(Option<T>);
+/// One or several Python objects, such as those that keep memory alive. Any thread may drop the value.
+pub struct PythonOwner<T>(Option<T>);
+
+impl<T> PythonOwner<T> {
+    pub fn new(object: T) -> PythonOwner<T> {
+        PythonOwner(Some(object))
+    }
+
+    /// The object. It is there until the value is dropped.
+    pub fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+}
 
 impl<T> Drop for PythonOwner<T> {
     fn drop(&mut self) {
@@ -37,7 +48,7 @@ impl<T> Drop for PythonOwner<T> {
 
 /// Makes an owner that keeps Python's memory alive. Dropping it takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
-    Box::new(PythonOwner(Some(owner)))
+    Box::new(PythonOwner::new(owner))
 }
 
 /// Makes the error for wrong memory from Python.

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::ending::Unlocked;
 use crate::error::PyResult;
+use crate::foreign::PythonOwner;
 
 /// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte selects that
 /// many bytes at the end of the value.
@@ -98,28 +99,28 @@ impl Drop for Pending {
 }
 
 /// The bytes of a Python object, held in place without copying.
-pub struct Held(PyBuffer<u8>);
+pub struct Held(PythonOwner<PyBuffer<u8>>);
 
 impl Held {
     fn new(value: &Bound<'_, PyAny>) -> PyResult<Held> {
         let buffer = PyBuffer::<u8>::get(value)?;
         match buffer.is_c_contiguous() {
-            true => Ok(Held(buffer)),
+            true => Ok(Held(PythonOwner::new(buffer))),
             false => Err(pyo3::exceptions::PyBufferError::new_err("the bytes of a value are not contiguous")),
         }
     }
 
     fn len(&self) -> usize {
-        self.0.len_bytes()
+        self.0.get().map_or(0, PyBuffer::len_bytes)
     }
 
     fn copy_to(&self, dst: &mut [u8]) {
         assert_eq!(dst.len(), self.len());
-        if self.len() > 0 {
+        if let Some(buffer) = self.0.get().filter(|_| self.len() > 0) {
             // SAFETY: the exporter keeps `len` contiguous bytes in place while the buffer is held, and `dst` is our own
             // memory of the same length. Values of a store are replaced, never changed in place. A program that changes
             // them anyway gets a mixture of old and new bytes, which decoders check.
-            unsafe { std::ptr::copy_nonoverlapping(self.0.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
+            unsafe { std::ptr::copy_nonoverlapping(buffer.buf_ptr().cast::<u8>(), dst.as_mut_ptr(), dst.len()) };
         }
     }
 }

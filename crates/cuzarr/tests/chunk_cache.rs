@@ -48,7 +48,7 @@ impl Cached {
         assert!(read == bytes(&self.plain(), selection), "{what}: {selection}: wrong elements");
     }
 
-    /// The same array without cache, behind the observed store.
+    /// Opens the array without cache, behind the observed store.
     fn plain(&self) -> Array {
         Array::open(Arc::clone(&self.kept), "a", ArrayOptions::default()).unwrap()
     }
@@ -250,6 +250,24 @@ fn far_objects_are_trusted_for_a_time_but_not_beyond_own_writes() {
         shrunk.resize(vec![40]).unwrap();
         assert_eq!(bytes(&shrunk, &Selection::region(&[20], &[20]).unwrap()), [7; 20], "{device}: own deletion");
     }
+}
+
+#[test]
+fn a_missing_chunk_that_appears_without_a_version_is_seen() {
+    let _alone = alone();
+    let kept: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let far: Arc<dyn Store> =
+        Arc::new(Observed::new(Arc::clone(&kept)).with_read_delay(Duration::from_millis(1)).without_versions());
+    let metadata = metadata(&[20], &[10], "uint8", json!(7), json!([bytes_codec("little")]));
+    let asking = options(Device::Cpu).with_chunk_cache_max_age(Duration::ZERO);
+    let array = Array::create(far, "a", metadata, false, asking).unwrap();
+    let all = Selection::all(&[20]);
+    for _ in 0..2 {
+        assert_eq!(bytes(&array, &all), [7; 20]);
+    }
+    // As another process writes it.
+    kept.write("a/c/1", &[3; 10]).unwrap();
+    assert_eq!(bytes(&array, &all), [[7; 10], [3; 10]].concat());
 }
 
 #[test]

@@ -322,8 +322,7 @@ class Group(Node):
         >>> {name: values.shape for name, values in days.read(selection={"time": slice(0, 2)}).items()}
         {'msl': (2, 3), 't2m': (2, 3)}
         """
-        paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
-        boxes = many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
+        boxes = self._boxes(names, selection)
         return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
 
     def explain(
@@ -358,9 +357,7 @@ class Group(Node):
         >>> [group["arrays"] for group in days.explain().to_dict()["groups"]]
         [['msl', 't2m']]
         """
-        paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
-        boxes = many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
-        return many.explain(boxes)
+        return many.explain(self._boxes(names, selection))
 
     def write(self, values: Mapping[str, ArrayLike], selection: Mapping[str, int | slice] | None = None) -> None:
         """Write to many arrays in one call, such as all variables of a time step: see :func:`cuzarr.write_many`.
@@ -392,6 +389,13 @@ class Group(Node):
         """
         boxes = many.boxes_of(self._arrays_at(list(values)), selection)
         many.write_many((array, box, values[path]) for path, (array, box) in boxes.items())
+
+    def _boxes(
+        self, names: Iterable[str] | None, selection: Mapping[str, int | slice] | None
+    ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
+        """Arrays by their paths, all directly below without ``names``, and the box of each."""
+        paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
+        return many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
 
     def _arrays_at(self, paths: list[str]) -> dict[str, Array]:
         arrays = self._nodes_at(paths)

@@ -186,7 +186,7 @@ impl Batch {
         Batch { group, reads, units, fills, kept: Vec::new(), limits }
     }
 
-    /// The same batch without kept chunks. They are read from the store instead.
+    /// Makes a batch that reads the kept chunks from the store, too.
     pub(crate) fn without_kept(self) -> Batch {
         let kept = self.kept.into_iter().map(|(unit, _)| unit);
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)

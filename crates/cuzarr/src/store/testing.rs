@@ -48,6 +48,7 @@ pub struct Observed {
     delayed: Option<Delayed>,
     failure: Option<Arc<Failure>>,
     refuses_deletes: bool,
+    hides_versions: bool,
     transactional: bool,
 }
 
@@ -92,6 +93,7 @@ impl Observed {
             failure: None,
             transactional: false,
             refuses_deletes: false,
+            hides_versions: false,
         }
     }
 
@@ -126,6 +128,13 @@ impl Observed {
     #[must_use]
     pub fn without_deletes(mut self) -> Self {
         self.refuses_deletes = true;
+        self
+    }
+
+    /// Makes the store say no versions, as a server without entity tags.
+    #[must_use]
+    pub fn without_versions(mut self) -> Self {
+        self.hides_versions = true;
         self
     }
 
@@ -190,6 +199,7 @@ struct ItemSink {
     sink: Arc<dyn ReadSink>,
     read_bytes: Arc<AtomicU64>,
     in_flight: Arc<InFlight>,
+    hides_versions: bool,
     ended: AtomicBool,
 }
 
@@ -225,7 +235,7 @@ impl ReadSink for ItemSink {
     }
 
     fn opened(&self, _index: usize, version: Version) -> Result<()> {
-        self.sink.opened(self.item, version)
+        if self.hides_versions { Ok(()) } else { self.sink.opened(self.item, version) }
     }
 
     fn device(&self) -> Device {
@@ -263,7 +273,14 @@ impl Store for Observed {
             let (sink, read_bytes) = (Arc::clone(&sink), Arc::clone(&self.read_bytes));
             let in_flight = Arc::clone(&self.in_flight);
             in_flight.most.fetch_max(in_flight.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let item_sink = ItemSink { item, sink, read_bytes, in_flight, ended: AtomicBool::new(false) };
+            let item_sink = ItemSink {
+                item,
+                sink,
+                read_bytes,
+                in_flight,
+                hides_versions: self.hides_versions,
+                ended: AtomicBool::new(false),
+            };
             let (inner, request) = (Arc::clone(&self.inner), request.clone());
             let job = Box::new(move || inner.read([request].into(), Arc::new(item_sink), &InlineWorkers));
             match &self.delayed {
@@ -304,7 +321,8 @@ impl Store for Observed {
 
     fn stat(&self, key: &Key) -> Result<Option<Stat>> {
         self.observe(Operation::Size(key.to_string()))?;
-        self.inner.stat(key)
+        let stat = self.inner.stat(key)?;
+        Ok(stat.map(|stat| Stat { version: stat.version.filter(|_| !self.hides_versions), ..stat }))
     }
 
     fn list_dir(&self, prefix: &Key) -> Result<Listing> {

@@ -90,7 +90,8 @@ fn find(
     let versions = ask(call, unsure.iter().map(|(at, ..)| &batch.units[*at]).collect())?;
     for ((at, place, found), version) in unsure.into_iter().zip(versions) {
         match version {
-            Ok(version) if version == found.version => {
+            // A missing object has no version, and an object without a version is not kept.
+            Ok(version) if version == found.version.clone().map(Some) => {
                 cache.cache.confirm(place);
                 chunks[at] = Some(found.chunk);
             }
@@ -102,18 +103,19 @@ fn find(
     Ok(chunks)
 }
 
-/// Asks the stores for the versions of the objects of units. `None` for objects that do not exist.
-fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Version>>>> {
-    let mut versions: Vec<Result<Option<Version>>> = (0..units.len()).map(|_| Ok(None)).collect();
+/// Asks the stores for the versions of the objects of units. `None` for objects that do not exist; the inner `None` for
+/// those whose version the store does not say.
+fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Option<Version>>>>> {
+    let mut versions: Vec<Result<Option<Option<Version>>>> = (0..units.len()).map(|_| Ok(None)).collect();
     let mut others = Vec::new();
     for (at, unit) in units.iter().enumerate() {
         call.cancellation.check()?;
         let store = &call.of(unit.array).store;
-        // A file takes one system call. Far stores are asked for all objects at once.
+        // A file takes microseconds. Far stores are asked for all objects at once.
         let stat = if store.capabilities().far { None } else { Some(store.stat(&unit.name.key)) };
         match stat {
             Some(Ok(Some(Stat { version: None, .. }))) | None => others.push(at),
-            Some(stat) => versions[at] = stat.map(|stat| stat.and_then(|stat| stat.version)),
+            Some(stat) => versions[at] = stat.map(|stat| stat.map(|stat| stat.version)),
         }
     }
     let request = |at: &usize| Request {
@@ -128,7 +130,7 @@ fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Versi
     }
     let answers = fetch(call, &others.iter().map(request).collect::<Vec<_>>());
     for (at, answer) in others.into_iter().zip(answers) {
-        versions[at] = answer.map(|found| found.and_then(|found| found.version));
+        versions[at] = answer.map(|found| found.map(|found| found.version));
     }
     Ok(versions)
 }

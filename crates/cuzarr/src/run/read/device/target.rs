@@ -25,42 +25,39 @@ pub(crate) struct Target {
 
 /// Groups units by result and by chunk layout. Each unit is given with the offset of its packed bytes in `buffer`.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
-    let mut found: Vec<Packed> = Vec::new();
-    let mut numbers = HashMap::new();
-    for (unit, offset) in units {
-        let mut keep = unit.keep;
-        for places in unit.places_by_out() {
-            let out = places[0].out;
-            let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
-                let (bytes, layout) = (PackedBytes::Together(buffer.clone()), Arc::clone(&unit.layout));
-                found.push(Packed { out, bytes, layout, boxes: Vec::new(), keep: Vec::new() });
-                found.len() - 1
-            });
-            found[number].boxes.extend(places.iter().map(|place| unit.transfer_box(place, offset)));
-            if std::mem::take(&mut keep) {
-                found[number].keep.push((unit.clone(), offset));
-            }
-        }
-    }
-    found
+    let together = || PackedBytes::Together(buffer.clone());
+    grouped(units.map(|(unit, offset)| (unit, buffer, offset)), together)
 }
 
 /// Groups chunks of the chunk cache by result and by chunk layout. Each has a buffer of its own.
 pub(crate) fn kept<'a>(units: impl Iterator<Item = (&'a Unit, &'a Buffer)>) -> Vec<Packed> {
-    let mut found: Vec<(Packed, Vec<Buffer>)> = Vec::new();
+    grouped(units.map(|(unit, buffer)| (unit, buffer, 0)), || PackedBytes::Each(Vec::new()))
+}
+
+fn grouped<'a>(
+    units: impl Iterator<Item = (&'a Unit, &'a Buffer, usize)>,
+    empty: impl Fn() -> PackedBytes,
+) -> Vec<Packed> {
+    let mut found: Vec<Packed> = Vec::new();
     let mut numbers = HashMap::new();
-    for (unit, buffer) in units {
+    for (unit, buffer, offset) in units {
+        let mut keep = unit.keep;
         for places in unit.places_by_out() {
             let out = places[0].out;
             let number = *numbers.entry((out, Arc::as_ptr(&unit.layout))).or_insert_with(|| {
-                let (bytes, layout) = (PackedBytes::Each(Vec::new()), Arc::clone(&unit.layout));
-                found.push((Packed { out, bytes, layout, boxes: Vec::new(), keep: Vec::new() }, Vec::new()));
+                let layout = Arc::clone(&unit.layout);
+                found.push(Packed { out, bytes: empty(), layout, boxes: Vec::new(), keep: Vec::new() });
                 found.len() - 1
             });
-            let (packed, buffers) = &mut found[number];
-            packed.boxes.extend(places.iter().map(|place| unit.transfer_box(place, 0)));
-            buffers.resize(packed.boxes.len(), buffer.clone());
+            let group = &mut found[number];
+            group.boxes.extend(places.iter().map(|place| unit.transfer_box(place, offset)));
+            if let PackedBytes::Each(buffers) = &mut group.bytes {
+                buffers.resize(group.boxes.len(), buffer.clone());
+            }
+            if std::mem::take(&mut keep) {
+                group.keep.push((unit.clone(), offset));
+            }
         }
     }
-    found.into_iter().map(|(packed, buffers)| Packed { bytes: PackedBytes::Each(buffers), ..packed }).collect()
+    found
 }
