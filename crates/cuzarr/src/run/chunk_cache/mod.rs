@@ -187,16 +187,20 @@ impl ChunkCache {
         }
     }
 
-    /// Drops a chunk that its object no longer has.
-    pub(crate) fn drop_stale(&self, place: &ChunkPlace) {
-        let dropped = self.state().remove(place);
+    /// Drops a chunk that was found but that its object no longer has. One that was added since then stays.
+    pub(crate) fn drop_stale(&self, place: &ChunkPlace, found: &Found) {
+        let mut state = self.state();
+        let is_same = state.entries.get(place).is_some_and(|entry| Arc::ptr_eq(&entry.found.chunk, &found.chunk));
+        let dropped = if is_same { state.remove(place) } else { None };
+        drop(state);
         drop(dropped);
     }
 
-    /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it.
+    /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it or has added it since the
+    /// caller looked for it.
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let mut state = self.state();
-        let is_free = !state.claims.contains_key(place);
+        let is_free = !state.claims.contains_key(place) && !state.entries.contains_key(place);
         if is_free {
             let number = state.next_use;
             state.next_use += 1;
@@ -421,6 +425,21 @@ mod tests {
         cache.keep(&decoding, KeptContent::Missing, None, reserved);
         assert!(cache.find(&decoding).is_none());
         assert!(cache.claim(&decoding), "the claim has ended");
+    }
+
+    #[test]
+    fn a_chunk_that_came_since_the_caller_looked_is_not_claimed_anew() {
+        let cache = ChunkCache::new(Bytes::default());
+        assert!(cache.find(&place("a")).is_none());
+        assert!(keep(&cache, "a", 1));
+        assert!(!cache.claim(&place("a")));
+        let old = cache.find(&place("a")).unwrap();
+        cache.forget("a");
+        assert!(keep(&cache, "a", 2));
+        cache.drop_stale(&place("a"), &old);
+        let new = cache.find(&place("a")).expect("the newer chunk stays");
+        cache.drop_stale(&place("a"), &new);
+        assert!(cache.find(&place("a")).is_none() && cache.claim(&place("a")));
     }
 
     #[test]

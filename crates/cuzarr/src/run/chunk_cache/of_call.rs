@@ -70,7 +70,7 @@ impl CallCache {
         is_permanent || store.far && found.seen.elapsed() < self.max_age
     }
 
-    /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it.
+    /// Claims a chunk, to decode it for the cache ([`ChunkCache::claim`]).
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let is_claimed = self.cache.claim(place);
         if is_claimed {
@@ -141,17 +141,18 @@ impl CallCache {
         index: &IndexPlace,
     ) -> Option<Option<Arc<dyn Entries>>> {
         let place = self.index_place(array, index)?;
-        let found = self.cache.find(&place).filter(|found| self.is_fresh(store, found));
-        match found.map(|found| found.chunk) {
-            Some(chunk) => match &chunk.content {
-                KeptContent::Index(entries) => Some(Some(Arc::clone(entries))),
-                _ => Some(None),
-            },
-            None => {
-                self.claim(&place);
-                None
+        let found = self.cache.find(&place);
+        if let Some(found) = &found {
+            if self.is_fresh(store, found) {
+                return Some(match &found.chunk.content {
+                    KeptContent::Index(entries) => Some(Arc::clone(entries)),
+                    _ => None,
+                });
             }
+            self.cache.drop_stale(&place, found);
         }
+        self.claim(&place);
+        None
     }
 
     /// Adds the index of a shard that the store has just sent or confirmed; `None` for a missing shard.

@@ -37,7 +37,7 @@ pub(crate) fn with_cache(call: Arc<Context>, engine: &Engine, accesses: &[&Acces
 }
 
 /// Sorts the units of a batch: chunks that the cache has, and chunks that this read decodes. Returns units of chunks
-/// that another read decodes now. If `now`, this read decodes those too.
+/// that another read decodes now, or has added just now. If `now`, this read decodes those too.
 ///
 /// # Errors
 /// `Cancelled`
@@ -77,12 +77,13 @@ fn find(
     let mut unsure: Vec<(usize, &Arc<ChunkPlace>, Found)> = Vec::new();
     for (at, (unit, place)) in batch.units.iter().zip(places).enumerate() {
         let Some(place) = place else { continue };
-        let Some(found) = cache.cache.find(place).filter(|found| fits(unit, found)) else { continue };
+        let Some(found) = cache.cache.find(place) else { continue };
         let is_fresh = || cache.is_fresh(call.of(unit.array).store.capabilities(), &found);
         match &unit.version {
+            _ if !fits(unit, &found) => cache.cache.drop_stale(place, &found),
             // The version of a shard was asked for when its index was needed.
             Some(version) if found.version.as_ref() == Some(version) => chunks[at] = Some(found.chunk),
-            Some(_) => cache.cache.drop_stale(place),
+            Some(_) => cache.cache.drop_stale(place, &found),
             None if is_fresh() => chunks[at] = Some(found.chunk),
             None => unsure.push((at, place, found)),
         }
@@ -95,9 +96,8 @@ fn find(
                 cache.cache.confirm(place);
                 chunks[at] = Some(found.chunk);
             }
-            Ok(_) => cache.cache.drop_stale(place),
             // If the store cannot say, the chunk is read, and that read reports the error.
-            Err(_) => {}
+            Ok(_) | Err(_) => cache.cache.drop_stale(place, &found),
         }
     }
     Ok(chunks)
