@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cuzarr::internal::node::{chain, delete_left_over, delete_outside, trusting_consolidated};
+use cuzarr::internal::node::{chain, trusting_consolidated};
 use cuzarr::meta::{Mark, NodeMetadata};
 use cuzarr::node::{Array, ArrayOptions};
 use cuzarr::plan::{AxisSelection, Selection};
@@ -66,17 +66,6 @@ impl PyArray {
     #[getter]
     fn dtype(&self) -> Option<String> {
         self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
-    }
-
-    /// Deletes chunks that an interrupted resize left in the region into which the array will grow. Call it before the
-    /// array gets `shape`.
-    fn delete_left_over(&self, py: Python<'_>, shape: Vec<u64>) -> PyResult<()> {
-        self.run(py, move |array| delete_left_over(array, &shape))
-    }
-
-    /// Deletes the chunks of a resized array that lie outside its new shape.
-    fn delete_outside(&self, py: Python<'_>, before: Vec<u64>, after: Vec<u64>) -> PyResult<()> {
-        self.run(py, move |array| delete_outside(array, &before, &after))
     }
 
     /// Reads the selected elements, in C order, into new memory on the array's device.

@@ -147,7 +147,7 @@ mod _core {
     #[pymodule_export]
     use super::json::plain_json;
     #[pymodule_export]
-    use super::many::{explain_many, read_many, write_many};
+    use super::many::{explain_many, read_many, resize_many, write_many};
     #[pymodule_export]
     use super::memory::{memory_info, memory_of_arrays, reset_memory_peak, set_allocator, trim_memory};
     #[pymodule_export]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use cuzarr::CancellationToken;
-use cuzarr::node::{Array, ArraySelection, ArrayWrite, explain_all, read_all, write_all};
+use cuzarr::internal::node::{ResizeOptions, resize_with};
+use cuzarr::meta::{NodeDocuments, NodeMetadata};
+use cuzarr::node::{Array, ArrayResize, ArraySelection, ArrayWrite, explain_all, read_all, write_all};
 use cuzarr_device::{DType, NdBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -14,6 +16,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::interrupt::{here, interruptible};
 use crate::names::parse_dtype;
 use crate::ndbuffer::PyNdBuffer;
+use crate::nodes::node_to_python;
 use crate::selection::Selected;
 use crate::strings;
 use crate::watch::Watches;
@@ -63,6 +66,11 @@ impl Handles {
             self.arrays.push(self.watches.array(array.get().array(), &self.token));
             self.arrays.len() - 1
         })
+    }
+
+    /// Adds an array, even if the call has it already.
+    fn add(&mut self, array: &Bound<'_, PyArray>) {
+        self.arrays.push(self.watches.array(array.get().array(), &self.token));
     }
 
     /// Runs `work`, and checks for signals meanwhile.
@@ -131,4 +139,31 @@ pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>,
         });
     }
     handles.run(py, || write_all(&given))
+}
+
+/// Changes the shapes of several arrays in one call. Returns the metadata that each array has then, and the error if
+/// only some of the shapes were changed.
+#[pyfunction]
+pub fn resize_many<'py>(
+    py: Python<'py>,
+    arrays: Vec<Bound<'py, PyArray>>,
+    shapes: Vec<Vec<u64>>,
+    deletes_outside: bool,
+    indent: Option<usize>,
+) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>)> {
+    let mut handles = Handles::new();
+    arrays.iter().for_each(|array| handles.add(array));
+    let mut resized = handles.arrays.clone();
+    let options = ResizeOptions { deletes_outside, indent };
+    let outcome = handles.run(py, || {
+        let mut resizes: Vec<_> =
+            resized.iter_mut().zip(shapes).map(|(array, shape)| ArrayResize::new(array, shape)).collect();
+        resize_with(&mut resizes, options)
+    });
+    let metadata = |array: &Array| {
+        let metadata = NodeMetadata::Array(Box::new(array.metadata().clone()));
+        node_to_python(py, &NodeDocuments::from(&metadata))
+    };
+    let failure = outcome.err().map(|error| error.into_value(py).into_bound(py).into_any());
+    Ok((resized.iter().map(metadata).collect::<PyResult<_>>()?, failure))
 }

@@ -298,7 +298,8 @@ fn to_python<'py>(py: Python<'py>, found: &FoundNode) -> PyResult<Found<'py>> {
     Ok((node_to_python(py, &found.documents)?, consolidated, found.warnings.clone()))
 }
 
-fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyAny>> {
+/// The metadata of an array, or the documents of a group by name.
+pub fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyAny>> {
     match node.is_array() {
         true => Ok(Bound::new(py, PyArrayMetadata::new(node.clone()))?.into_any()),
         false => Ok(to_dict(py, node, &mut Names::default())?.into_any()),

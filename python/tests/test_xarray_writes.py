@@ -8,7 +8,7 @@ import random
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -296,11 +296,25 @@ def test_a_data_set_far_away_is_written_in_few_rounds() -> None:
     assert rounds <= 12, rounds
     later = dataset.assign_coords(time=pd.date_range("2000-01-05", periods=4))
     _, rounds = store.count(lambda: later.cuzarr.to_zarr(store, append_dim="time", consolidated=False))
-    assert rounds <= 20, rounds
+    assert rounds <= 14, rounds
     _, rounds = store.count(lambda: later.cuzarr.to_zarr(store, region="auto", consolidated=False))
     assert rounds <= 9, rounds
     again = xarray.open_dataset(store, engine="cuzarr", consolidated=False)
     xarray.testing.assert_equal(again.load(), xarray.concat([dataset, later], "time", data_vars="minimal"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_costs_an_append_few_rounds(zarr_format: Literal[2, 3]) -> None:
+    dataset = xarray.Dataset({f"v{number}": ("time", np.full(4, number)) for number in range(24)}, {"time": range(4)})
+    store = Rounds()
+    store.wait_seconds = 0
+    dataset.cuzarr.to_zarr(store, consolidated=True, zarr_format=zarr_format)
+    store.wait_seconds = 0.1
+    later = dataset.assign_coords(time=range(4, 8))
+    _, rounds = store.count(lambda: later.cuzarr.to_zarr(store, append_dim="time", consolidated=True))
+    assert rounds <= 26, rounds
+    group = cuzarr.open_group(store, mode="r", use_consolidated=True)
+    assert {array.shape for _, array in group.arrays()} == {(8,)}
 
 
 def test_blocks_of_dask_are_written_one_by_one(tmp_path: Path, calls: list[int]) -> None:

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use cuzarr::meta::DataType;
-use cuzarr::node::{Array, ArrayOptions};
+use cuzarr::node::{Array, ArrayOptions, ArrayResize, resize_all};
 use cuzarr::store::{
-    ByteRange, Condition, InlineWorkers, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt,
-    conformance,
+    ByteRange, Condition, InlineWorkers, LOCK_NAME, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store,
+    StoreExt, conformance,
 };
 use cuzarr::{Error, ErrorKind, Result, Selection};
 use cuzarr_remote::{CredentialSource, Credentials, StorageOptions, cache_info, registry_with};
@@ -299,6 +299,32 @@ fn a_key_that_may_not_list_creates_appends_and_reads() {
     server.put("bucket/root/b/c/1", &[7, 7]);
     assert_eq!(builder(4).create_in(Arc::clone(&store), "b").unwrap_err().kind(), ErrorKind::ContainsArray);
     assert!(builder(2).create_in(store, "b").is_ok());
+}
+
+#[test]
+fn shapes_of_many_arrays_change_at_once_and_no_lock_is_left() {
+    let server = Server::start(Kind::S3);
+    let store = open(&server);
+    let create = |number: usize| {
+        let builder = Array::builder([2], DataType::UInt8).chunks([2]);
+        builder.create_in(Arc::clone(&store), &format!("v{number}")).unwrap()
+    };
+    let mut arrays: Vec<Array> = (0..24).map(create).collect();
+    server.set_latency(Duration::from_millis(5));
+    server.take_log();
+    resize_all(&mut arrays.iter_mut().map(|array| ArrayResize::new(array, [6])).collect::<Vec<_>>()).unwrap();
+    let log = server.take_log();
+    let of_root = |path: &&str| path.trim_matches('/') == "bucket/root/zarr.json";
+    let of_root = log.iter().map(|request| request.path.as_str()).filter(of_root).count();
+    assert!(of_root <= 3, "the group is looked at once for all: {of_root}");
+    let of_locks = log.iter().filter(|request| request.method == "PUT" && request.path.ends_with(LOCK_NAME)).count();
+    assert_eq!(of_locks, 24, "each array is locked");
+    assert!(store.list("").unwrap().iter().all(|key| !key.ends_with(LOCK_NAME)), "and set free");
+    assert!(server.most_in_flight() >= 8, "{}", server.most_in_flight());
+    for (number, array) in arrays.iter().enumerate() {
+        let stored = Array::open(Arc::clone(&store), &format!("v{number}"), ArrayOptions::default()).unwrap();
+        assert_eq!([array.shape(), stored.shape()], [[6]; 2]);
+    }
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub mod node {
     use crate::meta::FillValue;
     use crate::meta::chunking::{Chunks, Shards};
     use crate::meta::encoding::IndexLocation;
-    use crate::node::{Array, ArrayBuilder, Group};
+    use crate::node::{Array, ArrayBuilder, ArrayResize, Group, resize};
     use crate::store::Store;
 
     pub use crate::node::creation::NewNodes;
@@ -68,6 +68,7 @@ pub mod node {
     pub use crate::node::group::consolidate;
     pub use crate::node::hierarchy::{gather_documents, walk_documents};
     pub use crate::node::place::refuse_overlap;
+    pub use crate::node::resize::ResizeOptions;
     pub use crate::node::unchanged::check_unchanged;
 
     /// Sets the chunks and shards of a new array, in the forms that the Python package accepts, and where shards have
@@ -117,24 +118,12 @@ pub mod node {
         array.with_store(store)
     }
 
-    /// Prepares the growth of an array to the shape `new`: deletes chunks that a killed resize left behind and that
-    /// `new` would include. The caller holds the lock of the array's documents, and `array` has the stored metadata.
+    /// Like [`resize_all`](crate::node::resize_all), with options.
     ///
     /// # Errors
-    /// `Unsupported` when there are chunks outside `new` and the store cannot delete them (then nothing was changed);
-    /// what the store reports.
-    pub fn delete_left_over(array: &Array, new: &[u64]) -> Result<()> {
-        array.delete_left_over(new)
-    }
-
-    /// Deletes the chunks that only belong to an array's former shape `before`. It is called after the stored shape and
-    /// the consolidated copies above have changed. (A transactional store only accepts chunks of the current shape; for
-    /// it, the call comes before.)
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub fn delete_outside(array: &Array, before: &[u64], after: &[u64]) -> Result<()> {
-        array.delete_outside(before, after)
+    /// The same.
+    pub fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions) -> Result<()> {
+        resize::resize_with(arrays, options)
     }
 
     /// Marks a group as the root of unfinished work, or removes the mark (`None`), in the group and in the store.

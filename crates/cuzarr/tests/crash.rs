@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cuzarr::ErrorKind;
 use cuzarr::meta::ZarrFormat;
-use cuzarr::node::{self, Array, Mode, create_hierarchy};
+use cuzarr::node::{self, Array, ArrayResize, Mode, create_hierarchy, resize_all};
 use cuzarr::plan::Selection;
 use cuzarr::store::{MemoryStore, Store, StoreExt};
 use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -28,6 +28,22 @@ const OPERATIONS: &[Operation] = &[
         is_consolidated: false,
         run: |store, _| array(store)?.resize(vec![9]),
         allowed: &[("a", &[OLD, &[1, 2, 3, 4, 5, 6, 0, 0, 0]])],
+        end: &["a", "g/b", "g/h/c"],
+    },
+    Operation {
+        name: "shrink one and grow others",
+        is_consolidated: true,
+        run: |store, _| {
+            let open = |path| Array::open(Arc::clone(&store), path, options());
+            let (mut one, mut other, mut third) = (open("a")?, open("g/b")?, open("g/h/c")?);
+            let resizes = [(&mut one, 3), (&mut other, 9), (&mut third, 7)];
+            resize_all(&mut resizes.map(|(array, extent)| ArrayResize::new(array, [extent])))
+        },
+        allowed: &[
+            ("a", &[OLD, &[1, 2, 3]]),
+            ("g/b", &[OLD, &[1, 2, 3, 4, 5, 6, 0, 0, 0]]),
+            ("g/h/c", &[OLD, &[1, 2, 3, 4, 5, 6, 0]]),
+        ],
         end: &["a", "g/b", "g/h/c"],
     },
     Operation {

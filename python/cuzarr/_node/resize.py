@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, Self
 
 from cuzarr import _core
@@ -27,25 +28,22 @@ class ResizableArray(OpenArray, Protocol):
 
 def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool = True) -> None:
     """Changes the shape; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
-    shape = parse_shape(new_shape)
-    if len(shape) != array.ndim:
-        raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
-    array.store.check_writable()
-    is_transactional = array.store._handle.is_transactional()
-    with array._locked(for_shape=True) as node:
-        while True:
-            _remember(array, _stored(array, node))
-            before = array.shape
-            metadata = array._metadata.update_shape(shape)
-            if delete_outside_chunks:
-                array._handle().delete_left_over(shape)
-            if delete_outside_chunks and is_transactional:
-                array._handle().delete_outside(before, shape)
-            if _write(array, node, metadata):
-                break
-        # Deleted after the shape is stored, when no reader expects these chunks any more.
-        if delete_outside_chunks and not is_transactional:
-            array._handle().delete_outside(before, shape)
+    resize_many([(array, new_shape)], delete_outside_chunks=delete_outside_chunks)
+
+
+def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside_chunks: bool = True) -> None:
+    """Changes the shapes of several arrays. Those of one store change in as few rounds of requests as one array."""
+    wanted = [(array, parse_shape(new_shape)) for array, new_shape in resizes]
+    for array, shape in wanted:
+        if len(shape) != array.ndim:
+            raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
+        array.store.check_writable()
+    handles, shapes = [array._handle() for array, _ in wanted], [shape for _, shape in wanted]
+    found, failure = _core.resize_many(handles, shapes, delete_outside_chunks, global_config.get("json_indent"))
+    for (array, _), documents in zip(wanted, found, strict=True):
+        _remember(array, value_of(array._store_path, (documents, None, [])))  # type: ignore[arg-type]  # an array stays one
+    if failure is not None:
+        raise failure
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:

@@ -8,9 +8,7 @@ where they are: xarray computes encodings with the library of each variable's ar
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +29,7 @@ from cuzarr._node.group import Group
 from cuzarr._node.many import write_many
 from cuzarr._node.node import Attributes
 from cuzarr._node.open import consolidate_metadata
+from cuzarr._node.resize import resize_many
 from cuzarr._text import printable
 from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError, UnsupportedError
 from cuzarr.storage import make_store_path
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["w", "w-", "a", "a-", "r+"]
 Region = Mapping[str, slice | Literal["auto"]] | Literal["auto"]
-
-# Arrays that get their new shapes at once. Each takes several requests one after the other.
-_MOST_RESIZES = 32
 
 # The compressor of format 2 that zarr-python's groups choose, which is not the one of its function `create_array`.
 _COMPRESSOR_OF_GROUPS = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
@@ -124,12 +120,7 @@ class _Target:
 
     def settle(self) -> None:
         """Creates the arrays that wait, and gives opened ones their shapes."""
-        resized = [stored for stored in self._opened if stored.shape != stored.array.shape]
-        if resized:
-            with ThreadPoolExecutor(min(len(resized), _MOST_RESIZES), thread_name_prefix="cuzarr-resize") as pool:
-                calls = [pool.submit(copy_context().run, one.array.resize, one.shape) for one in resized]
-            for call in calls:
-                call.result()
+        resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
             new.array = created[new.name].with_config(new.settings)  # type: ignore[union-attr]  # of an array's metadata

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::ArrayOptions;
 use super::creation::{NewNodes, create_node};
-use super::deletion;
-use super::document::{MOST_ATTEMPTS, NodeLock, outrun};
+use super::document::NodeLock;
 use super::documents;
 use super::path::normalize_path;
+use super::resize::{ArrayResize, resize_all};
 use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{Result, ResultExt};
@@ -337,60 +337,7 @@ impl Array {
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
     pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
-        let (format, cancellation) = (self.metadata.zarr_format(), &self.options.cancellation);
-        let node = NodeLock::take_for_shape(Arc::clone(&self.store), &self.path, format, cancellation)?;
-        for _ in 0..MOST_ATTEMPTS {
-            let stored = node.read()?;
-            self.set_metadata(stored.array().at(|| self.place())?);
-            let mut metadata = (*self.metadata).clone();
-            metadata.set_shape(shape.clone()).at(|| self.place())?;
-            let (old, new) = (self.metadata.shape().to_vec(), metadata.shape().to_vec());
-            self.delete_left_over(&new)?;
-            let is_transactional = self.store.capabilities().transactional;
-            if is_transactional {
-                self.delete_outside(&old, &new)?;
-            }
-            let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
-            if !node.replace(&stored, &documents, Some(2))? {
-                continue;
-            }
-            self.set_metadata(metadata);
-            return if is_transactional { Ok(()) } else { self.delete_outside(&old, &new) };
-        }
-        Err(outrun(&*self.store, &self.path))
-    }
-
-    /// Prepares the growth to the shape `new`: deletes chunks that a killed resize left behind and that `new` would
-    /// include. The caller holds the lock of the array's documents, and this array has the stored metadata.
-    ///
-    /// # Errors
-    /// `Unsupported` when there are chunks outside `new` and the store cannot delete them (then nothing was changed);
-    /// what the store reports.
-    pub(crate) fn delete_left_over(&self, new: &[u64]) -> Result<()> {
-        self.options.cancellation.check()?;
-        let old = self.metadata.shape();
-        if new.len() == old.len() {
-            deletion::refuse_undeletable(&*self.store, &self.path, &self.metadata, old, new)?;
-        }
-        let grows = new.len() == old.len() && new.iter().zip(old).any(|(new, old)| new > old);
-        if !grows || self.store.capabilities().transactional {
-            return Ok(()); // a resize that was not committed leaves nothing
-        }
-        deletion::delete_left_over(&*self.store, &self.path, &self.metadata, new)
-    }
-
-    /// Deletes the chunks that only belong to the former shape `before`. It is called after the stored shape and the
-    /// consolidated copies above have changed. (A transactional store only accepts chunks of the current shape; for it,
-    /// the call comes before.)
-    ///
-    /// # Errors
-    /// What the store reports.
-    pub(crate) fn delete_outside(&self, before: &[u64], after: &[u64]) -> Result<()> {
-        if after.len() != before.len() || after.iter().zip(before).all(|(after, before)| after >= before) {
-            return Ok(());
-        }
-        self.options.cancellation.check()?;
-        deletion::delete_chunks(&*self.store, &self.path, &self.metadata, before, after)
+        resize_all(&mut [ArrayResize::new(self, shape)])
     }
 
     /// Replaces the attributes, in this array and in the store.

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::copies::update_copies;
 use super::deletion;
-use super::document::{self, MOST_ATTEMPTS, pause};
+use super::document::{MOST_ATTEMPTS, pause};
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};
 use super::path::{ancestors, normalize_path};
 use crate::cancellation::CancellationToken;
@@ -180,7 +181,7 @@ impl NewNodes {
             EntryChange { path: path.join("/"), node: Some(node) }
         };
         let changes = self.nodes.iter().map(change).collect();
-        document::update_copies(store, self.format, changes, &CancellationToken::default()).map(drop)
+        update_copies(store, self.format, changes, &CancellationToken::default()).map(drop)
     }
 }
 

@@ -15,7 +15,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use super::document;
+use super::copies::update_copies;
 use super::documents::{self, Consolidation, Lookup, each};
 use super::path::normalize_path;
 use crate::cancellation::CancellationToken;
@@ -60,7 +60,7 @@ pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
     let cancellation = CancellationToken::default();
     for format in [ZarrFormat::V3, ZarrFormat::V2] {
         let changes = paths.iter().map(removed).collect();
-        document::update_copies(store, format, changes, &cancellation)?;
+        update_copies(store, format, changes, &cancellation)?;
     }
     each(store, paths, |path| delete_tree(store, path)).map(drop)
 }
@@ -100,7 +100,7 @@ pub fn refresh_consolidated(store: &dyn Store, path: &str, format: ZarrFormat) -
     let path = normalize_path(path)?;
     let lookup = Lookup { format: Some(format), consolidation: Consolidation::Never, ..Lookup::default() };
     let node = documents::find_documents(store, &path, &lookup)?.map(|found| found.documents);
-    document::update_copies(store, format, vec![EntryChange { path, node }], &lookup.cancellation)
+    update_copies(store, format, vec![EntryChange { path, node }], &lookup.cancellation)
 }
 
 /// Refuses to make an array where chunks are stored that would become its elements.
@@ -153,18 +153,19 @@ fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts:
     Ok(keys.into_iter().zip(is_there).find_map(|(key, is_there)| is_there.then_some(key)))
 }
 
-/// Returns the keys of the chunks inside the shape `within` but outside the shape `kept`. Some of these chunks may not
-/// be stored, unless the store cannot delete.
-fn chunks_outside(
-    store: &dyn Store,
-    path: &str,
-    metadata: &ArrayMetadata,
-    within: &[u64],
-    kept: &[u64],
-) -> Result<Vec<String>> {
+/// The chunks of an array inside the shape `within` but outside the shape `kept`.
+pub(super) struct ChunksOutside<'a> {
+    pub path: &'a str,
+    pub metadata: &'a ArrayMetadata,
+    pub within: &'a [u64],
+    pub kept: &'a [u64],
+}
+
+/// Returns the keys of chunks. Some of them may not be stored, unless the store cannot delete.
+fn keys_of(store: &dyn Store, chunks: &ChunksOutside<'_>) -> Result<Vec<String>> {
+    let ChunksOutside { path, metadata, .. } = *chunks;
     let grid = metadata.chunk_grid();
-    let within = grid.chunk_counts(within)?;
-    let kept = grid.chunk_counts(kept)?;
+    let (within, kept) = (grid.chunk_counts(chunks.within)?, grid.chunk_counts(chunks.kept)?);
     let is_in = |chunk: &[u64], counts: &[u64]| chunk.iter().zip(counts).all(|(at, count)| at < count);
     let is_gone = |chunk: &Vec<u64>| is_in(chunk, &within) && !is_in(chunk, &kept);
     let encoding = metadata.chunk_key_encoding();
@@ -185,55 +186,40 @@ fn chunks_outside(
 ///
 /// # Errors
 /// `Unsupported`; what the store reports.
-pub(super) fn refuse_undeletable(
-    store: &dyn Store,
-    path: &str,
-    metadata: &ArrayMetadata,
-    before: &[u64],
-    after: &[u64],
-) -> Result<()> {
+pub(super) fn refuse_undeletable(store: &dyn Store, removed: &ChunksOutside<'_>) -> Result<()> {
     if store.capabilities().deletes {
         return Ok(());
     }
-    let Some(key) = chunks_outside(store, path, metadata, before, after)?.into_iter().next() else { return Ok(()) };
+    let Some(key) = keys_of(store, removed)?.into_iter().next() else { return Ok(()) };
+    let ChunksOutside { path, within: before, kept: after, .. } = removed;
     let message = format!(
         "{store}: cannot resize the array at '/{path}' from {before:?} to {after:?}: '{key}' would have to be deleted, but this store cannot delete"
     );
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes chunks outside the stored shape that a killed resize left behind and that the shape `new` would include. A
-/// consolidated copy above may still have the larger shape, so it is updated first.
+/// Deletes chunks of several arrays, as one batch.
 ///
 /// # Errors
 /// What the store reports.
-pub(super) fn delete_left_over(store: &dyn Store, path: &str, metadata: &ArrayMetadata, new: &[u64]) -> Result<()> {
-    refresh_consolidated(store, path, metadata.zarr_format())?;
-    delete_chunks(store, path, metadata, new, metadata.shape())
-}
-
-/// Deletes the stored chunks inside the shape `within` but outside the shape `kept`, as one batch.
-///
-/// # Errors
-/// What the store reports.
-pub(super) fn delete_chunks(
-    store: &dyn Store,
-    path: &str,
-    metadata: &ArrayMetadata,
-    within: &[u64],
-    kept: &[u64],
-) -> Result<()> {
-    let keys = chunks_outside(store, path, metadata, within, kept)?;
-    let delete = || {
-        // The checkpoint records chunks that will be deleted, so it goes first.
-        if !store.capabilities().transactional {
-            store.delete(&join_key(path, CHECKPOINT))?;
-        }
-        let deleted = store.delete_many(&keys);
-        Engine::get().forget(store, keys.iter().map(String::as_str));
-        deleted
+pub(super) fn delete_chunks(store: &dyn Store, arrays: &[ChunksOutside<'_>]) -> Result<()> {
+    let find = |array: &ChunksOutside<'_>| keys_of(store, array).at(|| documents::place(store, array.path));
+    let keys = each(store, arrays, find)?;
+    let checkpoint = |(array, keys): (&ChunksOutside<'_>, &Vec<String>)| {
+        (!keys.is_empty()).then(|| join_key(array.path, CHECKPOINT))
     };
-    if keys.is_empty() { Ok(()) } else { delete().at(|| documents::place(store, path)) }
+    let checkpoints: Vec<String> = arrays.iter().zip(&keys).filter_map(checkpoint).collect();
+    let keys = keys.concat();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    // A checkpoint records chunks that will be deleted, so it goes first.
+    if !store.capabilities().transactional {
+        store.delete_many(&checkpoints)?;
+    }
+    let deleted = store.delete_many(&keys);
+    Engine::get().forget(store, keys.iter().map(String::as_str));
+    deleted
 }
 
 /// The range of chunks of a box along each dimension: the first chunk, and the end.

@@ -204,7 +204,7 @@ pub fn find_many(
 }
 
 /// Number of requests in flight to a far store.
-const REQUESTS_AT_ONCE: usize = 64;
+pub(super) const REQUESTS_AT_ONCE: usize = 64;
 
 /// Makes a request for each item. In a far store, many requests run at once. Results are in the order of the items.
 pub(super) fn each<I: Sync, T: Send>(

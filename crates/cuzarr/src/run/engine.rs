@@ -188,11 +188,12 @@ impl Engine {
         self.turns.take(objects, cancellation)
     }
 
-    /// Waits for the lock that guards changes of a node's metadata.
+    /// Waits for the locks that guard changes of the metadata of nodes.
     ///
     /// # Errors
     /// `Cancelled`
-    pub(crate) fn node_turn(&self, node: Identity, cancellation: &CancellationToken) -> Result<Turn> {
-        self.nodes.take(vec![Objects { array: node, bounds: Vec::new() }], cancellation)
+    pub(crate) fn node_turn(&self, nodes: Vec<Identity>, cancellation: &CancellationToken) -> Result<Turn> {
+        let objects = nodes.into_iter().map(|node| Objects { array: node, bounds: Vec::new() });
+        self.nodes.take(objects.collect(), cancellation)
     }
 }
