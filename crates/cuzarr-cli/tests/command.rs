@@ -23,15 +23,19 @@ fn text(path: &Path) -> &str {
 
 /// Small demo arrays, kept in `directory`.
 fn demo(directory: &Path, more: &[&str]) -> Output {
+    demo_of("4", directory, more)
+}
+
+fn demo_of(size_mib: &str, directory: &Path, more: &[&str]) -> Output {
     let size =
-        ["demo", "--json", "--device", "cpu", "--size-mib", "64", "--budget-mib", "48", "--keep", text(directory)];
+        ["demo", "--json", "--device", "cpu", "--size-mib", size_mib, "--budget-mib", "48", "--keep", text(directory)];
     cuzarr(&[&size, more].concat())
 }
 
 #[test]
 fn demo_verifies_every_element_and_reports_stages() {
     let directory = tempfile::tempdir().unwrap();
-    let output = demo(directory.path(), &[]);
+    let output = demo_of("64", directory.path(), &[]);
     let document = json(&output);
     assert_eq!(document["verified"], true, "{document:#}");
     assert_eq!(output.status.code(), Some(0));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cuzarr_device::NdBuffer;
 
 use super::array::Array;
-use super::document::{MOST_ATTEMPTS, NodeLock, outrun};
+use super::document::NodeLock;
+use super::lock::{MOST_ATTEMPTS, outrun};
 use super::values::HostData;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};

@@ -12,7 +12,6 @@ use super::creation::{NewNodes, create_node};
 use super::document::NodeLock;
 use super::documents;
 use super::path::normalize_path;
-use super::resize::{ArrayResize, resize_all};
 use crate::cancellation::CancellationToken;
 use crate::codec::Chain;
 use crate::error::{Result, ResultExt};
@@ -323,21 +322,6 @@ impl Array {
             total = total.saturating_add(self.store.size_bytes(&key)?.unwrap_or(0));
         }
         Ok(total)
-    }
-
-    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
-    /// elements appear again if the array grows.
-    ///
-    /// The stored shape is changed, even if this array remembers another one. Other changes of the array's metadata
-    /// wait until the call returns.
-    ///
-    /// If the process is killed, the old array is left, or the new one. Chunks are only deleted when no stored shape
-    /// includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
-    ///
-    /// # Errors
-    /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
-    pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
-        resize_all(&mut [ArrayResize::new(self, shape)])
     }
 
     /// Replaces the attributes, in this array and in the store.

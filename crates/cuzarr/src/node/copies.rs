@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::document::{HeldDocuments, MOST_ATTEMPTS, outrun, pause};
 use super::documents::{self, Consolidation, Lookup, limit_bytes};
+use super::lock::{HeldDocuments, MOST_ATTEMPTS, outrun, pause};
 use super::path::ancestors;
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result, ResultExt};

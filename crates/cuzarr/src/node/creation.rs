@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::copies::update_copies;
 use super::deletion;
-use super::document::{MOST_ATTEMPTS, pause};
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};
+use super::lock::{MOST_ATTEMPTS, pause};
 use super::path::{ancestors, normalize_path};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};

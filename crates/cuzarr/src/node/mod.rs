@@ -28,6 +28,7 @@ pub(crate) mod documents;
 pub(crate) mod group;
 mod group_builder;
 pub(crate) mod hierarchy;
+mod lock;
 mod many;
 mod mode;
 #[cfg(feature = "ndarray")]

@@ -6,11 +6,29 @@ use std::sync::Arc;
 use super::array::Array;
 use super::copies::update_copies;
 use super::deletion::{ChunksOutside, delete_chunks, refuse_undeletable};
-use super::document::{MOST_ATTEMPTS, NodeChange, NodeLocks, NodePlace, StoredNode, outrun, pause};
+use super::document::{NodeChange, NodeLocks, NodePlace, StoredNode};
+use super::lock::{MOST_ATTEMPTS, outrun, pause};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::Store;
+
+impl Array {
+    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
+    /// elements appear again if the array grows.
+    ///
+    /// The stored shape is changed, even if this array remembers another one. Other changes of the array's metadata
+    /// wait until the call returns.
+    ///
+    /// If the process is killed, the old array is left, or the new one. Chunks are only deleted when no stored shape
+    /// includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
+    pub fn resize(&mut self, shape: Vec<u64>) -> Result<()> {
+        resize_all(&mut [ArrayResize::new(self, shape)])
+    }
+}
 
 /// A new shape for an array.
 pub struct ArrayResize<'a> {
