@@ -118,9 +118,9 @@ impl PooledMemory {
         let has_passed =
             |user: &Stream| (is_shared && user.device() == context.device) || user.is_idle().unwrap_or(false);
         if self.home.is_none() && users.iter().all(has_passed) {
-            // Frees on the context's home stream, so that the next allocation without a stream reuses this memory.
-            // Memory that other streams freed is only reused once the driver has seen them pass; until then, it would
-            // take more from the system.
+            // Frees on the context's home stream, so that the next allocation without a stream reuses this memory. If
+            // another stream freed it, the driver would take more memory from the system until it has seen that stream
+            // pass.
             // SAFETY: `drop` calls this once, with the last view gone, and all streams that used it have passed.
             return unsafe { self.free(context.home_stream) };
         }

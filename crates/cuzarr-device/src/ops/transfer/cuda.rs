@@ -372,8 +372,8 @@ pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     }
 }
 
-/// Makes the memory from which a launch reads one element repeatedly. It is repeated to 16 bytes if its size divides
-/// 16.
+/// Makes the memory from which a launch reads one element repeatedly. If the element's size divides 16, the memory
+/// holds 16 bytes of copies.
 pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
     let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
     upload(&element.repeat(repeats), stream)
