@@ -94,7 +94,7 @@ impl Expr {
 fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let dtype = match decoding.dtype.unwrap_or(stored.dtype()) {
-        // Booleans are converted from the scaled and masked numbers.
+        // Scaled or masked booleans are computed as numbers, and converted at the end.
         DType::BOOL if decoding.is_masked || decoding.is_scaled() => DType::FLOAT64,
         dtype => dtype,
     };
@@ -204,7 +204,7 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A summary that is 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
+/// A summary whose result is always 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,

@@ -19,8 +19,8 @@ use cuzarr::{Error, ErrorKind, Result};
 ///
 /// Regions are copied one after the other. Each is read in one batch and written in one batch, and the next region is
 /// read while one is written. Every object is written once. Regions take at most half of the source's memory limit;
-/// reading and writing them takes the other half. If a share is too small for one object, objects are copied one at a
-/// time, as long as the limit allows that.
+/// reading and writing them takes the other half. If a region's share is too small for one object, objects are copied
+/// one at a time, as long as the limit allows that.
 ///
 /// ```
 /// use std::sync::Arc;
