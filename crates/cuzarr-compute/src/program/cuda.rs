@@ -44,7 +44,7 @@ pub(crate) fn function(
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());
     }
-    // The lock is held meanwhile: a thread that wants the same kernel should wait instead of compiling it again.
+    // The lock is held during compilation, so that a thread that wants the same kernel waits instead of compiling it.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
     let function = Module::compile_with(device, "expression.cu", &text(), &flags, headers)?.function(name)?;
     known.insert(key, function.clone());

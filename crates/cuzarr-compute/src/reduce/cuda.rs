@@ -117,11 +117,11 @@ fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &St
     StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
 }
 
-/// Computes the states of all segments; those of one element of the result lie together. Elements with a single segment
-/// are finished at once.
+/// Computes the states of all segments; those of one element of the result lie together. Elements of the result that
+/// have a single segment are finished immediately.
 fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
     let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
-    // As many registers as loads in flight need. Moments take more.
+    // The number of registers is limited to what loads in flight need. Moments need more.
     let kernel = match fold.accumulator {
         Accumulator::Moments => "CUZARR_KERNEL(",
         _ if !view.by_blocks => "CUZARR_KERNEL(",

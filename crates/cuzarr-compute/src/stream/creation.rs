@@ -57,7 +57,7 @@ impl Expr {
         settings: ArrayOptions,
     ) -> Result<Creation> {
         let path = normalize_path(path)?;
-        // Before the old array is deleted: it may be one of the sources.
+        // Checked before the old array is deleted, since it may be one of the sources.
         self.refuse_overlap(&store, &path)?;
         Checkpoint::check_place(&*store, &path)?;
         if existing == Existing::Resume {
