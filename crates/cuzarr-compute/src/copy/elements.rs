@@ -45,8 +45,8 @@ use cuzarr::{Error, ErrorKind, Result};
 /// ```
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch` for different types, unless both are numbers; `InvalidArgument` when source and target
-/// overlap; errors of reading and writing, with the region in the trail. Chunks that were written before a failure stay.
+/// `ShapeMismatch`; `DTypeMismatch` for different types, unless both are numbers; `InvalidArgument` when source and
+/// target overlap; errors of reading and writing, with the region in the trail. Chunks written before a failure stay.
 pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Result<()> {
     refuse_other_shape(source.shape(), target.shape())?;
     let cast = conversion(source.metadata().data_type(), target.metadata().data_type())?;

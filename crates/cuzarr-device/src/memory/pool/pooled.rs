@@ -137,8 +137,8 @@ impl PooledMemory {
                 event.hold_back(context, raw)?;
             }
         }
-        // SAFETY: `drop` calls this once, with the last view gone; the loop above put the stream behind every stream that
-        // used it.
+        // SAFETY: `drop` calls this once, with the last view gone. The loop above made `raw` wait for every other user
+        // stream.
         unsafe { self.free(raw) }
     }
 

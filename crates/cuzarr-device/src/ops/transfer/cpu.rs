@@ -267,8 +267,8 @@ pub(crate) unsafe fn fill_box(
             let copy = line_copy(element.len());
             for_each_choice(&outer.iter().collect::<Vec<_>>(), |_, offset| {
                 let (from, to) = (element.as_ptr().cast_mut(), corner.wrapping_offset(offset));
-                // SAFETY: the caller checked the box, and the lists name indices inside the array. All packed offsets are 0, so only
-                // `element` is read, which lies apart.
+                // SAFETY: the caller checked the box, and the lists name indices inside the array. All packed offsets
+                // are 0, so only `element` is read, which does not overlap the array.
                 unsafe { copy(last, Direction::Read, element.len(), from, to) };
             });
         }
