@@ -264,7 +264,7 @@ pub(crate) fn hash(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-/// Refuses a checkpoint in a store that commits all writes at once.
+/// Refuses a checkpoint in a store that commits all writes together.
 ///
 /// # Errors
 /// `Unsupported`

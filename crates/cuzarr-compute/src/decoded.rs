@@ -146,7 +146,7 @@ fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<
     let as_floats = decode(stored, &Decoding { dtype: Some(DType::FLOAT64), ..decoding.clone() })?;
     let fits = is_whole && fits_always(own.dtype(), scale);
     let (dates, mut is_nat) = if is_whole {
-        // Sums and products wrap around, so that they are right wherever the date itself fits.
+        // Sums and products wrap around, so they are right if the date itself fits.
         let origin = Operand::Weak(Weak::Int(i128::from(scale.origin_ns as i64)));
         let counts = own.astype(DType::INT64)?;
         let spans = Expr::apply(Op::Multiply, &[counts.into(), scale.unit_ns.into()])?;

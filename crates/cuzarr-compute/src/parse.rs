@@ -187,8 +187,8 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// Applies an operator. Numbers alone are computed as in Python, and the result still adapts to the type of the
-    /// array that it meets.
+    /// Applies an operator. Numbers without arrays are computed as in Python, and the result still adapts to the type
+    /// of the array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
             [Operand::Weak(one)] => number::of_one(op, one),

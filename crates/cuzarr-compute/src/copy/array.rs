@@ -195,11 +195,11 @@ impl Copy {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Copy::run`], but `carrier` copies the regions, such as workers of a cluster.
+    /// Like [`Copy::run`], but `carrier` copies the regions, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run`] and of the carrier; `Unsupported` for a carrier other than [`Here`] with a store that
-    /// commits all writes at once.
+    /// commits all writes together.
     pub fn run_by(mut self, carrier: &dyn Carrier, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
         carrier.prepare(&self.options, self.target.store())?; // fails before anything is deleted

@@ -226,7 +226,7 @@ impl Copied {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Copied::run`], but `carrier` copies the regions, such as workers of a cluster.
+    /// Like [`Copied::run`], but `carrier` copies the regions, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].

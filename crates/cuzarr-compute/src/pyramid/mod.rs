@@ -193,7 +193,7 @@ impl Pyramid {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Pyramid::run`], but `carrier` computes the regions of levels, such as workers of a cluster.
+    /// Like [`Pyramid::run`], but `carrier` computes the regions of levels, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].

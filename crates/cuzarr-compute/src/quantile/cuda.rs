@@ -86,9 +86,9 @@ impl Way {
     }
 }
 
-/// Computes the answers of all rows for each probability in turn, on the device. A row consists of the elements that
-/// make up one element of the result. Answers are elements for discrete methods, else binary64. `nan` is the bit
-/// pattern for rows without an answer.
+/// Computes the answers on the device: those of all rows for the first probability, then for the next one. A row
+/// consists of the elements that make up one element of the result. Answers are elements for discrete methods, else
+/// binary64. `nan` is the bit pattern for rows without an answer.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.

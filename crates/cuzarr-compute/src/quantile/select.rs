@@ -207,7 +207,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Appends answers that are already computed: those of all elements of the result for each probability in turn.
+    /// Appends computed answers: those of all elements of the result for the first probability, then for the next one.
     pub(super) fn take(&mut self, answers: &[u8]) {
         let row = (answers.len() / self.answers.len().max(1)).max(1);
         self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));

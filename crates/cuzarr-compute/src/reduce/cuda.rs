@@ -154,9 +154,9 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
     let mut arguments = vec![place(source, view), address(states.address())];
     arguments.extend_from_slice(&end.arguments);
     // SAFETY: the arguments are those that the generated text declares. `View::new` made the walk of the source, whose
-    // constructor checked that all elements lie in its memory. The callers in this file allocated `states`, one for
-    // each segment of each element of the result if there are several segments, and the memory of `end`, with a place
-    // for each element of the result.
+    // constructor checked that all elements lie in its memory. The callers in this file allocated `states`, with one
+    // state for each segment if there are several per element of the result. They allocated the memory of `end`, with a
+    // place for each element of the result.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), states, end.memory]) }?;
     Ok(())
 }

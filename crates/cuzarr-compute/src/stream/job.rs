@@ -74,7 +74,7 @@ pub(super) struct Derived<'a> {
     pub(super) how: How,
 }
 
-/// How such an input is computed.
+/// The way in which an input is computed from another expression.
 pub(super) enum How {
     Running(Running, Mutex<Columns>),
     Flat(Flat),
@@ -497,8 +497,8 @@ impl<'a> Job<'a> {
         Ok(inputs)
     }
 
-    /// Returns the arrays that are read, by name and with an explanation of reading everything that is needed of each,
-    /// and the size of operands in memory in bytes.
+    /// Returns the name of each array that is read, with an explanation of that read, and the size of operands in
+    /// memory in bytes.
     ///
     /// # Errors
     /// Those of [`Array::explain`](cuzarr::node::Array::explain).

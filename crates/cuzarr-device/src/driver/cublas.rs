@@ -68,8 +68,8 @@ impl Elements {
     }
 }
 
-/// The matrices of a batch: the address of the first one, the elements from one row to the next (from one column, if
-/// transposed), and the elements from one matrix to the next.
+/// The matrices of a batch: the address of the first matrix, and the distances in elements between rows (between
+/// columns if transposed) and between matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     pub(crate) address: usize,

@@ -19,9 +19,9 @@ pub(crate) struct PooledMemory {
     address: usize,
     size_bytes: usize,
     source: Source,
-    /// The stream of the allocation; `None` if all streams may use the memory at once.
+    /// The stream of the allocation; `None` if all streams may use the memory immediately.
     home: Option<Stream>,
-    /// The mark that other streams must wait for before they use the memory; `None` if they need not wait.
+    /// The mark that other streams wait for before they use the memory; `None` if they need not wait.
     ready: Option<Event>,
     /// Uses by the home stream.
     at_home: Mutex<HomeUses>,

@@ -75,7 +75,7 @@ impl Slab {
     }
 
     /// Carves the next piece, for any thread to fill; `None` if there is no room. The piece begins at a multiple of 256
-    /// bytes. Its contents are whatever was there before.
+    /// bytes. Its contents are unspecified.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;

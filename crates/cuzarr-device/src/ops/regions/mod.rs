@@ -111,8 +111,8 @@ impl RegionBoxes {
         }
     }
 
-    /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does
-    /// not slow down all boxes.
+    /// Separates the boxes that can be moved 16 bytes at a time from the others. So one box with odd edges does not
+    /// slow down all boxes.
     pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<RegionBoxes> {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
         let access = self.access_bytes;

@@ -125,8 +125,8 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     Ok(())
 }
 
-/// Like [`scatter_on`], for boxes whose packed bytes lie in buffers of their own: those of box `n` in `packed[n]`. On a
-/// GPU, one launch moves all of them.
+/// Like [`scatter_on`], but the packed bytes of box `n` lie in the buffer `packed[n]`. On a GPU, one launch moves all
+/// boxes.
 ///
 /// # Errors
 /// Those of [`scatter_on`]; `InvalidArgument` also for another number of buffers than boxes.
@@ -144,7 +144,7 @@ pub fn scatter_each_on(packed: &[Buffer], transfer: &Transfer, target: &NdBuffer
         let mut pairs = packed.iter().zip(&transfer.boxes);
         return pairs.try_for_each(|(buffer, item)| scatter_host(&buffer.host_bytes()?, &alone(item), target));
     }
-    // Kernels add offsets to the address of the first buffer, and wrap around as this does.
+    // Kernels add offsets to the address of the first buffer. Their additions wrap around like this subtraction.
     let from_first = |(buffer, item): (&Buffer, &TransferBox)| {
         let distance = buffer.address().wrapping_sub(first.address());
         TransferBox { packed_offset_bytes: item.packed_offset_bytes.wrapping_add(distance), ..item.clone() }
