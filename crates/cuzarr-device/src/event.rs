@@ -35,7 +35,7 @@ impl Event {
     pub(crate) fn record(context: &'static Context, stream: RawStream, timing: bool) -> Result<Event> {
         let event = Event(Arc::new(EventInner::Mark { context, raw: context.backend.create_event(timing)? }));
         if let EventInner::Mark { raw, .. } = &*event.0 {
-            // SAFETY: the event was made just now in this context. The caller keeps `stream`, a stream of this context,
+            // SAFETY: the event was made just now in this context. The caller keeps `stream`, which belongs to it,
             // alive.
             unsafe { context.backend.record(*raw, stream) }?;
         }
@@ -46,8 +46,7 @@ impl Event {
     pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
         match &*self.0 {
             EventInner::Host(_) => Ok(()),
-            // SAFETY: `self` keeps the event alive, and the caller keeps the stream alive. The driver accepts events of
-            // other contexts.
+            // SAFETY: `self` keeps the event alive, the caller the stream. The driver accepts events of other contexts.
             EventInner::Mark { raw, .. } => unsafe { context.backend.wait(stream, *raw) },
         }
     }

@@ -4,8 +4,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that exists once per process. A forked child gets a new value. It never touches its parent's value, whose
-/// locks may be held by threads that do not exist in the child. [`PerProcess::get`] takes no lock, so a fork at any
-/// time leaves it usable.
+/// locks may be held by threads that do not exist in the child. [`PerProcess::get`] takes no lock, so the value stays
+/// usable after a fork at any time.
 ///
 /// ```
 /// use std::sync::Mutex;

@@ -48,8 +48,8 @@ impl Buffer {
     /// # Safety
     /// `address` names `size_bytes` initialised bytes on `device`. They stay valid, and are neither freed nor moved,
     /// until `owner` is dropped. While a call on the buffer, or a view that it gave, reads host memory, no other code
-    /// writes it. While one of them writes host memory, no other code reads it. No other buffer of the same bytes
-    /// exists before `owner` is dropped.
+    /// writes it. While one of them writes host memory, no other code reads it. No other buffer is made of the same
+    /// bytes before `owner` is dropped.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
         let allocation = Allocation::new(device, address, size_bytes, owner);
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }

@@ -1,5 +1,4 @@
-//! Copies of flat bytes, in stream order or immediately. Only this module chooses the copy by the devices of both
-//! sides.
+//! Copies of flat bytes between memories on any devices, in stream order or immediately.
 
 use crate::device::Device;
 use crate::driver::context::Context;

@@ -1,11 +1,10 @@
 //! Memory in flight: the memory that work uses beside its results, within a limit.
 //!
-//! A CUDA pool may hold more memory than is in use. If the memory that another stream frees is not free yet, the pool
-//! takes new memory from the driver instead of waiting. It also keeps gaps between blocks of different sizes. A pool
-//! with a maximum size makes the stream wait instead. So memory in flight has its own pool, never larger than the
-//! limit, and results have another. If the limited pool has no gap that is large enough, it gives its unused memory
-//! back to the driver. If that does not help, cuzarr waits for all streams. Only then is the memory taken from the
-//! results' pool.
+//! A CUDA pool may hold more memory than is in use. If freed memory still waits for another stream, the pool takes new
+//! memory from the driver instead of waiting. It also keeps gaps between blocks of different sizes. A pool with a
+//! maximum size makes the stream wait instead. So memory in flight has its own pool, never larger than the limit, and
+//! results have another. If the limited pool has no gap that is large enough, it gives its unused memory back to the
+//! driver. If that does not help, cuzarr waits for all streams. Only then is the memory taken from the results' pool.
 //!
 //! Pools take 32 MiB at a time, which is a large part of a small limit. So work within a small limit gets one piece of
 //! memory as large as the limit, cut by an [`Arena`]. The results of such work come from the driver one by one, in
