@@ -6,15 +6,16 @@
 //!  "passes": [{"chunk_shape": [96, 16, 16], "region_shape": [96, 64, 16], "finished": 3}], "checksum": "…"}
 //! ```
 //!
-//! `work` is the SHA-256 of a text that describes the work, and `target` that of the target's documents. So the object
-//! stays small and contains no addresses. `settings` are the members of the target's document that say how it is
-//! stored; long ones are replaced by their SHA-256. With them, a message can name the settings that differ. `checksum`
-//! is the SHA-256 of the document without it. It protects the number of finished regions: a damaged number would leave
-//! chunks out. A pass goes through all elements in regions. Regions are written in order, and each stored object is
-//! written whole, so one number tells which regions are finished. The chunks of the last pass are the target's.
+//! `work` is the SHA-256 of a text that describes the work, and `target` is the SHA-256 of the target's documents. So
+//! the object stays small and contains no addresses. `settings` are the members of the target's document that say how
+//! it is stored. Long settings are replaced by their SHA-256. With the settings, a message can name those that differ.
+//! `checksum` is the SHA-256 of the document without `checksum`. It protects the number of finished regions: with a
+//! wrong number, chunks would be left out. A pass goes through all elements in regions. Regions are written in order,
+//! and each stored object is written whole, so one number tells which regions are finished. The chunks of the last pass
+//! are the target's.
 //!
-//! A missing chunk may still have to be written, or may only hold the fill value. So existing objects are only looked for in the
-//! first unfinished region.
+//! A missing chunk may still have to be written, or may hold only the fill value. So the work looks for existing
+//! objects only in the first unfinished region.
 
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ pub(crate) struct PassNote {
     pub(crate) finished: u64,
 }
 
-/// What lies at the place of a checkpoint.
+/// The object that was found at the place of a checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No object, or a checkpoint of version 1, which does not contain enough to be used.
@@ -78,8 +79,8 @@ impl Checkpoint {
     /// Nothing counts as finished if the checkpoint is for other work or regions of another shape, or cannot be read.
     ///
     /// # Errors
-    /// What the target's store reports; `Unsupported` when the store cannot delete values (like a ZIP file), or commits all
-    /// writes at once.
+    /// What the target's store reports; `Unsupported` when the store cannot delete values (like a ZIP file), or commits
+    /// all writes together.
     pub fn resume(target: &Array, work: &str, region_shape: &[u64]) -> Result<Checkpoint> {
         Checkpoint::check_place(&**target.store(), target.path())?;
         refuse_resuming(&**target.store())?;
@@ -106,8 +107,8 @@ impl Checkpoint {
         if store.size_bytes(&key)?.is_some() { store.delete(&key) } else { Ok(()) }
     }
 
-    /// Refuses a place where work cannot be resumed. A checkpoint lies beside the chunks and must be deleted when the work is
-    /// done.
+    /// Refuses a place where work cannot be resumed. A checkpoint lies beside the chunks, and must be deleted when the
+    /// work is done.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a store whose values cannot be deleted.
@@ -263,7 +264,7 @@ pub(crate) fn hash(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-/// Refuses a checkpoint in a store that commits all writes at once.
+/// Refuses a checkpoint in a store that commits all writes together.
 ///
 /// # Errors
 /// `Unsupported`

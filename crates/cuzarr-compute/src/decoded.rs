@@ -94,7 +94,7 @@ impl Expr {
 fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let dtype = match decoding.dtype.unwrap_or(stored.dtype()) {
-        // Booleans are converted from the scaled and masked numbers.
+        // Scaled or masked booleans are computed as numbers, and converted at the end.
         DType::BOOL if decoding.is_masked || decoding.is_scaled() => DType::FLOAT64,
         dtype => dtype,
     };
@@ -146,7 +146,7 @@ fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<
     let as_floats = decode(stored, &Decoding { dtype: Some(DType::FLOAT64), ..decoding.clone() })?;
     let fits = is_whole && fits_always(own.dtype(), scale);
     let (dates, mut is_nat) = if is_whole {
-        // Sums and products wrap around, so that they are right wherever the date itself fits.
+        // Sums and products wrap around, so they are right if the date itself fits.
         let origin = Operand::Weak(Weak::Int(i128::from(scale.origin_ns as i64)));
         let counts = own.astype(DType::INT64)?;
         let spans = Expr::apply(Op::Multiply, &[counts.into(), scale.unit_ns.into()])?;
@@ -204,7 +204,7 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A summary that is 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
+/// A summary whose result is always 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,

@@ -196,7 +196,7 @@ impl Histogram {
             Edges::Even { bins, range, .. } => (*bins, *range),
         };
         let dtype = self.edges_dtype(of.dtype());
-        // Like NumPy: in the elements' own type when the elements set the range, else in binary64.
+        // Like NumPy, computes in the elements' own type if the elements set the range, else in binary64.
         let (working, (first, last)) = match range {
             Some(range) => (DType::FLOAT64, range),
             None if of.shape().contains(&0) => (DType::FLOAT64, (0.0, 1.0)),

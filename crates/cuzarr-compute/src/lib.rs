@@ -1,5 +1,5 @@
-//! Computing with arrays of any size. Work goes through arrays in regions: the next region is read while one is
-//! computed and the previous one is written. So memory stays within the limit, whatever the shape.
+//! Computing with arrays of any size. Arrays are processed region by region: one region is computed while the next one
+//! is read and the previous one is written. So memory stays within the limit, whatever the shape.
 //!
 //! | to | use |
 //! |---|---|
@@ -22,8 +22,8 @@
 //!    [`Expr`] promotes types by NumPy 2's rules and broadcasts shapes while it is built, so invalid expressions are refused
 //!    before anything is read. It is a graph: shared parts are computed once.
 //! 2. **`program/`** turns the graph into a series of distinct steps, in types that processors compute in. 2-byte
-//!    floats become binary32 that is rounded after every step, which gives the same bits as NumPy's own loops.
-//!    Neighbouring dimensions that every operand traverses in even steps are joined, so that most operands become one
+//!    floats are computed in binary32 and rounded after every step, which gives the same bits as NumPy's own loops.
+//!    Neighbouring dimensions along which every operand has even steps are joined, so that most operands become one
 //!    row.
 //! 3. A program runs on blocks of inputs in memory. On the CPU (`program/cpu/`) a block of a few thousand elements goes through
 //!    all steps while it is in a core's cache, one typed loop per step, on all cores. On a GPU (`program/cuda.rs`) one kernel
@@ -36,8 +36,8 @@
 //! 6. **`quantile/`** and **`histogram.rs`** count elements (`count/`), in several passes when there is too little memory.
 //!    **`statistics/`** needs one pass through all elements.
 //!
-//! Results equal NumPy's exactly, except for functions that only approximate (at most 2 ulp from the true value, 3 for
-//! `arcsinh` and `arccosh` of binary64 on GPUs). NaN elements may have another payload.
+//! Results equal NumPy's exactly, except for approximated functions, such as `exp`. These are at most 2 ulp from the
+//! true value, or 3 for `arcsinh` and `arccosh` of binary64 on GPUs. NaN elements may have another payload.
 
 mod checkpoint;
 mod copy;

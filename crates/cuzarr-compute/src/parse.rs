@@ -1,6 +1,6 @@
-//! A parser of expressions, for `cuzarr eval`. It accepts Python's operators with Python's precedence, NumPy's function names,
-//! numbers, and names that the caller defines. Text cannot name files or run code. Expressions of numbers alone are
-//! computed as Python computes them. Comparisons are not chained: write `(0 < u) & (u < 3)`.
+//! A parser of expressions, for `cuzarr eval`. It accepts Python's operators with Python's precedence, NumPy's function
+//! names, numbers, and names that the caller defines. Text cannot name files or run code. Expressions that contain only
+//! numbers are computed as in Python. Comparisons are not chained: write `(0 < u) & (u < 3)`.
 //!
 //! ```text
 //! expression = operand {binary-operator operand}          by precedence, ** from the right
@@ -187,8 +187,8 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// Applies an operator. Numbers alone are computed as in Python, and the result still adapts to the type of the
-    /// array that it meets.
+    /// Applies an operator. Numbers without arrays are computed as in Python, and the result still adapts to the type
+    /// of the array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
             [Operand::Weak(one)] => number::of_one(op, one),

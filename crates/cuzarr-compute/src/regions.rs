@@ -3,7 +3,7 @@
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest limit in bytes that is planned with in full. Limits up to 512 MiB count as this much; memory for higher
+/// Largest limit in bytes that plans use in full. Limits from here to 512 MiB count as this much. Memory for higher
 /// limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
 /// Bytes to subtract from higher limits: two pieces of 32 MiB of the pools.
@@ -26,13 +26,13 @@ pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
     })
 }
 
-/// The part of a memory limit that out-of-core work plans with. The rest is for gaps between blocks of different sizes
-/// on a device. It is the same on every device, since results depend on it.
+/// The part of a memory limit that plans may use. The rest is for gaps between blocks of different sizes on a device.
+/// The part is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }
 
-/// The memory limit under which `planned_bytes` can be planned with.
+/// The smallest memory limit of which plans may use `planned_bytes`.
 pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
@@ -54,9 +54,9 @@ pub(crate) fn hull_of(regions: &[Region]) -> Region {
 }
 
 /// Divides `shape` into regions in C order: boxes of whole `unit`s (chunks, or stored objects). Each region is as large
-/// as `limit_bytes` allows; `cost` gives the bytes that work on a region takes at once. Regions grow along the last
-/// dimension first, so that each is nearly one contiguous piece of the array. They do not grow beyond `enough_bytes`,
-/// so that several can be worked on at the same time.
+/// as `limit_bytes` allows; `cost` gives the bytes that work on a region needs. Regions grow along the last dimension
+/// first, so that each is nearly one contiguous piece of the array. They do not grow beyond `enough_bytes`, so that
+/// several can be in progress at the same time.
 ///
 /// # Errors
 /// `BudgetExceeded` when one unit takes more than the limit.

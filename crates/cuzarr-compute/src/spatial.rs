@@ -1,8 +1,8 @@
-//! Georeferencing attributes, which say where the elements of an array lie on the earth. They follow the conventions `spatial`
-//! (<https://github.com/zarr-conventions/spatial>) and `proj` (<https://github.com/zarr-conventions/proj>).
+//! Georeferencing attributes, which say where the elements of an array lie on the earth. They follow the conventions
+//! `spatial` (<https://github.com/zarr-conventions/spatial>) and `proj` (<https://github.com/zarr-conventions/proj>).
 //!
-//! A coordinate reference system holds for any array. `spatial:transform` and `spatial:shape` hold for the indices of one array: an
-//! array with other indices, such as a part or a smaller level, gets its own.
+//! A coordinate reference system holds for any array. `spatial:transform` and `spatial:shape` hold for the indices of
+//! one array. An array with other indices, such as a part or a smaller level, gets its own values.
 
 use cuzarr::plan::AxisSelection;
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ const BBOX: &str = "spatial:bbox";
 /// The list of conventions that attributes follow.
 pub(crate) const CONVENTIONS: &str = "zarr_conventions";
 
-/// Where elements of a new array lie in the array that it is made from, along one dimension.
+/// The place of a new array's elements in its source array, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     /// Index of the middle of the first element.
@@ -33,13 +33,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Elements that were selected, of `len`.
+    /// The place of selected elements of a source with `len` elements.
     pub(crate) fn selected(range: &AxisSelection, len: u64) -> Place {
         let is_whole = (range.start, range.step, range.count) == (0, 1, len);
         Place { first: range.start as f64, step: range.step as f64, count: range.count, is_whole }
     }
 
-    /// Elements that are made from `factor` elements each, of `len`.
+    /// The place of elements that are each made from `factor` elements of a source with `len` elements.
     pub(crate) fn combined(factor: u64, len: u64) -> Place {
         let step = factor as f64;
         Place { first: (step - 1.0) / 2.0, step, count: len.div_ceil(factor), is_whole: len.is_multiple_of(factor) }
@@ -63,7 +63,7 @@ pub(crate) fn georeference(attributes: &Map<String, Value>) -> Map<String, Value
     own
 }
 
-/// Whether this is the name of one of the two conventions. Drafts wrote it as a prefix, such as `proj:`, or as `geo-proj`.
+/// Whether this is the name of one of the two conventions. Drafts wrote `proj:` or `geo-proj` instead of `proj`.
 fn is_convention(name: &str) -> bool {
     matches!(name.trim_end_matches(':'), "spatial" | "proj" | "geo-proj" | "geo:proj")
 }
@@ -92,8 +92,8 @@ pub(crate) fn rename(attributes: &mut Map<String, Value>, names: &[Option<String
     }
 }
 
-/// Changes the attributes of an array with dimensions of these names into those of an array whose elements lie at `places`.
-/// Attributes that are not known for the new array are removed.
+/// Changes the attributes of an array, whose dimensions have these names, for a new array whose elements lie at
+/// `places`. Attributes that are not known for the new array are removed.
 pub(crate) fn relocate(attributes: &mut Map<String, Value>, names: &[Option<String>], places: &[Place]) {
     let Some([y, x]) = dimensions(attributes, names).map(|axes| axes.map(|axis| places[axis])) else {
         if places.iter().any(|place| !place.is_unchanged()) {
@@ -106,7 +106,7 @@ pub(crate) fn relocate(attributes: &mut Map<String, Value>, names: &[Option<Stri
     }
     let transform = attributes.get(TRANSFORM).and_then(|given| moved(given, attributes, y, x));
     let had_shape = attributes.contains_key(SHAPE);
-    // Elsewhere the box ends in the middle of elements, whose places change.
+    // If indices count from the middle of elements, the box ends at the middle of the outer ones, which moves.
     let bbox = attributes.get(BBOX).cloned().filter(|_| y.is_whole && x.is_whole && !counts_from_middle(attributes));
     remove_indices(attributes);
     attributes.extend(transform.map(|transform| (TRANSFORM.to_string(), transform)));
@@ -179,7 +179,7 @@ mod tests {
         ];
         let mut part = attributes("pixel");
         relocate(&mut part, &names(), &places);
-        // The first element's middle, at column 1.5 of the source, is that of a column three times as wide.
+        // The middle of the first element is at column 1.5 of the source, but the element is three columns wide.
         assert_eq!(part["spatial:transform"], json!([30.0, 0.0, 500.0, 0.0, -10.0, 860.0]));
         assert_eq!(part["spatial:shape"], json!([6, 9]));
         assert!(!part.contains_key("spatial:bbox"));

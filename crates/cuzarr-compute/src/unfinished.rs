@@ -36,7 +36,7 @@ impl Mark {
         Mark { work, value: json!({"work": work, "source": source, "options": options}) }
     }
 
-    /// Adds the mark to the metadata of a new group. Stores that commit all writes at once need no mark.
+    /// Adds the mark to the metadata of a new group. Stores that commit all writes together need no mark.
     ///
     /// # Errors
     /// `MetadataInvalid`

@@ -19,15 +19,15 @@ enum EventInner {
 impl Drop for EventInner {
     fn drop(&mut self) {
         if let EventInner::Mark { context, raw } = self {
-            // SAFETY: `record` made the event, and only this value has it and is dropped once; the driver keeps it for
-            // streams that still wait.
+            // SAFETY: `record` made the event. Only this value has it, and is dropped once. The driver keeps the event
+            // for streams that still wait for it.
             let _ = unsafe { context.backend.destroy_event(*raw) };
         }
     }
 }
 
 impl Event {
-    /// A mark that is already passed, for a device that executes everything at once.
+    /// A mark that is already passed, for a device that does each piece of work before the call returns.
     pub(crate) fn now() -> Event {
         Event(Arc::new(EventInner::Host(Instant::now())))
     }
@@ -35,7 +35,8 @@ impl Event {
     pub(crate) fn record(context: &'static Context, stream: RawStream, timing: bool) -> Result<Event> {
         let event = Event(Arc::new(EventInner::Mark { context, raw: context.backend.create_event(timing)? }));
         if let EventInner::Mark { raw, .. } = &*event.0 {
-            // SAFETY: the event was made just now in this context; the caller, a stream of it, keeps `stream` alive.
+            // SAFETY: the event was made just now in this context. The caller keeps `stream`, which belongs to it,
+            // alive.
             unsafe { context.backend.record(*raw, stream) }?;
         }
         Ok(event)
@@ -45,7 +46,7 @@ impl Event {
     pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
         match &*self.0 {
             EventInner::Host(_) => Ok(()),
-            // SAFETY: `self` keeps the event alive, and the caller its stream; the driver orders events of other contexts, too.
+            // SAFETY: `self` keeps the event alive, the caller the stream. The driver accepts events of other contexts.
             EventInner::Mark { raw, .. } => unsafe { context.backend.wait(stream, *raw) },
         }
     }

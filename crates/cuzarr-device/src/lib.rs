@@ -1,4 +1,4 @@
-//! Device memory, streams and kernels for cuzarr. Knows nothing of Zarr, and is the only crate that calls a GPU's driver.
+//! Device memory, streams and kernels for cuzarr. This crate does not know Zarr. No other crate calls a GPU's driver.
 //!
 //! Each module uses only modules above it in this table; `crates/cuzarr/tests/layers.rs` checks that.
 //!
@@ -13,9 +13,9 @@
 //! | `ops` | operations on memory, one folder each: `mod.rs` has the public functions, then `cpu.rs`, `cuda.rs` and the kernels (`*.cu`) |
 //! | `interop`, `probe` | DLPack and array interfaces; a report of what this machine offers |
 //!
-//! A result on a GPU is made in four steps: `SlabRing` gives pinned memory, which storage fills. `Slab::upload` submits
-//! the copy on a [`Stream`]. Codecs launch kernels there. `transfer::scatter_on` moves the elements to their places in
-//! an [`NdBuffer`].
+//! A result on a GPU is made in four steps. Storage fills pinned memory that `SlabRing` gives. `Slab::upload` submits
+//! the copy on a [`Stream`]. Codecs launch kernels on that stream. `transfer::scatter_on` moves the elements to their
+//! places in an [`NdBuffer`].
 
 mod array;
 mod c_layout;

@@ -15,7 +15,7 @@ use crate::error::Result;
 pub struct LibraryReport {
     /// Name of the library.
     pub name: &'static str,
-    /// What the library is needed for.
+    /// The feature that needs the library.
     pub purpose: &'static str,
     /// Path where the library was found.
     pub path: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub struct Probe {
     pub unusable: Option<String>,
     /// The optional libraries.
     pub libraries: Vec<LibraryReport>,
-    /// The folder of the package's own machine code.
+    /// The folder of the compiled kernels (cubins) that the package ships.
     pub cubin_directory: Option<PathBuf>,
     /// Number of cubins in that folder.
     pub shipped_cubins: usize,

@@ -1,11 +1,11 @@
-//! Values of which every process has its own, including forked children.
+//! Values that exist once per process. A forked child gets its own.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value of which every process has its own. A forked child gets a new value and never touches its parent's, whose
-/// locks may be held by threads that do not exist in the child. Finding the value takes no lock, so a fork at any time
-/// leaves it usable.
+/// A value that exists once per process. A forked child gets a new value. It never touches its parent's value, whose
+/// locks may be held by threads that do not exist in the child. [`PerProcess::get`] takes no lock, so the value stays
+/// usable after a fork at any time.
 ///
 /// ```
 /// use std::sync::Mutex;

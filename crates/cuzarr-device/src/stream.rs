@@ -1,8 +1,9 @@
 //! Streams: queues that order the work of a device.
 //!
-//! A [`Stream`] of `cpu` executes everything at once, so the same code works on every device. Memory may be dropped as
-//! soon as the work that uses it is on a stream. Memory from our pool is freed in the order of the streams that used
-//! it; other memory is kept until the stream has passed. Two streams are ordered only by [`Stream::wait`].
+//! A [`Stream`] of `cpu` does each piece of work before the call returns, so the same code works on every device.
+//! Memory may be dropped as soon as the work that uses it is on a stream. Memory from our pool is freed in the order of
+//! the streams that used it. Other memory is kept until the stream has done the work. Two streams are ordered only by
+//! [`Stream::wait`].
 //!
 //! The host may read bytes that a stream writes only after [`Stream::synchronize`] or [`Event::synchronize`].
 
@@ -40,15 +41,14 @@ struct Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let kept = std::mem::take(&mut *lock(&self.kept));
-        // SAFETY: the stream lives: ours until `destroy_stream` below, a wrapped one until its owner is dropped behind this. When
-        // waiting fails, the memory is kept for good.
+        // SAFETY: the stream is alive. Our own stream is destroyed only below; the owner of a wrapped stream is dropped
+        // after this function. If waiting fails, the memory is never freed.
         if !kept.is_empty() && unsafe { self.context.backend.synchronize_stream(self.raw) }.is_err() {
             std::mem::forget(kept);
         }
         if self.owned {
-            // SAFETY: `Stream::queue` was told that we made the stream, and this value, dropped once, alone has it. The
-            // driver lets work that is under way finish. A failure here means that the device failed, which the next call on
-            // it reports.
+            // SAFETY: `owned` says that we made the stream. Only this value has it, and it is dropped once. The driver
+            // first finishes running work. If this fails, the device has failed, and the next call on it reports that.
             let _ = unsafe { self.context.backend.destroy_stream(self.raw) };
         }
     }
@@ -109,10 +109,9 @@ impl Stream {
         })))
     }
 
-    /// Returns a second queue with higher priority, the same one at each call. Its kernels start before kernels of
-    /// ordinary queues that have not started. Use it for kernels that take long for little work: otherwise they would
-    /// wait for all blocks of a large launch. Events order the two queues. For a wrapped stream and on the host,
-    /// returns the stream itself.
+    /// Returns a second queue with higher priority, the same one at each call. Its kernels start before waiting kernels
+    /// of ordinary queues. Use it for long kernels that need few blocks: otherwise they would wait for all blocks of a
+    /// large launch. Order the two queues by events. For a wrapped stream and on the host, returns the stream itself.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -198,7 +197,8 @@ impl Stream {
         }
     }
 
-    /// Keeps memory alive until the stream has passed its work so far. If this fails, the stream has already passed.
+    /// Keeps memory alive until the stream has done all work submitted so far. If this fails, that work is already
+    /// done.
     pub(crate) fn keep(&self, memory: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let Some(queue) = self.queue_or_host() else { return Ok(()) };
         // Without a mark, it would be unknown when the work is done.
@@ -211,7 +211,8 @@ impl Stream {
             finished.extend(kept.drain(..done));
             kept.extend(memory.map(|memory| (event.clone(), memory)));
         }
-        // Outside the lock: dropping foreign memory may run any code, which may use this stream.
+        // Dropped outside the lock: the destructor of foreign memory may run any code, and that code may use this
+        // stream.
         drop(finished);
         Ok(())
     }

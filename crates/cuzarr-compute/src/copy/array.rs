@@ -22,15 +22,15 @@ use cuzarr::{Error, ErrorKind, Order, Result};
 /// The path of the array between two passes, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// Cost of writing all elements once more, relative to reading them once. On an H200 with 16 cores, a second pass over
-/// 4 GiB took 0.8 to 1.8 s, and 1.8 s on the cores alone; reading took 0.2 and 0.4 s
-/// (`bench/record/nvidia-h200/rechunk.json`, `22-rechunk`).
+/// Cost of writing all elements once more, relative to reading them once. For 4 GiB on an H200 with 16 cores, a second
+/// pass took 0.8 to 1.8 s and reading 0.2 s; without the GPU, 1.8 s and 0.4 s (`bench/record/nvidia-h200/rechunk.json`,
+/// `22-rechunk`).
 const WRITING_AGAIN: f64 = 4.0;
 
 /// Fixed cost of an object between two passes, expressed as the bytes that could be read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
-/// What to do when the target exists already.
+/// The treatment of a target that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse the copy.
@@ -56,7 +56,7 @@ pub struct Copy {
     options: ArrayOptions,
 }
 
-/// What is done before the first pass.
+/// The action before the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,
@@ -195,11 +195,11 @@ impl Copy {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Copy::run`], but `carrier` copies the regions, such as workers of a cluster.
+    /// Like [`Copy::run`], but `carrier` copies the regions, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run`] and of the carrier; `Unsupported` for a carrier other than [`Here`] with a store that
-    /// commits all writes at once.
+    /// commits all writes together.
     pub fn run_by(mut self, carrier: &dyn Carrier, progress: Tell<'_>) -> Result<Array> {
         self.options.cancellation.check()?;
         carrier.prepare(&self.options, self.target.store())?; // fails before anything is deleted
@@ -237,7 +237,7 @@ impl Copy {
         Ok(array)
     }
 
-    /// Whether the target is invisible until the caller commits it. Then no checkpoint is needed, and none is kept.
+    /// Whether the target is invisible until the caller commits it. Such a copy has no checkpoint.
     fn is_committed_by_caller(&self) -> bool {
         self.target.store().capabilities().transactional
     }
@@ -268,7 +268,7 @@ impl Copy {
         self.check_budget(&write_unit)?;
         let direct = Regions::plan(&shape, bytes, &write_unit, &[&read_unit], most_bytes)?;
         let direct_reads = direct.reads(&read_unit);
-        // A second pass needs an array without metadata between the passes.
+        // The array between two passes has no metadata. Stores that the caller commits do not accept its chunks.
         if !self.is_committed_by_caller()
             && let Ok(rows) = Regions::plan(&shape, bytes, &read_unit, &[direct.shape()], most_bytes)
         {
@@ -401,7 +401,7 @@ fn note(pass: &Pass) -> PassNote {
     }
 }
 
-/// Checks what is at the target. Returns what to do first, and the passes of a resumed copy.
+/// Checks the place of the target. Returns the action before the first pass, and the passes of a resumed copy.
 pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
         return Ok((Begin::Delete, Vec::new()));

@@ -14,8 +14,8 @@ use cuzarr::store::Store;
 /// the pass once that box is copied.
 pub type Rest<'a> = dyn Iterator<Item = Result<(Region, Option<u64>)>> + 'a;
 
-/// Copies the regions of passes. A copy decides what is copied and records its progress; its carrier decides where the
-/// work is done. Every box of a pass consists of whole stored objects. So boxes may be copied at the same time, and
+/// Copies the regions of passes. The copy decides what is copied, and records its progress. The carrier decides where
+/// the work is done. Every box of a pass consists of whole stored objects. So boxes may be copied at the same time, and
 /// more than once.
 pub trait Carrier {
     /// Refuses options or a target's store that this carrier cannot work with, before anything is written or deleted.

@@ -238,9 +238,9 @@ impl Changes {
     /// Makes the metadata of a copy. Within a format, unchanged codecs are kept.
     ///
     /// Between formats, zstd, gzip and Blosc keep their settings, zstd replaces other compressors, and filters are left
-    /// out. A sharded array loses its shards in v2. xarray reads both alike: dimension names and the value of missing
-    /// elements move to their place in the other format. A v3 array with dimension names but without a missing value
-    /// gets the fill value `null` in v2; [`Copy`](crate::Copy) then stores every chunk.
+    /// out. A sharded array loses its shards in v2. Dimension names and the value of missing elements move to their
+    /// place in the other format, so that xarray reads the copy like the source. A v3 array with dimension names but
+    /// without a missing value gets the fill value `null` in v2; [`Copy`](crate::Copy) then stores every chunk.
     ///
     /// ```
     /// use cuzarr_compute::Changes;
@@ -556,7 +556,7 @@ fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: 
     Ok(axes.map(|(extent, axis)| extent.unwrap_or_else(|| whole(axis))).collect())
 }
 
-/// The number of the codec that turns elements into bytes. Codecs before it are filters, codecs after it are compressors.
+/// The index of the codec that turns elements into bytes. Filters come before it, compressors after it.
 fn serializer_in(codecs: &[Extension], source: &ArrayMetadata, chunk: &[u64]) -> Result<usize> {
     let spec = ChunkSpec::new(chunk.to_vec(), source.data_type().clone(), source.fill_value().clone());
     Ok(Chain::from_extensions(codecs, spec)?.array_codec_count())

@@ -19,8 +19,8 @@ use cuzarr::{Error, ErrorKind, Result};
 ///
 /// Regions are copied one after the other. Each is read in one batch and written in one batch, and the next region is
 /// read while one is written. Every object is written once. Regions take at most half of the source's memory limit;
-/// reading and writing them takes the other half. If a share is too small for one object, objects are copied one at a
-/// time, as long as the limit allows that.
+/// reading and writing them takes the other half. If a region's share is too small for one object, objects are copied
+/// one at a time, as long as the limit allows that.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,8 +45,8 @@ use cuzarr::{Error, ErrorKind, Result};
 /// ```
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch` for different types, unless both are numbers; `InvalidArgument` when source and target
-/// overlap; errors of reading and writing, with the region in the trail. Chunks that were written before a failure stay.
+/// `ShapeMismatch`; `DTypeMismatch` for different types, unless both are numbers; `InvalidArgument` when source and
+/// target overlap; errors of reading and writing, with the region in the trail. Chunks written before a failure stay.
 pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Result<()> {
     refuse_other_shape(source.shape(), target.shape())?;
     let cast = conversion(source.metadata().data_type(), target.metadata().data_type())?;

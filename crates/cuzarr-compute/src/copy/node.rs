@@ -132,7 +132,7 @@ impl Copied {
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the array of one of its levels"));
         }
         let mut target = group_metadata(source, format)?;
-        // A part of the arrays below has other indices.
+        // The selected parts of the arrays below have other indices than the whole arrays.
         let selects = |name: &str| changes.select.contains_key(name);
         if !changes.select.is_empty()
             && spatial::dimension_names(source.attributes()).is_none_or(|names| names.into_iter().any(selects))
@@ -226,7 +226,7 @@ impl Copied {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Copied::run`], but `carrier` copies the regions, such as workers of a cluster.
+    /// Like [`Copied::run`], but `carrier` copies the regions, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].

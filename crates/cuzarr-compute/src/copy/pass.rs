@@ -63,7 +63,7 @@ impl Shrink {
 
     /// Computes a region of the target from the source's elements.
     fn make(&self, region: &Region, needed: &NdBuffer) -> Result<NdBuffer> {
-        // The factors are bounded by the elements of a box, and extents by those in memory.
+        // Both fit `usize`: factors are limited by the elements of a box, extents by the elements in memory.
         let factors: Vec<usize> = self.factors.iter().map(|&factor| factor as usize).collect();
         let before = |(start, &factor): (&u64, &u64)| (start * factor).min(self.method.reach(factor)) as usize;
         let before: Vec<usize> = region.start.iter().zip(&self.factors).map(before).collect();
@@ -236,8 +236,8 @@ impl Pass {
     }
 }
 
-/// Copies one region of a [`Pass`] from `source` to `target`, for a [`Carrier`] whose regions other processes copy. The
-/// arrays must have the options of the pass's arrays; `shrink` and `select` are those of the pass.
+/// Copies one region of a [`Pass`] from `source` to `target`. Processes that work for a [`Carrier`] call it. The arrays
+/// must have the options of the pass's arrays; `shrink` and `select` are those of the pass.
 ///
 /// # Errors
 /// Errors of reading and writing, with the region in the trail.

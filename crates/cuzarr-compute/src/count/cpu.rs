@@ -10,7 +10,7 @@ use cuzarr::Result;
 
 /// Number of neighbouring elements of the result that are counted together, if they are neighbours in memory too.
 const TILE_OUTPUTS: usize = 256;
-/// Number of elements per thread: fewer are not worth one.
+/// Least number of elements per thread. Fewer elements are not worth a thread.
 const THREAD_ELEMS: usize = 1 << 15;
 
 impl Counter<'_> {
@@ -37,7 +37,7 @@ impl Counter<'_> {
             });
             return Ok(());
         }
-        // Each thread has its own tables, which are added up at the end: sums of integers do not depend on the order.
+        // Each thread has its own tables. They are added in any order, since sums of integers do not depend on it.
         let each = self.view.reduced.div_ceil(threads).max(1);
         let sums = Mutex::new((counters, others));
         Threads::workers().map(threads, (0..self.view.reduced).step_by(each), |first| {

@@ -16,7 +16,7 @@ static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, hea
 /// Largest number of dimensions of the result, and of dimensions that are counted over.
 pub(super) const MOST_AXES: usize = defined(COUNT_TEXT, "CUZARR_COUNT_AXES") as usize;
 const THREADS: u32 = 256;
-/// Number of elements that a thread should have at least, since every block has a table to clear and to add.
+/// Least number of elements that a thread should have, since every block has a table to clear and to add.
 const THREAD_ELEMS: u64 = 64;
 /// Blocks that run at the same time on a multiprocessor, given their shared memory.
 const BLOCKS_EACH: u64 = 6;

@@ -1,6 +1,6 @@
 //! Counting elements by their values: in bins between edges, or by some bits of their keys, beginning with the highest
-//! bits. Counts do not depend on the order of elements. So they are the same on every device, however the array is
-//! divided into regions.
+//! bits. Counts do not depend on the order of elements. So they are the same on every device and for every division
+//! into regions.
 
 mod cpu;
 mod cuda;
@@ -61,8 +61,8 @@ enum Counters {
     Device(cuda::Tables),
 }
 
-/// Returns the number of tables that the host holds at a time: threads that share one element of the result need one
-/// each.
+/// Returns the number of tables that the host holds at a time. Threads that share one element of the result need one
+/// table each.
 pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
     if processor.stream().is_none() && outputs < processor.threads { processor.threads + 1 } else { 1 }
 }

@@ -34,7 +34,8 @@ impl ElementwiseKernel {
         }
         let bound = self.bind(device, call)?;
         if !bound.shape.contains(&0) {
-            // SAFETY: the caller promises what the operation touches; `bind` has checked arguments and memory.
+            // SAFETY: the caller promises that the operation touches only allowed memory. `bind` has checked arguments
+            // and memory.
             unsafe { self.launch(stream, &bound, call.block_threads) }?;
         }
         let outputs = bound.operands.into_iter().skip(self.inputs.len());
@@ -72,13 +73,14 @@ impl ElementwiseKernel {
         let arguments = self.arguments(bound, &joint, form)?;
         // SAFETY: the arguments are those that the generated text declares: the number of elements, the shape if there
         // are strides, and for each operand its value, or its address and strides. `Joint::new` broadcast the operands,
-        // so that all elements lie inside their memory. The caller promises what the operation itself touches.
+        // so all elements lie inside their memory. The caller promises that the operation touches only allowed memory.
         unsafe { function.launch(stream, LaunchShape::line(blocks as u32, block), arguments, &buffers) }?;
         Ok(())
     }
 
     fn function(&self, device: Device, variant: Variant) -> Result<Function> {
-        // The lock is held meanwhile: a thread that wants the same kernel should wait instead of compiling it again.
+        // The lock is held during compilation, so that a thread that wants the same kernel waits instead of compiling
+        // it.
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&(device, variant.clone())) {
             return Ok(function.clone());
@@ -99,7 +101,7 @@ impl ElementwiseKernel {
         let lanes = (PACK_BYTES / widest).clamp(1, MOST_LANES);
         let aligned = walked.iter().all(|array| array.address() % (lanes * size(array)) == 0);
         let mut words = self.operation.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        // A statement that leaves the loop over elements would leave the loop over lanes instead.
+        // With several lanes, a statement that leaves the loop over elements would only leave the loop over lanes.
         let leaves = words.any(|word| ["continue", "break", "return", "goto"].contains(&word));
         Form::Packed { lanes: if aligned && !leaves { lanes } else { 1 } }
     }

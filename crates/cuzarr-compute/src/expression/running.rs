@@ -10,9 +10,9 @@ impl Expr {
     /// Makes an expression for running sums or products along a dimension, in the elements' own type.
     ///
     /// Regions are computed one after the other along the dimension, and each begins with the totals of the previous
-    /// one. Integers wrap around, as in NumPy. Floats are combined in binary64 and rounded once: within a region in
-    /// rows of 32, then the totals of the rows. Every device gives the same bits. The last bits of floats depend on the
-    /// regions, and so on the memory limit.
+    /// one. Integers wrap around, as in NumPy. Floats are combined in binary64 and rounded once. Within a region, rows
+    /// of 32 elements are combined first, then the totals of the rows. Every device gives the same bits. The last bits
+    /// of floats depend on the regions, and so on the memory limit.
     ///
     /// ```
     /// use cuzarr::meta::DataType;

@@ -1,4 +1,5 @@
-//! Arithmetic of numbers alone, as in Python: integers stay integers, and operations that Python refuses are errors.
+//! Arithmetic of numbers without arrays, as in Python: integers stay integers, and operations that Python refuses are
+//! errors.
 
 use crate::expression::{Op, Weak};
 

@@ -44,7 +44,7 @@ pub(crate) fn function(
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());
     }
-    // The lock is held meanwhile: a thread that wants the same kernel should wait instead of compiling it again.
+    // The lock is held during compilation, so that a thread that wants the same kernel waits instead of compiling it.
     let flags = ["--std=c++17", "--fmad=false"].map(String::from);
     let function = Module::compile_with(device, "expression.cu", &text(), &flags, headers)?.function(name)?;
     known.insert(key, function.clone());
@@ -203,7 +203,7 @@ mod tests {
     fn everything(dtype: DType) -> Program {
         let input = Expr::buffer(NdBuffer::zeroed(Device::Cpu, dtype, &[8], Order::C).unwrap()).unwrap();
         let mut sum: Option<Expr> = None;
-        // One of each kind: compilers take minutes for everything at once.
+        // Every third operation: compilers take minutes for all operations together.
         for &op in Op::ALL.iter().step_by(3) {
             let operands: Vec<Operand> = (0..op.arity()).map(|_| input.clone().into()).collect();
             let Ok(expr) = Expr::apply(op, &operands) else { continue };

@@ -4,8 +4,8 @@ use cuzarr_device::NdBuffer;
 
 use cuzarr::Result;
 
-/// A shape, and the strides of each operand. Dimensions of extent 1 are left out, and neighbouring dimensions that
-/// every operand traverses in even steps are joined.
+/// A shape, and the strides of each operand. Dimensions of extent 1 are left out. Neighbouring dimensions along which
+/// every operand has even steps are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Joint {
     pub(crate) shape: Vec<usize>,

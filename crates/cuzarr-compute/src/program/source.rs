@@ -11,7 +11,7 @@ use cuzarr_device::{DType, DTypeKind};
 use super::steps::{Action, Program};
 use crate::expression::Op;
 
-/// The form of a kernel: what it depends on besides the program.
+/// The form of a kernel: everything except the program that determines its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// Packed operands. A thread takes `lanes` elements at once; `single` tells which inputs are single elements.

@@ -11,7 +11,7 @@ use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Colours for channels without one. People who cannot tell red from green can still distinguish neighbouring ones.
+/// Colours for channels without a colour. Red-green colour-blind people can distinguish neighbouring ones.
 const COLOURS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
 
 /// Largest number of elements along a dimension that are read to find a channel's contrast limits.

@@ -193,7 +193,7 @@ impl Pyramid {
         self.run_by(&Here, progress)
     }
 
-    /// Like [`Pyramid::run`], but `carrier` computes the regions of levels, such as workers of a cluster.
+    /// Like [`Pyramid::run`], but `carrier` computes the regions of levels, for example with workers of a cluster.
     ///
     /// # Errors
     /// Those of [`Copy::run_by`].
@@ -282,7 +282,7 @@ impl Pyramid {
         )
     }
 
-    /// Checks all levels before the first is written, so that none is refused later.
+    /// Checks all levels before the first one is written, so that no level is refused later.
     fn check_levels(&self) -> Result<()> {
         let mut above = self.source.clone();
         for (number, level) in self.levels.iter().enumerate() {
@@ -388,8 +388,8 @@ fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersi
     let format = version.zarr_format();
     let changes = Changes { zarr_format: Some(format), ..changes.clone() };
     if format == ZarrFormat::V3 {
-        // Dimensions are named afterwards: in named arrays of format 2, the fill value marks missing elements for
-        // xarray.
+        // Dimensions are named after `apply`: in format 2, xarray takes the fill value of an array with dimension names
+        // for the mark of missing elements.
         let mut level = changes.apply(source.metadata())?;
         name_dimensions(&mut level, axes)?;
         return Ok(level);
@@ -425,8 +425,8 @@ fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> 
     metadata.set_attributes(attributes)
 }
 
-/// Adds the source's georeference to a level whose elements are made from `factors` elements of the source each. The level gets the
-/// transformation of its own indices, and the names of its own dimensions.
+/// Adds the source's georeference to a level. Each element of the level is made from `factors` elements of the source.
+/// The level gets the transformation of its own indices, and the names of its own dimensions.
 fn place_on_earth(level: &mut ArrayMetadata, source: &ArrayMetadata, factors: &[u64], axes: &[String]) -> Result<()> {
     let mut own = spatial::georeference(source.attributes());
     if own.is_empty() {
@@ -437,7 +437,7 @@ fn place_on_earth(level: &mut ArrayMetadata, source: &ArrayMetadata, factors: &[
     spatial::relocate(&mut own, &names, &places.collect::<Vec<_>>());
     spatial::rename(&mut own, &names, axes);
     let mut attributes = level.attributes().clone();
-    // The largest level has them, and may follow other conventions too.
+    // The largest level already has a list of conventions, which may contain others too.
     own.retain(|name, _| name != spatial::CONVENTIONS || !attributes.contains_key(name));
     attributes.extend(own);
     level.set_attributes(attributes)

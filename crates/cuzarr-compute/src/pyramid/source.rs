@@ -95,13 +95,13 @@ fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Resu
     }
 }
 
-/// The path in one end of a transformation: that of a group with the coordinate system.
+/// The path in one end of a transformation. It names the group that has the coordinate system.
 fn path_of(end: &Value) -> Option<&str> {
     end.get("path").and_then(Value::as_str).filter(|path| !matches!(*path, "" | "."))
 }
 
-/// Refuses an image whose transformations need what is not in its attributes, because a pyramid does not have it: arrays of numbers,
-/// and groups other than the labels that are kept.
+/// Refuses an image whose transformations need data that a pyramid does not keep: arrays of numbers, and groups other
+/// than the labels in `labels`.
 ///
 /// # Errors
 /// `Unsupported`
@@ -193,9 +193,9 @@ pub(super) fn of_image(group: &Group) -> Result<Image> {
     let array = group.level(&level.path).and_then(|array| with_georeference(group, level, array)).at(named)?;
     let mut kept = attributes.clone();
     kept.retain(|name, _| !REPLACED.contains(&name.as_str()));
-    // Each level has its own.
+    // Each level has its own values of these attributes.
     spatial::remove_indices(&mut kept);
-    // Removes the convention whose attribute is gone from GeoZarr's list.
+    // Removes `multiscales` from GeoZarr's list of conventions, since that attribute was removed.
     if let Some(Value::Array(conventions)) = kept.get_mut(spatial::CONVENTIONS) {
         conventions.retain(|one| one.get("name").and_then(Value::as_str) != Some("multiscales"));
     }

@@ -38,7 +38,7 @@ const MANY_ROWS: usize = 128;
 const MANY_COLUMNS: usize = 512;
 /// Longest row for which a table has places for every number of elements that are not NaN.
 const MOST_LENGTHS: u64 = 1 << 16;
-/// Number of columns that a block searches at a time: the smaller number if there are few columns.
+/// Number of columns that a block searches at a time: the smaller one if there are few columns in all.
 const FEWEST_ACROSS: usize = 8;
 const MOST_ACROSS: usize = 32;
 /// Rows up to this length are searched by [`THREADS`] threads. From [`MANY_BLOCKS`] blocks on, a block has half of
@@ -86,9 +86,9 @@ impl Way {
     }
 }
 
-/// Computes the answers of all rows for each probability in turn, on the device. A row consists of the elements that
-/// make up one element of the result. Answers are elements for discrete methods, else binary64. `nan` is the bit
-/// pattern for rows without an answer.
+/// Computes the answers on the device: those of all rows for the first probability, then for the next one. A row
+/// consists of the elements that make up one element of the result. Answers are elements for discrete methods, else
+/// binary64. `nan` is the bit pattern for rows without an answer.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.

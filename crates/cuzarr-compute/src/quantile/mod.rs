@@ -176,8 +176,8 @@ impl Quantile {
                 return Ok(chosen);
             }
         }
-        // The host searches the tables. Those of a GPU should be much smaller than the data that the GPU reads
-        // meanwhile.
+        // The host searches the tables. For a GPU, the tables should be much smaller than the data, since the GPU waits
+        // for the search.
         let spared = if job.processor.stream().is_some() { 6 } else { 0 };
         let bits = room.digit_bits(1, room.reduced.ilog2().saturating_sub(spared)).unwrap_or(1);
         let at_once = room.outputs(bits);

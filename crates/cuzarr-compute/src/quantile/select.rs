@@ -63,12 +63,12 @@ impl<'a> Room<'a> {
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Number of bits in a digit: as many as the memory for the tables of `outputs` elements of the result allows,
-    /// and `most` at most. With more, there would be more counters to look at than elements.
+    /// Number of bits in a digit: as many as the memory for the tables of `outputs` elements of the result allows, but
+    /// at most `most`. With more bits than `most`, there would be more counters than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
-        // Shorter digits that need no more passes.
+        // Chooses the shortest digits with this number of passes.
         fitting.map(|bits| self.keys.bits.div_ceil(self.passes(bits))).ok_or_else(|| {
             let needed = self.tables(outputs, 1).saturating_mul(TABLES_SHARE);
             let message = format!("counting for {outputs} quantiles at once takes a memory limit of {needed} bytes");
@@ -207,7 +207,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Appends answers that are already computed: those of all elements of the result for each probability in turn.
+    /// Appends computed answers: those of all elements of the result for the first probability, then for the next one.
     pub(super) fn take(&mut self, answers: &[u8]) {
         let row = (answers.len() / self.answers.len().max(1)).max(1);
         self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));

@@ -10,8 +10,8 @@ use super::state::{Accumulator, Fold, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
 
-/// Largest number of jobs that a thread takes at a time. [`ELEMS_AT_ONCE`] elements are enough too; fewer are not worth
-/// a thread.
+/// A thread takes jobs with [`ELEMS_AT_ONCE`] elements at a time, since fewer are not worth a thread, but at most this
+/// many jobs.
 const JOBS_AT_ONCE: usize = 64;
 const ELEMS_AT_ONCE: usize = 1 << 16;
 

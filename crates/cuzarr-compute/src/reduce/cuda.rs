@@ -117,11 +117,11 @@ fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &St
     StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
 }
 
-/// Computes the states of all segments; those of one element of the result lie together. Elements with a single segment
-/// are finished at once.
+/// Computes the states of all segments; those of one element of the result lie together. Elements of the result that
+/// have a single segment are finished immediately.
 fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
     let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
-    // As many registers as loads in flight need. Moments take more.
+    // The number of registers is limited to what loads in flight need. Moments need more.
     let kernel = match fold.accumulator {
         Accumulator::Moments => "CUZARR_KERNEL(",
         _ if !view.by_blocks => "CUZARR_KERNEL(",
@@ -154,9 +154,9 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
     let mut arguments = vec![place(source, view), address(states.address())];
     arguments.extend_from_slice(&end.arguments);
     // SAFETY: the arguments are those that the generated text declares. `View::new` made the walk of the source, whose
-    // constructor checked that all elements lie in its memory. The callers in this file allocated `states`, one for
-    // each segment of each element of the result if there are several segments, and the memory of `end`, with a place
-    // for each element of the result.
+    // constructor checked that all elements lie in its memory. The callers in this file allocated `states`, with one
+    // state for each segment if there are several per element of the result. They allocated the memory of `end`, with a
+    // place for each element of the result.
     unsafe { kernel.launch(stream, shape, arguments, &[source.buffer(), states, end.memory]) }?;
     Ok(())
 }

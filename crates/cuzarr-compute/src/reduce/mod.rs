@@ -2,9 +2,9 @@
 //!
 //! Elements are divided by their place into segments of fixed size. Each segment gives a state ([`state::State`]), and
 //! states are joined pairwise, in order. So results do not depend on threads or blocks, and have the same bits on the
-//! CPU and on a GPU: see `reduce/reduce.cuh`. Out of core, states of regions are joined in the order of the regions,
-//! first within a run ([`runs`]), then across runs. Regions and runs depend on the memory limit, not on the device. On
-//! a cluster, a run is a task.
+//! CPU and on a GPU (see `reduce/reduce.cuh`). If an array is read in regions, their states are joined in the order of
+//! the regions, first within a run ([`runs`]), then across runs. Regions and runs depend on the memory limit, not on
+//! the device. On a cluster, a run is a task.
 //!
 //! Sums of floats are computed in binary64 and rounded once: first over at most 256 elements in a row, then pairwise.
 //! Variances use distances from a nearby element and the formula of Chan, Golub and LeVeque. Integers wrap around, as
@@ -371,8 +371,8 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// Bytes of a memory limit that are left beside the states of `outputs` results and the states of a run. `None` if
-/// the states take too large a part of the limit: then no GPU gathers them, and there are no runs.
+/// Bytes of a memory limit that remain after the states of `outputs` results and the states of a run. `None` if the
+/// states take too large a part of the limit. Then the host gathers them, and there are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
@@ -388,8 +388,8 @@ fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processo
     let view = View::new(source, axes)?;
     let all = match processor.stream() {
         None => cpu::states(source, &view, fold, processor.threads)?,
-        // States larger than the elements would need much memory that no limit counts, and would take longer to copy
-        // back.
+        // If states are larger than the elements, they would need much memory that no limit counts, and copying them
+        // back would take longer than copying the elements.
         Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
             stream.synchronize()?;
             return states_of(
@@ -435,8 +435,7 @@ impl Expr {
         self.summary(reduction)
     }
 
-    /// Reduces the expression into new memory of the device. It goes region by region, and reads the next regions
-    /// meanwhile.
+    /// Reduces the expression into new memory of the device. The next regions are read while one region is reduced.
     ///
     /// ```
     /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};

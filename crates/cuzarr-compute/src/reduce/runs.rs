@@ -8,10 +8,10 @@ use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Least number of bytes of elements for each byte of states in a run. So a task sends far less than it reads.
+/// Least number of bytes of elements in a run for each byte of its states. So a task sends far less than it reads.
 const ELEMENTS_OF_STATES: u64 = 256;
 
-/// Least number of runs, if there are as many regions, so that as many workers have something to do.
+/// Least number of runs, if there are enough regions, so that this many workers have something to do.
 const LEAST_RUNS: usize = 16;
 
 /// Size of states up to which sending them takes no noticeable time.

@@ -8,7 +8,7 @@ use cuzarr_device::{DType, DTypeKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) [u64; 3]);
 
-/// What is computed from elements, in the widest type of their kind.
+/// The quantity that is computed from elements, in the widest type of their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Accumulator {
     Sum,
@@ -21,7 +21,7 @@ pub(crate) enum Accumulator {
     Count,
 }
 
-/// A fold of elements into a state: what is computed, in which type, and whether NaN elements are left out.
+/// A fold of elements into a state: the quantity, its type, and whether NaN elements are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub(crate) accumulator: Accumulator,

@@ -201,7 +201,7 @@ fn without_infinities(elements: &NdBuffer, processor: &Processor) -> Result<NdBu
 }
 
 impl Expr {
-    /// Computes statistics in one pass. It goes region by region, and reads the next regions meanwhile.
+    /// Computes statistics in one pass. The next regions are read while one region is processed.
     ///
     /// ```
     /// use cuzarr_compute::Expr;

@@ -8,8 +8,8 @@ use cuzarr_device::internal::cpu::cast;
 use crate::count::{KeyKind, Keys};
 use cuzarr::Result;
 
-/// Least number of bins in the range of all numbers, unless the numbers are too close. There are at most twice as many,
-/// plus one.
+/// Least number of bins in the range of all numbers, unless the numbers are too close together. There are at most twice
+/// as many bins, plus one.
 const LEAST_BINS: f64 = 64.0;
 
 /// Counts by bin number. Bin `n` begins at `n * width`. The width depends only on the range.
@@ -87,8 +87,8 @@ impl Spread {
     }
 }
 
-/// The width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and that
-/// numbers of this size can tell apart.
+/// The width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and that is not
+/// lost when it is added to numbers of this size.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;

@@ -10,8 +10,8 @@ use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
 impl Expr {
-    /// Computes the whole expression into new memory of the device. It goes region by region and reads the next regions
-    /// meanwhile; data in flight stays below the memory limit. Operands in memory elsewhere are moved to the device.
+    /// Computes the whole expression into new memory of the device. The next regions are read while one region is
+    /// computed; data in flight stays below the memory limit. Operands in other memory are copied to the device.
     ///
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch`, `ArrayNotFound` or `InvalidArgument` when an array was resized, replaced or
@@ -21,8 +21,8 @@ impl Expr {
         self.compute_region(&vec![0; self.ndim()], self.shape(), options)
     }
 
-    /// Returns the regions in which [`Expr::compute`] works through the expression. Regions along which sums run count
-    /// as one. They depend on the memory limit, but not on the device.
+    /// Returns the regions in which [`Expr::compute`] works through the expression. All regions along the dimension of
+    /// a running sum count as one region. Regions depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// `BudgetExceeded` when work on one chunk does not fit the limit.

@@ -47,7 +47,7 @@ impl Expr {
     /// # Errors
     /// `InvalidArgument` when the place overlaps a source; `ContainsArray` and `ContainsGroup` when the place is taken,
     /// and when a complete array should be resumed; `ReadOnly`; `Unsupported` for a store that cannot delete values,
-    /// and for resuming in a store that commits all writes at once; errors in the metadata's codecs.
+    /// and for resuming in a store that commits all writes together; errors in the metadata's codecs.
     pub fn creation(
         &self,
         store: Arc<dyn Store>,
@@ -57,7 +57,7 @@ impl Expr {
         settings: ArrayOptions,
     ) -> Result<Creation> {
         let path = normalize_path(path)?;
-        // Before the old array is deleted: it may be one of the sources.
+        // Checked before the old array is deleted, since it may be one of the sources.
         self.refuse_overlap(&store, &path)?;
         Checkpoint::check_place(&*store, &path)?;
         if existing == Existing::Resume {

@@ -15,12 +15,12 @@ impl Derived<'_> {
     pub(super) fn run_axes(&self) -> Vec<usize> {
         match &self.how {
             How::Running(running, _) => [&[running.axis], &self.of.run_axes()[..]].concat(),
-            // The one dimension has the order of all dimensions.
+            // If the inner regions have an order, so do the regions of the single dimension.
             How::Flat(_) => Vec::from_iter(self.of.run_axes().first().map(|_| 0)),
         }
     }
 
-    /// Returns the dimension along which totals are kept for the elements after them.
+    /// Returns the dimension of the running sums or products, along which totals are kept.
     pub(super) fn axis(&self) -> Option<usize> {
         if let How::Running(running, _) = &self.how { Some(running.axis) } else { None }
     }
@@ -96,8 +96,8 @@ impl Derived<'_> {
         Ok(results)
     }
 
-    /// Computes the totals before a region from elements that are read for this purpose, when no earlier region was
-    /// computed.
+    /// Reads all elements before a region and computes their totals. Used when the totals of the region before are not
+    /// kept.
     fn totals_before(&self, running: &Running, region: &Region) -> Result<Option<NdBuffer>> {
         let axis = running.axis;
         let (mut totals, mut part) = (None, region.clone());
@@ -137,7 +137,7 @@ impl Derived<'_> {
     /// totals.
     pub(super) fn bytes(&self, extent: &[u64], totals: u64) -> u64 {
         let (own, working) = match &self.how {
-            // The results exist in the wider type, in their own type, and as the elements that they are computed from.
+            // Memory holds the elements, the results in the wider type, and the results in their own type.
             How::Running(running, _) => (2 * running.of.dtype().size_bytes() as u64, running.working_bytes()),
             How::Flat(flat) => (2 * flat.of.dtype().size_bytes() as u64, 0),
         };

@@ -59,8 +59,8 @@ impl Expr {
     /// ```
     ///
     /// # Errors
-    /// `BudgetExceeded` when work on one chunk does not fit the limit; `Unsupported` for codecs; those of [`Expr::compute`] for arrays
-    /// that have changed.
+    /// `BudgetExceeded` when work on one chunk does not fit the limit; `Unsupported` for codecs; those of
+    /// [`Expr::compute`] for arrays that have changed.
     pub fn explain(&self, options: &ComputeOptions<'_>) -> Result<ComputeExplanation> {
         self.check_sources(options)?;
         let stages = self.stages(options)?;

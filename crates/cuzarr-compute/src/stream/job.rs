@@ -18,24 +18,25 @@ use cuzarr::internal::run::{walk, write_behind};
 use cuzarr::plan::{Explanation, Region};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Size of a region in bytes beyond which nothing is gained: several regions are in progress at a time.
+/// Size of a region in bytes beyond which larger regions gain nothing, since several are in progress at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
 /// Divisor of the memory limit that gives the memory for regions. The rest is for data in flight of reads and writes.
 pub(crate) const REGIONS_SHARE: u64 = 3;
-/// Divisor of the memory limit if there is room for reading several regions at a time: some end while others continue.
-/// On an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
+/// Divisor of the memory limit if several regions can be read at a time: then some reads end while others continue. On
+/// an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
 /// (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
-/// Size of all such regions in bytes beyond which nothing is gained: each is as much as decoders take at once.
+/// Total size of these regions in bytes beyond which nothing is gained: each is then as much as decoders take at a
+/// time.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
-/// Ways to read regions in turn, by one pipeline. Of each pair, the first number is how many regions are read beside
-/// the one that is worked on. All of them take at most the n-th part of the memory limit; the second number is n. The
-/// first way with room for a chunk is taken.
+/// Ways to read regions one after the other, by one pipeline. Each is a pair: the number of regions that are read
+/// ahead, and the divisor of the memory limit that gives the memory for all regions. The first way with room for a
+/// chunk is taken.
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
-/// Size of all such regions in bytes beyond which nothing is gained.
+/// Total size of these regions in bytes beyond which nothing is gained.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
 type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
@@ -46,7 +47,7 @@ pub(crate) struct Job<'a> {
     inputs: Vec<Input>,
     /// For each input, the number of the first input from the same array.
     same: Vec<usize>,
-    /// For each input, how it is computed from another expression, if it is. Empty if no input is.
+    /// For each input that is computed from another expression, how it is computed. Empty if there is no such input.
     derived: Vec<Option<Derived<'a>>>,
     /// The part of the expression that is computed.
     pub(crate) part: Region,
@@ -73,7 +74,7 @@ pub(super) struct Derived<'a> {
     pub(super) how: How,
 }
 
-/// How such an input is computed.
+/// The way in which an input is computed from another expression.
 pub(super) enum How {
     Running(Running, Mutex<Columns>),
     Flat(Flat),
@@ -215,7 +216,7 @@ impl<'a> Job<'a> {
         let limit_bytes = plannable_bytes(limit_bytes);
         let cost = |extent: &[u64], ahead: u64| {
             let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
-            // A single unit is computed whatever memory the caller needs.
+            // The caller's memory is not counted for a single unit, which cannot be divided further.
             let beside = self.beside.as_ref().filter(|_| !is_least).map_or(0, |bytes| bytes(extent));
             self.bytes_ahead(extent, ahead).saturating_add(beside)
         };
@@ -223,7 +224,7 @@ impl<'a> Job<'a> {
             regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
         };
         let in_turn = || {
-            // On every device: results depend on how regions are divided.
+            // The choice is the same on every device, since results depend on the regions.
             let mut ways = IN_TURN.into_iter().filter(|_| self.only_array().is_some());
             ways.find_map(|(ahead, share)| Some((cut(ahead, share, ENOUGH_IN_TURN_BYTES).ok()?, ahead)))
         };
@@ -247,7 +248,7 @@ impl<'a> Job<'a> {
         Ok(regions)
     }
 
-    /// Returns the dimensions of the result along which inputs run, that is, need the totals of earlier regions.
+    /// Returns the dimensions of the result along which inputs *run*: they need the totals of earlier regions.
     pub(super) fn run_axes(&self) -> Vec<usize> {
         let mut axes = Vec::new();
         for (input, derived) in self.inputs.iter().zip(&self.derived) {
@@ -260,8 +261,8 @@ impl<'a> Job<'a> {
         axes
     }
 
-    /// Sorts regions into the order in which they are computed. They advance along the dimensions along which inputs
-    /// run before they advance along others, so that few totals are kept.
+    /// Sorts regions into the order in which they are computed: first along the dimensions in [`Job::run_axes`], then
+    /// along the others. So few totals are kept.
     fn in_order(&self, mut regions: Vec<Region>) -> Vec<Region> {
         let axes = self.run_axes();
         if !axes.is_empty() {
@@ -278,7 +279,7 @@ impl<'a> Job<'a> {
     }
 
     /// Groups regions, in order, into tasks that can be done separately: one region each, or all regions along the
-    /// dimensions along which inputs run.
+    /// dimensions in [`Job::run_axes`].
     pub(super) fn apart(&self, regions: Vec<Region>) -> Vec<Vec<Region>> {
         let axes = self.run_axes();
         let is_beside = |one: &Region, other: &Region| {
@@ -302,7 +303,7 @@ impl<'a> Job<'a> {
         let bytes = self.inputs.iter().zip(&self.derived).filter_map(|(input, derived)| {
             let (derived, shape) = (derived.as_ref()?, input.shape());
             let own = operand_region(&region, &shape).extent;
-            // Totals are kept over the whole extent of the other dimensions along which inputs run.
+            // Totals are kept for the whole extent of the other dimensions in `run_axes`.
             let is_run = |axis: usize| axes.contains(&(extent.len() + axis - shape.len()));
             let column = |(axis, &extent): (usize, &u64)| match axis {
                 _ if Some(axis) == derived.axis() => 1,
@@ -327,7 +328,7 @@ impl<'a> Job<'a> {
             Input::Array(view) => {
                 Some(operand_region(&region, &view.shape()).elems().saturating_mul(dtype.size_bytes() as u64))
             }
-            // Joined parts are computed apart, and then copied into the memory of the input.
+            // Joined parts are computed in memory of their own, and then copied into the input's memory.
             Input::Joined(joined) => {
                 Some(operand_region(&region, &joined.shape()).elems().saturating_mul(2 * dtype.size_bytes() as u64))
             }
@@ -370,8 +371,8 @@ impl<'a> Job<'a> {
         unit_of(&self.inputs, &self.part.extent)
     }
 
-    /// Returns the only array that is read, if it is read in boxes. `None` if there are others, or if the caller writes
-    /// meanwhile, which takes memory from reads.
+    /// Returns the only array that is read, if it is read in boxes. `None` if there are other arrays, or if the caller
+    /// writes results, since writing takes memory from reads.
     fn only_array(&self) -> Option<&View> {
         if self.inputs.iter().any(|input| matches!(input, Input::Joined(_)) || input.is_derived()) {
             return None;
@@ -496,8 +497,8 @@ impl<'a> Job<'a> {
         Ok(inputs)
     }
 
-    /// Returns the arrays that are read, by name and with an explanation of reading everything that is needed of each,
-    /// and the size of operands in memory in bytes.
+    /// Returns the name of each array that is read, with an explanation of that read, and the size of operands in
+    /// memory in bytes.
     ///
     /// # Errors
     /// Those of [`Array::explain`](cuzarr::node::Array::explain).
@@ -604,8 +605,8 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
     Ok(unit)
 }
 
-/// Computes the regions of a job one after the other. Meanwhile, other regions are read and the previous one is
-/// written. A single region needs no threads. The result of `work` must not refer to the inputs.
+/// Computes the regions of a job one after the other. While one is computed, the next ones are read and the previous
+/// one is written. A single region needs no threads. The result of `work` must not refer to the inputs.
 ///
 /// # Errors
 /// The first failure.

@@ -59,8 +59,8 @@ impl Expr {
         check_unchanged(&distinct, HINT)
     }
 
-    /// Refuses a place where an array that the expression reads lies, and places inside or around one. Call it before
-    /// you replace what is there.
+    /// Refuses a place that holds an array that the expression reads, and places inside or around such an array. Call
+    /// it before you replace the node at that place.
     ///
     /// # Errors
     /// `InvalidArgument` when the place overlaps such an array.
@@ -128,7 +128,7 @@ mod tests {
         let stale = store.get("zarr.json").unwrap().unwrap();
         array.resize(vec![2]).unwrap();
         assert!(copied.compute(&ComputeOptions::default()).is_err(), "a resize replaces the copy");
-        // As a writer leaves it that does not know of copies.
+        // The document as left by a writer that does not know of consolidated copies.
         store.write("zarr.json", &stale).unwrap();
         assert!(copied.compute(&ComputeOptions::default()).is_ok());
         assert!(own.compute(&ComputeOptions::default()).is_err());

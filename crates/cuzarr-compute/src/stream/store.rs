@@ -52,9 +52,9 @@ impl Expr {
         self.store_noting(target, options, false)
     }
 
-    /// Like [`Expr::store`], but interrupted work can be resumed. The progress is recorded beside the target's
-    /// chunks, and another call with the same arrays, target and memory limit continues from there. It trusts that
-    /// neither they nor operands in memory have changed.
+    /// Like [`Expr::store`], but interrupted work can be resumed. The progress is recorded beside the target's chunks,
+    /// and another call with the same arrays, target and memory limit continues from there. It does not check that the
+    /// elements of the arrays and of operands in memory are still the same.
     ///
     /// # Errors
     /// Those of [`Expr::store`].
@@ -62,8 +62,8 @@ impl Expr {
         self.store_noting(target, options, true)
     }
 
-    /// The regions in which [`Expr::store`] works through a target. Each has whole stored objects, and regions along
-    /// which sums run count as one. They depend on the memory limit, but not on the device.
+    /// The regions in which [`Expr::store`] works through a target. Each consists of whole stored objects. All regions
+    /// along the dimension of a running sum count as one. Regions depend on the memory limit, but not on the device.
     ///
     /// # Errors
     /// Those of [`Expr::store`] that appear before anything is read.

@@ -6,8 +6,8 @@ use cuzarr::Result;
 use cuzarr::plan::{AxisSelection, Region, Selection};
 use cuzarr_device::NdBuffer;
 
-/// A box of an array that contains the parts of several views. It is read at once, so chunks that several views need
-/// are read once.
+/// A box of an array that contains the parts of several views. The box is read in one call, so chunks that several
+/// views need are read only once.
 pub(crate) struct Together {
     start: Vec<u64>,
     elements: NdBuffer,

@@ -1,5 +1,4 @@
-//! The interface to everything that runs on a device: some forty calls, implemented by the CUDA driver, and by `simt`
-//! in tests.
+//! The interface to a device: some forty calls. The CUDA driver implements them, and so does `simt` in tests.
 
 use std::ffi::{c_int, c_void};
 
@@ -67,7 +66,7 @@ pub(crate) trait Backend: Send + Sync {
     /// the last `bound`. `None` if there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
-    /// Allocates memory outside the pools, directly from the system. Every stream may use it at once.
+    /// Allocates memory outside the pools, directly from the system. Every stream may use it immediately.
     fn allocate_apart(&self, size_bytes: usize) -> Result<usize>;
     /// Frees memory of `allocate_apart`. May wait for the device.
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
@@ -111,8 +110,8 @@ pub(crate) trait Backend: Send + Sync {
     fn open_to(&self, _other: Peer) -> Result<()> {
         Ok(())
     }
-    /// Copies from an address on one GPU to an address on another. The stream belongs to this GPU, which may be either
-    /// of them.
+    /// Copies from an address on one GPU to an address on another. One of them is this GPU, to which the stream
+    /// belongs.
     unsafe fn copy_peer(
         &self,
         _src: usize,

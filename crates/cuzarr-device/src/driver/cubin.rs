@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn the_script_that_ships_cubins_computes_the_same_key() {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/compile_kernels.py");
-        // The sanitizers of the kernels on the CPU are for this process alone.
+        // The script must not run under the sanitizers that this process may have preloaded.
         let mut command = std::process::Command::new("python3");
         let Ok(output) = command.arg(script).arg("--keys").env_remove("LD_PRELOAD").output() else {
             println!("skipped: no python3");

@@ -68,8 +68,8 @@ impl Elements {
     }
 }
 
-/// The matrices of a batch: the address of the first one, the elements from one row to the next (from one column, if
-/// transposed), and the elements from one matrix to the next.
+/// The matrices of a batch: the address of the first matrix, and the distances in elements between rows (between
+/// columns if transposed) and between matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     pub(crate) address: usize,
@@ -174,8 +174,10 @@ impl Cublas {
     /// Submits products on the legacy default stream of a device.
     ///
     /// # Errors
-    /// `OutOfMemory` for the memory of the handle; `Unsupported` for a device that the library does not know; `DeviceFailed`.
+    /// `OutOfMemory` for the handle's memory; `Unsupported` for a device that the library does not know;
+    /// `DeviceFailed`.
     ///
+    /// # Safety
     /// The device is a CUDA device. The matrices and results lie in its memory as `products` says, and live until its
     /// legacy default stream has passed this call. All extents are at least 1.
     pub(crate) unsafe fn multiply(&self, context: &Context, products: &Products) -> Result<()> {
@@ -210,8 +212,8 @@ impl Cublas {
         let operation = |matrices: &Matrices| if matrices.is_transposed { TRANSPOSED } else { AS_IT_IS };
         // The library takes matrices column by column. Ours are row by row, which it sees as transposed, so the second
         // matrix comes first.
-        // SAFETY: the library reads the factors, which are aligned numbers of the precision of the sums, real or complex, before it
-        // returns; the caller promises the memory and the stream.
+        // SAFETY: the library reads the factors before it returns. They are aligned numbers, real or complex, with the
+        // precision of the sums. The caller promises the memory and the stream.
         let status = unsafe {
             (self.gemm)(
                 handle,

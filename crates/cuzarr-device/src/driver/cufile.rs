@@ -207,7 +207,7 @@ impl CuFile {
         let handle = DescriptorOrPointer { descriptor: descriptor(file)? };
         let mut description = Description { kind: KIND_DESCRIPTOR, handle, operations: std::ptr::null() };
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the library reads the description, a local, and writes one handle to another; `file` is open meanwhile.
+        // SAFETY: the library reads one local and writes a handle to another. `file` is open during the call.
         check("cuFileHandleRegister", unsafe { (self.register)(&mut handle, &mut description) })?;
         Ok(FileHandle { cufile: self, handle: handle as usize })
     }
@@ -221,8 +221,8 @@ impl FileHandle {
     /// `DeviceFailed`, also when the file is shorter.
     ///
     /// # Safety
-    /// `size_bytes` bytes of memory of this backend's device are at `address`, and stay there through the call; the file is
-    /// still open; `offset + size_bytes` fits 63 bits.
+    /// `address` points to `size_bytes` bytes of this backend's device, which stay valid during the call. The file is
+    /// still open. `offset + size_bytes` fits 63 bits.
     pub(crate) unsafe fn transfer(
         &self,
         direction: Direction,
@@ -275,7 +275,8 @@ impl Drop for FileHandle {
     fn drop(&mut self) {
         // In a forked child, the handle belongs to the parent's copy of the library.
         if self.cufile.process == std::process::id() {
-            // SAFETY: `register` made the handle, and this value alone has it; no call on it is under way, since those borrow it.
+            // SAFETY: `register` made the handle, and only this value has it. No call on it is running: calls borrow
+            // it.
             unsafe { (self.cufile.deregister)(self.handle as CufileHandle) };
         }
     }

@@ -1,8 +1,8 @@
 //! `Device::Simt`: the kernels' own `.cu` files compiled for the CPU, under address and undefined-behaviour sanitizers.
 //!
 //! For tests. The library named by `CUZARR_SIMT_LIBRARY` contains every kernel and a scheduler of fibers. Memory is
-//! plain heap memory filled with a pattern, so the sanitizer sees every access outside it. Streams execute at once, so
-//! code that forgets to order two streams passes here; that is tested on a GPU.
+//! plain heap memory filled with a pattern, so the sanitizer sees every access outside it. Each call on a stream
+//! returns when its work is done. So code that forgets to order two streams passes here; only tests on a GPU find it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
@@ -123,7 +123,7 @@ fn compile_in(folder: &Path, file: &str, text: &str, flags: &str, library: &str)
     let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
     std::fs::write(&source, text).map_err(|error| missing(&format!("folder: {error}")))?;
     let mut command = std::process::Command::new(std::env::var("CXX").unwrap_or_else(|_| "g++".to_string()));
-    // Without `LD_PRELOAD`: the compiler itself must not run under the sanitizer.
+    // `LD_PRELOAD` is removed, so that the compiler itself does not run under the sanitizer.
     command.env_remove("LD_PRELOAD").args(flags.split_whitespace()).arg("-shared").arg("-o").arg(&object);
     let output = command.arg(&source).arg(library).output().map_err(|error| missing(&format!("compiler: {error}")))?;
     if !output.status.success() {

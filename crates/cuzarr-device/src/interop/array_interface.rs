@@ -31,7 +31,7 @@ pub struct ArrayInterface {
     /// Whether the memory must not be written.
     pub read_only: bool,
     /// CUDA only: the stream of the producer's work (1 legacy, 2 per thread, else a `CUstream`). `None` if the memory
-    /// may be used at once. 0 is not allowed.
+    /// may be used immediately. 0 is not allowed.
     pub stream: Option<usize>,
 }
 

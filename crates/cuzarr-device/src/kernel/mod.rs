@@ -150,15 +150,15 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Submits a launch on `stream`. `buffers` is all device memory that the arguments point into.
+    /// Submits a launch on `stream`. `buffers` must list all device memory that the arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, and for arguments whose number or sizes are not those of the parameters;
     /// `MemorySpace` for a stream of another device, `DeviceFailed`.
     ///
     /// # Safety
-    /// The arguments have the types and layout of the kernel's parameters; the kernel, launched like this, stays inside the
-    /// memory of `buffers`.
+    /// The arguments have the types and layout of the kernel's parameters. With these arguments and this grid, the
+    /// kernel only accesses the memory of `buffers`.
     pub unsafe fn launch<A: Arguments>(
         &self,
         stream: &Stream,
@@ -183,8 +183,8 @@ impl Kernel {
         let mut arguments = arguments;
         let mut pointers = arguments.pointers();
         let grid = Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: self.shared_bytes };
-        // SAFETY: number and sizes of the arguments were compared where the driver knows them; the caller promises their types,
-        // and what the kernel touches; the pointers are to `arguments`, which lives through the call.
+        // SAFETY: the number and sizes of the arguments were checked if the driver knows the parameters. The caller
+        // promises their types and the kernel's accesses. The pointers are to `arguments`, which outlives the call.
         unsafe { self.context.backend.launch(self.entry.function, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)
     }

@@ -178,8 +178,8 @@ impl Module {
         self.0.context.device
     }
 
-    /// Returns the kernel `name`: the name of an `extern "C"` kernel, the C++ name of another, or an instance of a
-    /// template (`scale<float>`). In the last two cases the compiler must be asked, which costs a compilation each.
+    /// Returns the kernel `name`: the name of an `extern "C"` kernel, the C++ name of another kernel, or an instance of
+    /// a template (`scale<float>`). In the last two cases, the first call for a name compiles the text again.
     ///
     /// # Errors
     /// `InvalidArgument` when the text has no such kernel.
@@ -258,7 +258,7 @@ impl Function {
         self.info.parameter_bytes.as_deref()
     }
 
-    /// Submits a launch on `stream`. `buffers` is all device memory of this crate that the arguments point into.
+    /// Submits a launch on `stream`. `buffers` must list all device memory of this crate that the arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, for a block of too many threads, and for arguments whose number or sizes
@@ -292,8 +292,8 @@ impl Function {
         }
         let mut pointers = arguments.pointers();
         let grid = Grid { blocks: shape.grid, threads: shape.block, shared_bytes: shape.shared_bytes };
-        // SAFETY: number and sizes of the arguments were compared where the driver knows them; the caller promises their
-        // meaning; the pointers live through the call.
+        // SAFETY: the number and sizes of the arguments were checked if the driver knows the parameters. The caller
+        // promises their meaning. The pointers outlive the call.
         unsafe { context.backend.launch(self.raw, grid, stream.raw_handle(), &mut pointers) }?;
         stream.end_use(buffers)
     }

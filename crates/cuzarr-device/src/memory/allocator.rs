@@ -76,7 +76,7 @@ impl Buffer {
 
 /// An allocator of memory for results: our pool, or that of CuPy, PyTorch or RMM.
 pub trait DeviceAllocator: Send + Sync {
-    /// Allocates uninitialised memory on `device`, which every stream may use at once.
+    /// Allocates uninitialised memory on `device`. Every stream may use it immediately.
     ///
     /// # Errors
     /// `OutOfMemory` when the device has no memory left, even after cached memory was given back.
@@ -102,8 +102,8 @@ pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
     *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }
 
-/// Allocates memory for a result on `device`, from the pool that [`set_allocator`] chose. Every stream may use it at
-/// once.
+/// Allocates memory for a result on `device`, from the pool that [`set_allocator`] chose. Every stream may use it
+/// immediately.
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and tried again.

@@ -46,9 +46,10 @@ impl Buffer {
     /// Wraps memory that other code owns, without copying.
     ///
     /// # Safety
-    /// `address` names `size_bytes` initialised bytes on `device` that stay valid, and are not freed or moved, until `owner`
-    /// is dropped. No other code writes host memory while a call on the buffer, or a view that it gave, reads it; no other
-    /// code reads it while one writes it; and no other buffer is made of the same bytes meanwhile.
+    /// `address` names `size_bytes` initialised bytes on `device`. They stay valid, and are neither freed nor moved,
+    /// until `owner` is dropped. While a call on the buffer, or a view that it gave, reads host memory, no other code
+    /// writes it. While one of them writes host memory, no other code reads it. No other buffer is made of the same
+    /// bytes before `owner` is dropped.
     pub unsafe fn from_raw(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Self {
         let allocation = Allocation::new(device, address, size_bytes, owner);
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
@@ -218,8 +219,8 @@ impl Buffer {
         if self.size_bytes == 0 {
             return Ok(HostBytes::new(&[], lease));
         }
-        // SAFETY: initialised host memory of this size (constructors promise it), alive as long as `self`; the lease, which
-        // lives as long as the slice, keeps writers away.
+        // SAFETY: initialised host memory of this size (the constructors promise it), alive as long as `self`. The
+        // lease lives as long as the slice, and keeps writers away.
         let bytes = unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.size_bytes) };
         Ok(HostBytes::new(bytes, lease))
     }

@@ -1,4 +1,4 @@
-//! Copies of flat bytes, in stream order or at once. Only this module compares the places of two memories.
+//! Copies of flat bytes between memories on any devices, in stream order or immediately.
 
 use crate::device::Device;
 use crate::driver::context::Context;
@@ -32,7 +32,7 @@ impl Stream {
     }
 
     /// Copies one buffer to another, in stream order. Between two GPUs, the driver chooses the fastest connection. If
-    /// it cannot copy directly, the bytes go through the host; then this waits until the copy is done.
+    /// the driver cannot copy directly, the bytes go through the host, and this call returns when the copy is done.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -84,8 +84,8 @@ impl Stream {
             if copied.is_ok() {
                 return self.end_use(&[src, dst]);
             }
-            // The driver refuses memory of another library's pool that was not opened to this GPU; such memory is
-            // copied through the host below. If the device is lost, the calls below report it again.
+            // The driver refuses memory of another library's pool that was not opened to this GPU. The code below
+            // copies such memory through the host. If the device is lost, the calls below report it again.
         }
         self.synchronize()?;
         copy_by_host(src, dst)
@@ -114,7 +114,8 @@ impl Stream {
         self.end_use(&[dst])
     }
 
-    /// Copies `dst.size_bytes()` host bytes to the buffer in stream order. On `cpu`, copies at once.
+    /// Copies `dst.size_bytes()` host bytes to the buffer in stream order. On `cpu`, the copy is done when this
+    /// returns.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`]. Even on an error, the copy no longer runs when this returns.
@@ -141,7 +142,7 @@ impl Stream {
         noted.and_then(|()| self.end_use(&[dst])).or_else(|error| self.synchronize().and(Err(error)))
     }
 
-    /// Copies a buffer to host memory in stream order. On `cpu`, copies at once.
+    /// Copies a buffer to host memory in stream order. On `cpu`, the copy is done when this returns.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`]. Even on an error, the copy no longer runs when this returns.
@@ -226,7 +227,7 @@ pub(crate) fn buffer_to_buffer(source: &Buffer, target: &Buffer) -> Result<()> {
                 stream.d2d(&apart, target)?;
             } else if (device, from) != (other, to) {
                 if device != other {
-                    // Orders the copy like one on the target's own legacy stream.
+                    // Makes the copy wait for earlier work on the target's legacy stream.
                     stream.wait(&Stream::legacy(other)?.record()?)?;
                 }
                 stream.d2d(source, target)?;

@@ -52,8 +52,8 @@ impl DirectFile {
             return Err(Error::invalid(format!("no file reaches byte {offset}")));
         }
         let backend = &*Context::get(memory.device())?.backend;
-        // SAFETY: `memory` keeps these bytes of the device alive through the call, which waits; the last byte's place in the file
-        // fits 63 bits, as was checked; `_file` is open as long as the handle.
+        // SAFETY: `memory` keeps these bytes alive until the call has finished. The place of the last byte in the file
+        // fits 63 bits, as was checked. `_file` is open as long as the handle.
         unsafe { self.handle.transfer(direction, backend, memory.address(), size_bytes, offset) }
     }
 }

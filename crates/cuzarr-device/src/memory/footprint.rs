@@ -16,7 +16,7 @@ struct FootprintAxis {
     extent: usize,
 }
 
-/// Number of steps after which [`Footprint::overlaps`] gives up and answers yes.
+/// Number of steps after which [`Footprint::overlaps`] stops searching and answers yes.
 const MOST_STEPS: usize = 4096;
 
 impl Footprint {

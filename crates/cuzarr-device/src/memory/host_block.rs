@@ -104,7 +104,7 @@ pub(crate) fn advise_huge_pages(address: usize, size_bytes: usize) {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` allocated, or mapped, it with exactly this size; the owner is dropped once.
+        // SAFETY: `zeroed` allocated or mapped the memory with exactly this size. The owner is dropped once.
         unsafe {
             match self.source {
                 Source::Allocator(layout) => alloc::dealloc(self.pointer.as_ptr(), layout),

@@ -113,8 +113,8 @@ pub struct HostBytesMut {
 
 impl HostBytesMut {
     /// # Safety
-    /// `address` points to `len` initialised bytes of host memory. `lease` allows writing them and keeps them alive,
-    /// and no other value is made of it for these bytes.
+    /// `address` points to `len` initialised bytes of host memory. `lease` allows writing them and keeps them alive. No
+    /// other value is made from `lease` for these bytes.
     pub(crate) unsafe fn new(address: usize, len: usize, lease: Arc<Lease>) -> HostBytesMut {
         HostBytesMut { address, len, _lease: lease }
     }
@@ -137,8 +137,8 @@ impl Deref for HostBytesMut {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: `new` was promised these bytes, alive and leased as long as `self`. Parts that were split off do not
-        // overlap.
+        // SAFETY: the caller of `new` promised these bytes, alive and leased as long as `self`. Parts that were split
+        // off do not overlap.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) }
     }
 }

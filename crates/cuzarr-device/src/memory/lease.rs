@@ -2,8 +2,8 @@
 //!
 //! Buffers share memory, and methods write through shared references, as with NumPy arrays. Still, safe code must never
 //! read bytes while another thread writes them. So every access to host memory holds a lease of the bytes that it
-//! touches: many may read a byte, or one may write it. A conflicting lease is refused at once. Nothing waits, so there
-//! are no deadlocks.
+//! touches: many may read a byte, or one may write it. A conflicting lease is refused immediately. Nothing waits, so
+//! there are no deadlocks.
 //!
 //! Another library's memory may be imported several times, whole or in overlapping views. So all leases of such memory
 //! are in one table of the process, by address.

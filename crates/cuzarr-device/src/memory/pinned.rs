@@ -66,8 +66,8 @@ impl PinnedCache {
         }
     }
 
-    /// Returns a block of at least `size_bytes`. Takes the smallest cached block that fits and is at most twice as
-    /// large; among equal ones the last used, since it may still be in the CPU's cache. Otherwise makes a new block.
+    /// Returns a block of at least `size_bytes`: the smallest cached block that is at most twice as large, or a new
+    /// block. Among blocks of equal size it takes the last used one, which may still be in the CPU's cache.
     pub(crate) fn take(&self, context: Option<&'static Context>, size_bytes: usize) -> Result<Block> {
         {
             let mut cached = lock(&self.cached);
@@ -117,8 +117,8 @@ impl PinnedCache {
         cached.held_bytes -= block.size_bytes;
         drop(cached);
         if let (Some(context), None) = (context, &block.heap) {
-            // SAFETY: it came from `allocate_host` with this size, and its user gave it back after its last copy. A failure
-            // means that the device is lost, which the next call on it reports.
+            // SAFETY: the block came from `allocate_host` with this size, and its user gave it back after the last
+            // copy. If this fails, the device is lost, and the next call on it reports that.
             let _ = unsafe { context.backend.free_host(block.address, block.size_bytes) };
         }
     }

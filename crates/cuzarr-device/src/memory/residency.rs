@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::ops::Range;
 
-/// Number of bytes of a file's `range` that lie in the page cache, in whole pages. Nothing is read. `None` if the
-/// system does not say: Linux before 6.5, or a file of another user, whose reads the answer would reveal.
+/// Number of bytes of a file's `range` that lie in the page cache, in whole pages. Nothing is read. `None` on Linux
+/// before 6.5, and for a file of another user, since the answer would reveal that user's reads.
 #[cfg(target_os = "linux")]
 pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     use crate::c_layout::c_layout;
@@ -46,8 +46,8 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         return Some(0); // the system call takes 0 as "up to the end of the file"
     }
     let (mut counts, file, flags) = (Counts::default(), file.as_raw_fd() as c_uint, 0 as c_uint);
-    // SAFETY: `file` is open; both structures have the layout of the call, as was checked above, and live through it; the
-    // second is written. A system that does not know the call touches neither.
+    // SAFETY: `file` is open. Both structures have the layout of the call, as was checked above, and live through it.
+    // The call writes only the second one. A system that does not know the call touches neither.
     let failed = unsafe { syscall(NUMBER, file, &raw const span, &raw mut counts, flags) };
     (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }

@@ -1,7 +1,7 @@
 //! Conversions between element types, with the bits of NumPy's `astype` on x86-64 (for bfloat16: of ml_dtypes).
 //!
-//! C leaves some results undefined. There, we give the result of that processor, found by experiment with NumPy 2.5
-//! (golden values in `tests/data`):
+//! C leaves some results undefined. In these cases we return what NumPy 2.5 returned on x86-64 in experiments (golden
+//! values in `tests/data`):
 //!
 //! - Float to an integer of up to 32 bits, except uint32: truncated to int32, with NaN and values out of range as -2³¹,
 //!   then cut to the width. Float to uint32: truncated to int64 in the same way, then cut. (NumPy's loops for

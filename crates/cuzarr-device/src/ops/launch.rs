@@ -18,14 +18,14 @@ use crate::stream::Stream;
 
 static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
 
-/// Slab size of the pinned rings for tables. A kernel fetches the tables from there: a copy from pageable memory would
-/// wait for the stream, and a copy engine would first copy the slabs that are queued.
+/// Slab size of the pinned rings for tables. A kernel fetches the tables from the slabs. A copy from pageable memory
+/// would wait for the stream, and a copy engine would first copy the slabs of data that are queued.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
-/// Bytes of a table that a block of threads fetches, and the most such blocks. They are enough to fill the bus.
+/// Bytes of a table that a block of threads fetches, and the largest number of such blocks, which can fill the bus.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
-/// Regions of the first launch, and the most regions of any launch, whose table fits a slab. Each launch has twice as
-/// many as the one before, so that the device begins early and works while the next table is made.
+/// Number of regions in the first launch, and the largest number in a launch: its table fills a slab. Each launch has
+/// twice as many regions as the one before. So the device begins early, and works while the host makes the next table.
 const FIRST_TABLE_REGIONS: usize = 512;
 const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
 /// Blocks that run on a multiprocessor at once: 2048 threads in blocks of 256.
@@ -89,8 +89,8 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
     write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
 }
 
-/// Like [`upload_table`], but `write` makes the table directly in pinned memory. A large table then needs no memory of
-/// its own, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
+/// Like [`upload_table`], but `write` makes the table directly in pinned memory. So a large table needs no additional
+/// memory, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
 ///
 /// # Errors
 /// Those of [`upload_table`].
@@ -102,7 +102,8 @@ pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [
     let kernel = TABLE.kernel(stream.device(), "table_fetch")?;
     let blocks = size_bytes.div_ceil(TABLE_BLOCK_BYTES).clamp(1, TABLE_BLOCKS) as u32;
     let arguments = (slab.address(), table.address(), size_bytes as u64 / 8, size_bytes as u32 % 8);
-    // SAFETY: the parameters of table_fetch; both sides have so many bytes, and the slab is kept until the mark behind it.
+    // SAFETY: the parameters of table_fetch. Both sides have `size_bytes` bytes, and `note_use` keeps the slab until
+    // the kernel is done.
     unsafe { kernel.launch(stream, blocks, threads(stream.device()), arguments, &[&table]) }?;
     slab.note_use(stream)?;
     Ok(table)

@@ -132,7 +132,7 @@ impl Threads {
         self.submit_at(self.next_turn(), job);
     }
 
-    /// Runs `job` when its turn comes. If there is no thread and none can be started, runs it at once.
+    /// Runs `job` when its turn comes. If there is no thread and none can be started, runs it before this returns.
     pub fn submit_at(&self, turn: Turn, job: Job) {
         if self.queue(turn, job).is_err() {
             self.run_here_if_alone();

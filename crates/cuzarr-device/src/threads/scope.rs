@@ -57,8 +57,8 @@ impl<'scope> Scope<'scope, '_> {
     /// When the system refuses a thread. The job then runs only if another thread becomes free before the scope ends.
     pub fn spawn(&'scope self, job: impl FnOnce() + Send + 'scope) -> io::Result<()> {
         let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(job);
-        // SAFETY: only the lifetime changes. `ScopeJobs::end`, which runs before 'scope ends, drops the jobs that wait and waits for
-        // those that run; no other code keeps a job.
+        // SAFETY: only the lifetime changes. `ScopeJobs::end` runs before 'scope ends: it drops waiting jobs, and waits
+        // for running ones. No other code keeps a job.
         let job = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Job>(job) };
         self.jobs.lock().waiting.push_back(job);
         let jobs = Arc::clone(&self.jobs);

@@ -15,8 +15,8 @@ const LOCATION_DEVICE: c_int = 1;
 /// Size of the pieces in which CUDA's pools take memory. A pool's limit is rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the limit that are left to the results' pool, for the end of a result's last piece, and for
-/// blocks that do not fit into the pool of memory in flight.
+/// Number of pieces of the limit that the results' pool gets: for the rest of a result's last piece, and for blocks
+/// that do not fit into the pool of memory in flight.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -28,7 +28,7 @@ pub(super) struct Pools {
     /// The pool of memory in flight. 0 if it was not made yet, or if the driver's pools cannot be limited.
     bounded: RwLock<usize>,
     /// Every limited pool that was ever made, by its size. None is destroyed: its blocks may be in use, and drivers
-    /// were seen to crash then. There are at most as many as the program has used limits that differ by a piece.
+    /// were seen to crash then. Limits with the same number of whole pieces share one pool.
     sized: Mutex<Vec<(u64, usize)>>,
     /// The GPUs that asked for access, and whether each can reach the pools.
     opened: Mutex<Vec<(c_int, bool)>>,
@@ -148,12 +148,12 @@ impl Pools {
             backend.pool_trim(before, 0)?;
         }
         if most_bytes == 0 {
-            // The pool has ended.
+            // No pool: the limit is 0 or too small.
         } else if let Some(&(_, pool)) = sized.iter().find(|(size_bytes, _)| *size_bytes == most_bytes) {
             backend.pool_keep(pool, u64::MAX)?;
             *bounded = pool;
         } else if let Ok(pool) = backend.create_pool(most_bytes as usize) {
-            // Drivers whose pools cannot be limited refuse. Then there is no such pool.
+            // If the driver cannot limit pools, `create_pool` fails, and there is no limited pool.
             sized.push((most_bytes, pool));
             opened.iter().filter(|(_, reaches)| *reaches).try_for_each(|&(other, _)| backend.pool_open(pool, other))?;
             *bounded = pool;

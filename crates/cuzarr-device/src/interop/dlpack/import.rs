@@ -30,8 +30,8 @@ unsafe impl<T: Managed> Send for Taken<T> {}
 // SAFETY: nothing of the structure is reached through a shared reference.
 unsafe impl<T: Managed> Sync for Taken<T> {}
 
-/// Takes over a DLPack 1 structure. The deleter is called when the last view of the memory is gone; if the import
-/// fails, at once. The caller renames the capsule to [`Managed::USED_CAPSULE`] before the call.
+/// Takes over a DLPack 1 structure. The deleter is called when the last view of the memory is gone, or immediately if
+/// the import fails. The caller renames the capsule to [`Managed::USED_CAPSULE`] before the call.
 ///
 /// `own` may wrap the structure in a larger owner, for example with another object that keeps the memory alive, or with
 /// a lock that the deleter needs.
@@ -97,7 +97,7 @@ unsafe fn import(tensor: &DLTensor, owner: Owner, flags: u64) -> Result<NdBuffer
         let strides = unsafe { std::slice::from_raw_parts(tensor.strides, ndim) };
         let is_empty = shape.contains(&0);
         let in_bytes = |(&stride, &extent): (&i64, &usize)| match isize::try_from(stride).ok()?.checked_mul(size) {
-            // No step is taken along such a dimension, and producers write anything there.
+            // The stride of such a dimension is never used, and producers write anything there.
             None if extent <= 1 || is_empty => Some(size),
             bytes => bytes,
         };

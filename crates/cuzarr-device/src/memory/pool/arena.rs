@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Alignment of blocks, the same as the driver's.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// Number of marks of a hole above which passed marks are dropped.
+/// If a hole has more marks than this, those that are passed are dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {
@@ -97,8 +97,8 @@ mod tests {
 
     const BASE: usize = 1 << 30;
 
-    /// Against a table of bytes: blocks never overlap or leave the piece, and a taker of one hears of every mark that was
-    /// put on its bytes since it was passed.
+    /// Compares an arena with a table of units. Blocks must never overlap or leave the piece. A block must come with
+    /// every mark on its bytes that is not passed yet.
     #[test]
     fn blocks_never_overlap_and_carry_the_marks_of_their_bytes() {
         const UNITS: usize = 300;

@@ -1,15 +1,15 @@
 //! Memory in flight: the memory that work uses beside its results, within a limit.
 //!
-//! If another stream freed memory but has not passed that point, a CUDA pool takes more memory from the driver instead
-//! of waiting. Between blocks of many sizes, it also keeps gaps. A pool that may not grow makes the stream wait
-//! instead. So memory in flight comes from a pool of its own, which is never larger than the limit, and results come
-//! from another. If the limited pool has no room in one piece, its unused memory goes back to the driver; if that does
-//! not help, all streams are waited for. Only then is the memory taken from the results' pool.
+//! A CUDA pool may hold more memory than is in use. If freed memory still waits for another stream, the pool takes new
+//! memory from the driver instead of waiting. It also keeps gaps between blocks of different sizes. A pool with a
+//! maximum size makes the stream wait instead. So memory in flight has its own pool, never larger than the limit, and
+//! results have another. If the limited pool has no gap that is large enough, it gives its unused memory back to the
+//! driver. If that does not help, cuzarr waits for all streams. Only then is the memory taken from the results' pool.
 //!
 //! Pools take 32 MiB at a time, which is a large part of a small limit. So work within a small limit gets one piece of
-//! memory as large as the limit, cut by an [`Arena`]. Its results come from the driver one by one, in units of 2 MiB.
-//! If the piece has no room for a block, pinned host memory is used instead. It is slower, but keeps the device memory
-//! that the driver counts within the limit.
+//! memory as large as the limit, cut by an [`Arena`]. The results of such work come from the driver one by one, in
+//! units of 2 MiB. If the piece has no room for a block, pinned host memory is used instead. It is slower, but keeps
+//! the device memory that the driver counts within the limit.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ use crate::memory::pinned::{Block, PinnedCache};
 use crate::memory::pool::arena::Arena;
 use crate::memory::pool::counters::out_of_memory;
 
-/// Limits below this are small. Above it, CUDA's pools waste at most an eighth of the limit.
+/// Limits below this are small. For larger limits, CUDA's pools waste at most an eighth of the limit.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
 /// The driver gives large memory in units of this size. Small limits are rounded up to whole units.
 const UNIT_BYTES: u64 = 2 << 20;
@@ -35,7 +35,7 @@ thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Permission for work to have up to `limit_bytes` in flight on a device, until it is dropped.
+/// Permission to have up to `limit_bytes` in flight on a device. It ends when the value is dropped.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
@@ -66,7 +66,7 @@ impl Drop for Within {
     }
 }
 
-/// Runs `work`. All device memory that this thread allocates meanwhile counts as in flight, and none as results.
+/// Runs `work`. Until it returns, all device memory that this thread allocates counts as in flight, not as results.
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -206,7 +206,7 @@ impl Limits {
         };
         let behind = marks.iter().try_for_each(|mark| mark.hold_back(context, stream));
         if let Err(error) = behind {
-            // The block was not used, but it must not be used before the work that it waits for.
+            // This call did not use the block, but earlier work may still use it.
             self.give_back_small(context, address, stream)?;
             return Err(error);
         }
@@ -311,8 +311,8 @@ impl Small {
             return Ok(());
         }
         self.arenas.drain(..).try_for_each(|arena| {
-            // SAFETY: `allocate` got it from `allocate_apart` with this size, no block of it is out, as was checked under the
-            // lock, and the driver waits for streams.
+            // SAFETY: `allocate` got the arena from `allocate_apart` with this size. None of its blocks is in use, as
+            // was checked under the lock. The driver waits for all streams.
             unsafe { context.backend.free_apart(arena.address(), arena.size_bytes()) }
         })
     }

@@ -20,7 +20,7 @@ pub(super) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // Before the address can be reused.
+        // The name is removed first, before the address can be reused.
         drop(self.name.take());
         let is_lost = self.shared.load(Ordering::Acquire) && self.context.backend.synchronize_device().is_err();
         if is_lost {
@@ -30,9 +30,9 @@ impl Drop for Lent {
     }
 }
 
-/// Makes a buffer of memory that another library's pool gave for a result. `owner` gives the memory back when it is
-/// dropped. That happens with the last buffer over it, once our streams have passed it. If `mark_shared` was called, it
-/// also waits until the whole device is idle.
+/// Makes a buffer of memory that another library's pool gave for a result. Dropping `owner` gives the memory back.
+/// `owner` is dropped after the last buffer over the memory, once our streams have finished with it. If `mark_shared`
+/// was called, the drop also waits until the whole device is idle.
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used.

@@ -174,8 +174,8 @@ impl Buffer {
         } else if first.device().is_host_accessible() || sorted.iter().any(|part| part.owner().is::<PooledMemory>()) {
             return None;
         } else {
-            // SAFETY: every byte belongs to one of the parts, which touch each other as was checked, and the owner keeps all
-            // of them. It is memory of a device, which needs no leases.
+            // SAFETY: the parts were checked to fill the range without gaps, and the owner keeps all of them alive. GPU
+            // memory needs no leases.
             unsafe { Buffer::from_raw(first.device(), start, size_bytes, Box::new(parts.to_vec())) }
         };
         Some((if read_only { joined.into_read_only() } else { joined }, offsets))

@@ -19,9 +19,9 @@ pub(crate) struct PooledMemory {
     address: usize,
     size_bytes: usize,
     source: Source,
-    /// The stream of the allocation; `None` if all streams may use the memory at once.
+    /// The stream of the allocation; `None` if all streams may use the memory immediately.
     home: Option<Stream>,
-    /// The mark that other streams must wait for before they use the memory; `None` if they need not wait.
+    /// The mark that other streams wait for before they use the memory; `None` if they need not wait.
     ready: Option<Event>,
     /// Uses by the home stream.
     at_home: Mutex<HomeUses>,
@@ -118,9 +118,9 @@ impl PooledMemory {
         let has_passed =
             |user: &Stream| (is_shared && user.device() == context.device) || user.is_idle().unwrap_or(false);
         if self.home.is_none() && users.iter().all(has_passed) {
-            // Frees on the context's home stream, so that the next allocation without a stream reuses this memory.
-            // Memory that other streams freed is only reused once the driver has seen them pass; until then, it would
-            // take more from the system.
+            // Frees on the context's home stream, so that the next allocation without a stream reuses this memory. If
+            // another stream freed it, the driver would take more memory from the system until it has seen that stream
+            // pass.
             // SAFETY: `drop` calls this once, with the last view gone, and all streams that used it have passed.
             return unsafe { self.free(context.home_stream) };
         }
@@ -137,8 +137,8 @@ impl PooledMemory {
                 event.hold_back(context, raw)?;
             }
         }
-        // SAFETY: `drop` calls this once, with the last view gone; the loop above put the stream behind every stream that
-        // used it.
+        // SAFETY: `drop` calls this once, with the last view gone. The loop above made `raw` wait for every other user
+        // stream.
         unsafe { self.free(raw) }
     }
 

@@ -6,9 +6,8 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Stream {
-    /// Announces that work which is about to be put on this stream uses `buffer`. The stream waits for the allocation,
-    /// and the memory is freed only after the stream's work. Code in other crates calls it for each buffer before a
-    /// launch.
+    /// Announces that the next work on this stream uses `buffer`. The stream waits for the allocation, and the memory
+    /// is freed only after the stream's work. Other crates call this for each buffer before a launch.
     ///
     /// # Errors
     /// `MemorySpace` when the host would have to reach device memory, `DeviceFailed`.

@@ -1,8 +1,8 @@
 //! Uploads the filled parts of a slab while others are still being filled.
 //!
-//! The slab is divided into sections. A section is uploaded when pieces were carved up to its end and all of them were
-//! dropped. Neighbouring sections that are ready go in one copy. So the bus starts early, and little is left to copy
-//! when the last piece is filled.
+//! The slab is divided into sections. A section is ready when pieces were carved up to its end and all of them were
+//! dropped. It is then uploaded; one copy moves neighbouring sections that are ready. So the bus starts early, and
+//! little is left to copy when the last piece is filled.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Takes the list of all copies. Fails if they have less than `carved_bytes`, since some pieces are not filled yet.
+    /// Takes the list of all copies. Fails if they cover less than `carved_bytes`: then some pieces are not filled yet.
     pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -104,7 +104,7 @@ impl Slab {
             .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
     }
 
-    /// Stops further copies, if their bytes are not needed any more.
+    /// Stops further copies. Call it when their bytes are no longer needed.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.sent).stopped = true;
@@ -154,7 +154,8 @@ impl Forward {
         if lock(&self.sent).stopped {
             return;
         }
-        // A statement of its own, so that the lock is released: threads that carve and fill need it meanwhile.
+        // This is a separate statement so that the lock is released: threads that carve and fill need it during the
+        // copies.
         let ready = lock(&self.state).take_ready();
         for range in ready {
             let copied = self.copy(address, copies, range);
@@ -171,8 +172,8 @@ impl Forward {
         let _range = nvtx::range("upload", size_bytes as u64);
         let (address, dst) = (address + range.start, self.dst.slice(range)?);
         let start = self.stream.record_timed()?;
-        // SAFETY: inside the slab, as `carved` counted. Every piece of the range was dropped and none is carved there again; what
-        // else writes a slab waits for the mark that `note_done` leaves below.
+        // SAFETY: the range lies inside the slab, as `carved` counted. Every piece of it was dropped, and none is
+        // carved there again. All other code that writes a slab waits for the mark that `note_done` leaves below.
         unsafe { self.stream.h2d_async(address as *const u8, &dst) }?;
         match self.stream.record_timed() {
             Ok(end) => {

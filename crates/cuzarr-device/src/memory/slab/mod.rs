@@ -75,7 +75,7 @@ impl Slab {
     }
 
     /// Carves the next piece, for any thread to fill; `None` if there is no room. The piece begins at a multiple of 256
-    /// bytes. Its contents are whatever was there before.
+    /// bytes. Its contents are unspecified.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;
@@ -124,9 +124,8 @@ impl Slab {
         self.require_copy(&range, dst.size_bytes())?;
         // Later pieces begin behind the bytes that are being copied.
         self.carved_bytes = self.carved_bytes.max(range.end);
-        // SAFETY: inside the slab, as `require_copy` checked, which no thread writes while the copy runs: no piece lives,
-        // `bytes_mut` and `reset` wait for the mark that `Copies::note` leaves, and so does the ring before it hands the slab
-        // out.
+        // SAFETY: `require_copy` checked that the range lies inside the slab. No thread writes the slab while the copy
+        // runs: no piece lives, and `bytes_mut`, `reset` and the ring wait for the mark that `Copies::note` leaves.
         unsafe { stream.h2d_async((self.lease.address() + range.start) as *const u8, dst) }?;
         self.lease.copies.note(stream, false)
     }
@@ -149,9 +148,9 @@ impl Slab {
     pub fn download(&mut self, src: &Buffer, offset_bytes: usize, stream: &Stream) -> Result<()> {
         let end = offset_bytes.saturating_add(src.size_bytes());
         self.require_copy(&(offset_bytes..end), src.size_bytes())?;
-        // SAFETY: inside the slab, as `require_copy` checked, which no thread touches while the copy runs: no piece lives,
-        // `bytes`, `bytes_mut` and `reset` wait for the mark that `Copies::note` leaves, and so does the ring before it hands
-        // the slab out.
+        // SAFETY: `require_copy` checked that the range lies inside the slab. No thread touches the slab while the copy
+        // runs: no piece lives, and `bytes`, `bytes_mut`, `reset` and the ring wait for the mark that `Copies::note`
+        // leaves.
         unsafe { stream.d2h_async(src, (self.lease.address() + offset_bytes) as *mut u8) }?;
         self.carved_bytes = self.carved_bytes.max(end);
         self.lease.copies.note(stream, true)
@@ -164,8 +163,8 @@ impl Slab {
     pub fn bytes(&self) -> Result<&[u8]> {
         self.require_no_pieces()?;
         self.wait_for_downloads()?;
-        // SAFETY: initialised memory of this size, and nothing writes it: there is no piece, and `Copies::wait` has waited for
-        // copies into the slab. New ones of either need `&mut self`.
+        // SAFETY: initialised memory of this size, and nothing writes it: there is no piece, and `Copies::wait` has
+        // waited for copies into the slab. New pieces and new copies need `&mut self`.
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 
@@ -189,8 +188,8 @@ impl Slab {
         self.require_no_pieces()?;
         self.wait()?;
         let (address, size_bytes) = (self.lease.address(), self.size_bytes);
-        // SAFETY: initialised memory of this size; the slab, which is the owner from now on, keeps it from the ring and from
-        // pieces, and copies under way were waited for.
+        // SAFETY: initialised memory of this size, and all copies are done. The slab owns the memory from now on, so
+        // neither the ring nor pieces use it.
         Ok(unsafe { Buffer::from_raw(Device::Cpu, address, size_bytes, Box::new(self)) })
     }
 

@@ -40,8 +40,8 @@ impl SlabPiece {
         // Makes the bytes visible that other threads wrote before they dropped their pieces.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let address = self.lease.address() + family.start;
-        // SAFETY: initialised memory inside the slab, which no thread writes: the others are gone, this piece is borrowed,
-        // and the slab itself refuses while it lives. Copies under way only read.
+        // SAFETY: initialised memory inside the slab, which no thread writes: the other pieces are gone, this one is
+        // borrowed, and the slab refuses writes while a piece lives. Running copies only read.
         Some(unsafe { std::slice::from_raw_parts(address as *const u8, family.len()) })
     }
 }
@@ -63,7 +63,8 @@ impl Deref for SlabPiece {
 
     fn deref(&self) -> &[u8] {
         let address = self.lease.address() + self.offset_bytes;
-        // SAFETY: initialised memory inside the slab; pieces do not overlap, and the slab itself refuses while one lives.
+        // SAFETY: initialised memory inside the slab. Pieces do not overlap, and the slab refuses accesses while one
+        // lives.
         unsafe { std::slice::from_raw_parts(address as *const u8, self.size_bytes) }
     }
 }

@@ -1,8 +1,8 @@
 //! A series of slabs that fill one buffer on a device, one after the other.
 //!
-//! A slab that was used a moment ago is still in the CPU's cache, so filling it and reading it for the bus takes half
-//! as long. So data larger than a slab goes through several slabs. Each goes back to the ring as soon as its bytes are
-//! uploaded.
+//! A slab that was used a moment ago is still in the CPU's cache. Filling it and sending it over the bus then takes
+//! half as long. So data larger than a slab goes through several slabs. Each goes back to the ring as soon as its bytes
+//! are uploaded.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,8 +13,8 @@ use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};
 use crate::stream::Stream;
 
-/// Pieces up to a fourth of a slab waste little of it. For larger pieces, slabs have a multiple of that size, so that
-/// one can replace another.
+/// Pieces of at most a fourth of a slab waste little of it. For larger pieces, the size of a slab is a multiple of this
+/// fourth, so that one slab can replace another.
 const PIECES_PER_SLAB: usize = 4;
 
 /// Slabs that are handed out one after the other, while their filled parts are uploaded to one buffer.

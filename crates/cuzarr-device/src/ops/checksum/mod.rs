@@ -118,8 +118,8 @@ pub fn verify_on(
     cuda::verify(checksum, big_endian, data, stored, statuses, spans, stream)
 }
 
-/// Checks that in `data`, the byte at each span's `stored_offset_bytes` is `expected`: for headers of one byte. If it
-/// is not, puts `CUZARR_BAD_HEADER` and the span's `at` into its word of `statuses`. In stream order.
+/// Checks headers of one byte: in `data`, the byte at each span's `stored_offset_bytes` must be `expected`. If it is
+/// not, puts `CUZARR_BAD_HEADER` and the span's `at` into its word of `statuses`. In stream order.
 ///
 /// # Errors
 /// Those of [`verify_on`].

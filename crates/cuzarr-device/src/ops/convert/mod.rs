@@ -27,7 +27,7 @@ pub enum Rounding {
     NearestAway,
 }
 
-/// What happens to a value that the target type cannot hold. In the order of convert.cu.
+/// The treatment of values that the target type cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
     /// The value is reported.
@@ -45,17 +45,17 @@ pub enum Rule {
     Cast {
         /// How to round.
         rounding: Rounding,
-        /// What happens to a number that is out of range.
+        /// The treatment of numbers that are out of range.
         out_of_range: OutOfRange,
     },
-    /// `(x - offset) * scale`, for integers of one type. A result out of range is reported.
+    /// `(x - offset) * scale`, for integers of one type. Results that are out of range are reported.
     Scale {
         /// The number to subtract, as the bits of that type.
         offset: [u8; 8],
         /// The factor, as the bits of that type.
         scale: [u8; 8],
     },
-    /// `x / scale + offset`, for integers of one type. A remainder is reported, and so is a result out of range.
+    /// `x / scale + offset`, for integers of one type. Remainders and results that are out of range are reported.
     Unscale {
         /// The number to add, as the bits of that type.
         offset: [u8; 8],
@@ -108,9 +108,8 @@ pub fn is_supported(conversion: &Conversion) -> bool {
     real(*from) && real(*to) && ruled && pairs.len() <= MAX_PAIRS
 }
 
-/// Converts `elems` elements of each span of `src`, in stream order. If all elements of a span have a value in the new
-/// type, its status keeps the 0 that it must have had. Otherwise it gets the byte offset of the first element that has
-/// none.
+/// Converts `elems` elements of each span of `src`, in stream order. `statuses` must be 0 before. If the new type
+/// cannot hold an element, the span's status becomes `CUZARR_NO_VALUE` with the byte offset of the first such element.
 ///
 /// # Errors
 /// `Unsupported` for conversions that kernels cannot do; `InvalidArgument` for spans outside the buffers or not

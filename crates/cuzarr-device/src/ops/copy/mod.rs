@@ -71,8 +71,8 @@ impl NdBuffer {
         nd_to_nd(source, self)
     }
 
-    /// Copies the elements to `device`, packed. The copy is in C order, or in F order if only that is how they are
-    /// packed. Shares the memory if it is already there.
+    /// Copies the elements to `device`, packed: in F order if they are packed in F order only, otherwise in C order.
+    /// Shares the memory if it is already there.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`].
@@ -110,10 +110,9 @@ pub(crate) fn nd_to_nd(source: &NdBuffer, target: &NdBuffer) -> Result<()> {
             let same = from == to && source.dtype() == target.dtype() && source.strides() == target.strides();
             if from < to_end && to < from_end && !same {
                 let apart = NdBuffer::empty(Device::Cpu, source.dtype(), source.shape(), Order::C)?;
-                // SAFETY: the source is leased, and no other code knows the memory between them, which has its shape.
+                // SAFETY: the source is leased. `apart` has the same shape, and no other code knows it.
                 unsafe { transfer::cpu::copy(source, &apart) };
-                // SAFETY: the target is leased for writing, and no other code knows the memory between them; it has the
-                // target's shape.
+                // SAFETY: the target is leased for writing. `apart` has the same shape, and no other code knows it.
                 unsafe { transfer::cpu::copy(&apart, target) };
             } else if !same {
                 // SAFETY: source and target are leased, and do not overlap, as was compared; `copy_from_cast` compared the

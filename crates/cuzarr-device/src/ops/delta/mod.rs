@@ -33,8 +33,7 @@ pub fn is_supported(dtype: DType) -> bool {
 ///
 /// # Errors
 /// `InvalidArgument` for chunks that are outside the buffers, not aligned, or not whole elements; `Unsupported` for
-/// other types;
-/// `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
+/// other types; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
 pub fn accumulate_on(dtype: DType, src: &Buffer, dst: &Buffer, chunks: &[Chunk], stream: &Stream) -> Result<()> {
     check(dtype, src, dst, chunks, stream)?;
     cuda::accumulate(dtype, src, dst, chunks, stream)

@@ -61,8 +61,8 @@ pub(crate) fn downsample(
         let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("gaussian_{}", src.dtype()))?;
         let arguments = (src.address(), dst.address(), table.address(), weights.address(), ndim, count);
         let memory = [src.buffer(), dst.buffer(), &table, &weights];
-        // SAFETY: the parameters of gaussian_T; every box and what it reaches are cut off at the source's extents, which the
-        // table has, and `weights` has as many numbers as the table's factors and reaches take.
+        // SAFETY: the parameters of gaussian_T. The table has the source's extents, and the kernel cuts off boxes and
+        // their surroundings there. `weights` has a number for every element of the table's factors and reaches.
         return unsafe { kernel.launch(stream, blocks(&kernel, lines), threads, arguments, &memory) };
     }
     let kernel = DOWNSAMPLE.kernel(stream.device(), &format!("downsample_{}", src.dtype()))?;

@@ -33,8 +33,8 @@ pub(super) fn gather(
     let units = (size / unit) as u64;
     let arguments = (packed.address(), indices.address(), gathered.address(), outside.address(), of, units);
     let memory = [packed.buffer(), indices.buffer(), gathered.buffer(), &outside];
-    // SAFETY: the parameters of gather; the shapes in `of` are those of the three arrays, whose elements have so many units, and the
-    // kernel reads no element whose index it has not compared with the extent.
+    // SAFETY: the parameters of gather. The shapes in `of` are those of the three arrays, and an element has `units`
+    // units. The kernel reads an element only after it compared the index with the extent.
     unsafe { kernel.launch(stream, grid, threads, arguments, &memory) }?;
     let mut found = [0; size_of::<i64>()];
     stream.d2h(&outside, &mut found)?;
@@ -69,8 +69,9 @@ pub(super) fn scatter(lines: &NdBuffer, indices: &NdBuffer, values: &NdBuffer, s
     let grid = blocks(&kernel, (values.len() as u64).div_ceil(threads.into()));
     let arguments = (values.address(), indices.address(), last.address(), lines.address(), of, (size / unit) as u64);
     let memory = [values.buffer(), indices.buffer(), &last, lines.buffer()];
-    // SAFETY: the parameters of scatter; extents and strides in `of` are those of the lines, and gather_last found no index that
-    // lies outside of them; the packed values have an element for each index of each line, of so many units.
+    // SAFETY: the parameters of scatter. The extents and strides in `of` are those of the lines, and gather_last found
+    // no index outside of them. The packed values have an element for each index of each line; the last argument is its
+    // number of units.
     unsafe { kernel.launch(stream, grid, threads, arguments, &memory) }?;
     stream.synchronize()?;
     Ok(None)

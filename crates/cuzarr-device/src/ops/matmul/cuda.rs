@@ -106,8 +106,8 @@ pub(super) fn floats(
         for buffer in memory {
             stream.begin_use(buffer)?;
         }
-        // SAFETY: the shapes of the three arrays agree, as the caller checked; `layout` described where elements of the first two
-        // lie, and the result is packed; their memory is in use on the legacy default stream of a device of CUDA's.
+        // SAFETY: the caller checked that the three shapes agree. `layout` described the first two arrays, and the
+        // result is packed. Their memory is in use on the legacy default stream of a CUDA device.
         unsafe { cublas.multiply(context(stream)?, &products) }?;
         stream.end_use(&memory)?;
     }
@@ -147,7 +147,7 @@ pub(super) fn whole_numbers(first: &NdBuffer, second: &NdBuffer, result: &NdBuff
     let threads = threads(stream.device());
     let grid = blocks(&kernel, (result.len() as u64).div_ceil(threads.into()));
     let arguments = (first.address(), second.address(), result.address(), of);
-    // SAFETY: the parameters of the kernels; shapes and strides in `of` are those of the arrays, whose elements have the size that
-    // the kernel's name says, and the result is packed.
+    // SAFETY: the parameters of the kernels. Shapes and strides in `of` are those of the arrays. Their elements have
+    // the size in the kernel's name, and the result is packed.
     unsafe { kernel.launch(stream, grid, threads, arguments, &[first.buffer(), second.buffer(), result.buffer()]) }
 }

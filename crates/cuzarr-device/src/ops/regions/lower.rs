@@ -158,8 +158,8 @@ impl RegionBoxes {
         }
     }
 
-    /// The dimension in which the source is packed, if the target is packed in another one, the last, and a
-    /// transposition pays.
+    /// The dimension in which the source is packed. `None` unless that is not the last dimension, the target is packed
+    /// in the last one, and the transposing kernel is worth it.
     fn square(&self) -> Option<usize> {
         let last = self.src_strides.len().checked_sub(1)?;
         let access = self.access_bytes as i64;

@@ -2,8 +2,8 @@
 //!
 //! Lowering has these steps: Dimensions of extent 1 are dropped. Elements are cut into accesses that the memory is
 //! aligned for, or joined to wider ones along runs that are packed on both sides. Dimensions are ordered by the
-//! target's strides, and merged if they continue each other. What exceeds eight dimensions or 2³¹ elements becomes
-//! several regions. Lowering touches no device, so it is tested without one.
+//! target's strides, and merged if they continue each other. A box with more than eight dimensions or 2³¹ elements
+//! becomes several regions. Lowering touches no device, so it is tested without one.
 
 pub(crate) mod lower;
 
@@ -111,8 +111,8 @@ impl RegionBoxes {
         }
     }
 
-    /// Separates the boxes that can be moved 16 bytes at a time from the others, so that one box with odd edges does
-    /// not slow down all boxes.
+    /// Separates the boxes that can be moved 16 bytes at a time from the others. So one box with odd edges does not
+    /// slow down all boxes.
     pub(crate) fn split_by_alignment(mut self, bases: (usize, usize)) -> Vec<RegionBoxes> {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return vec![self] };
         let access = self.access_bytes;
@@ -125,10 +125,10 @@ impl RegionBoxes {
         groups.map(|items| RegionBoxes { items, ..self.clone() }).collect()
     }
 
-    /// Separates boxes whose innermost runs can be moved in groups of `count` elements from the others. Such runs are
-    /// packed on both sides, with elements of `src_bytes` and `dst_bytes` (in the unit of the strides). Their length is
-    /// a multiple of `count`, and their offsets and strides are multiples of `multiples`; all of these are powers of
-    /// two. The first part of the result has them, with extents and strides in groups.
+    /// Separates boxes whose innermost runs can be moved in groups of `count` elements from the others. The first part
+    /// of the result has these boxes, with extents and strides in groups. Their runs are packed on both sides, with
+    /// elements of `src_bytes` and `dst_bytes` (in the unit of the strides). Run lengths are multiples of `count`,
+    /// offsets and strides multiples of `multiples`. `count` and `multiples` must be powers of two.
     pub(crate) fn split_groups(
         mut self,
         count: usize,
@@ -164,8 +164,7 @@ impl RegionBoxes {
     }
 
     /// Joins accesses along the innermost dimension to wider ones, if it is packed on both sides and everything is
-    /// aligned. With `repeats_source`, the source may also be one element, which must then lie there
-    /// `16 / access_bytes` times.
+    /// aligned. With `repeats_source`, the source may also be one element, stored `16 / access_bytes` times.
     pub(crate) fn widen(&mut self, bases: (usize, usize), repeats_source: bool) {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return };
         let access = self.access_bytes as i64;

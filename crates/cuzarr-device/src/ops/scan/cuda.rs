@@ -21,8 +21,8 @@ pub(crate) fn scan(values: &Buffer, dtype: DType, lines: Lines, operation: Scan,
         let kernel = SCAN.kernel(stream.device(), &format!("{name}_{dtype}"))?;
         let grid = blocks(&kernel, of_totals.len().div_ceil(threads.into()));
         let arguments = (values.address(), totals.address(), lines, operation as u32);
-        // SAFETY: the parameters of both kernels; `values` has the elements of the lines, and `totals` one for each segment
-        // where a line has several. No kernel touches it where there is one.
+        // SAFETY: the parameters of both kernels. `values` has the elements of the lines. If lines have several
+        // segments, `totals` has an element for each segment; otherwise no kernel touches it.
         unsafe { kernel.launch(stream, grid, threads, arguments, &[values, totals]) }
     };
     if segments == 1 {

@@ -123,8 +123,8 @@ pub(crate) unsafe fn shuffle_part_into(
     }
     // SAFETY: whole units' planes lie inside the chunk.
     let plane = |byte: usize| unsafe { chunk.add(byte * units + first) };
-    // SAFETY: whole units have their bytes inside of the chunk, which the caller promises: every plane has room for a byte of
-    // each.
+    // SAFETY: the caller promises that the chunk holds all bytes of whole units. So every plane has room for one byte
+    // of each unit.
     unsafe {
         match unit_bytes {
             1 => std::ptr::copy_nonoverlapping(source.as_ptr(), plane(0), source.len()),

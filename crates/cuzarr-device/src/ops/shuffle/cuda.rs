@@ -23,7 +23,7 @@ pub struct Span {
     pub size_bytes: usize,
 }
 
-/// What is shuffled: bytes or bits.
+/// The unit that is shuffled: bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// First the first bytes of all units, then all second bytes, and so on.
@@ -113,7 +113,7 @@ fn check(src: &Buffer, dst: &Buffer, spans: &[Span], unit_bytes: usize, stream: 
 fn run_on_host(forward: bool, kind: Shuffle, src: &Buffer, dst: &Buffer, span: &Span, unit_bytes: usize) -> Result<()> {
     let source = src.slice(span.src_offset_bytes..span.src_offset_bytes + span.size_bytes)?;
     let target = dst.slice(span.dst_offset_bytes..span.dst_offset_bytes + span.size_bytes)?;
-    // Through memory of our own, since the two buffers may be views of the same block.
+    // Goes through new memory, since the two buffers may be views of the same block.
     let mut shuffled = vec![0; span.size_bytes];
     let permute = match (forward, kind) {
         (true, Shuffle::Bytes) => cpu::shuffle,

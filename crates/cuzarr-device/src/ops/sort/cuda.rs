@@ -73,15 +73,16 @@ pub(super) fn argsort(packed: &NdBuffer, extent: u64, is_descending: bool, strea
         let pass = Pass { count, tile, tiles, extent, shift: shift.into() };
         let arguments = (keys.address(), places.address(), counts.address(), pass);
         let memory = [&keys, &places, &counts];
-        // SAFETY: the parameters of sort_count; keys and places have `count` elements, and there is a count for each digit and tile.
+        // SAFETY: the parameters of sort_count. Keys and places have `count` elements; each digit of each tile has a
+        // count.
         unsafe { count_digits.launch(stream, blocks(&count_digits, warps), threads, arguments, &memory) }?;
         let all = Lines { outer: 1, extent: DIGITS * tiles, inner: 1 };
         scan::cuda::scan(&counts, DType::INT64, all, Scan::Sum, stream)?;
         let arguments =
             (keys.address(), places.address(), to_keys.address(), to_places.address(), counts.address(), pass);
         let memory = [&keys, &places, &to_keys, &to_places, &counts];
-        // SAFETY: the parameters of sort_move; keys and places have `count` elements on both sides, and the sums of the counts, which
-        // were made of the same digits, send each element to another place below `count`.
+        // SAFETY: the parameters of sort_move. Keys and places have `count` elements on both sides. The sums of counts
+        // were made from the same digits, so they send each element to its own place below `count`.
         unsafe { move_elements.launch(stream, blocks(&move_elements, warps), threads, arguments, &memory) }?;
         std::mem::swap(&mut places, &mut to_places);
         if extent == 0 {

@@ -26,8 +26,8 @@ impl NdBuffer {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such dimension; `Unsupported` for complex numbers and opaque bytes, and for 2³² elements
-    /// or more on a GPU; those of [`NdBuffer::empty`].
+    /// `InvalidArgument` when there is no such dimension; `Unsupported` for complex numbers and opaque bytes, and for
+    /// 2³² elements or more on a GPU; those of [`NdBuffer::empty`].
     pub fn argsort(&self, axis: usize, is_descending: bool) -> Result<NdBuffer> {
         let lines = Lines::new(self.shape(), axis)?;
         if matches!(self.dtype().kind(), DTypeKind::Complex | DTypeKind::Opaque) {

@@ -17,8 +17,8 @@ pub struct TransferBox {
     pub packed_offset_bytes: usize,
     /// Size of the packed chunk in bytes.
     pub packed_size_bytes: usize,
-    /// Index of the box's first element in the packed chunk. With lists, this is added to their numbers; it may wrap
-    /// around if the packed bytes begin behind the chunk's first element.
+    /// Index of the box's first element in the packed chunk. With lists, it is added to the element numbers in the
+    /// lists, and is negative (wrapped around) if the packed bytes begin behind the chunk's first element.
     pub packed_first_elem: usize,
     /// Start of the box in the nd-buffer, for each dimension. With a list, its position in the list.
     pub start: Vec<usize>,
@@ -34,8 +34,8 @@ pub struct Transfer {
     /// Elements between neighbours in a packed chunk, for each dimension of the nd-buffer. Includes selection steps and
     /// transposed axes.
     pub packed_strides: Vec<isize>,
-    /// Index lists of dimensions whose elements are not evenly spaced. Their numbers are multiplied by
-    /// `packed_strides`.
+    /// Index lists of dimensions whose elements are not evenly spaced. The element numbers in the lists are multiplied
+    /// by `packed_strides`.
     pub lists: Option<Arc<Lists>>,
     /// The boxes. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,

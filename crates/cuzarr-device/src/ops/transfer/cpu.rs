@@ -124,12 +124,11 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
     }
 }
 
-/// Number of elements, along the dimensions without lists, from which one strided copy is made for each choice in the
-/// listed dimensions. Below it, elements are moved one by one.
+/// Smallest number of elements, along the dimensions without lists, for which each choice in the listed dimensions is
+/// moved by one strided copy. With fewer, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
-/// The elements along one dimension of a box. Strides are in bytes in the array, and in the packed side's own unit
-/// there.
+/// The elements along one dimension of a box. The array's stride is in bytes, the packed side's stride in its own unit.
 struct Line<'a> {
     extent: usize,
     packed: isize,
@@ -268,15 +267,15 @@ pub(crate) unsafe fn fill_box(
             let copy = line_copy(element.len());
             for_each_choice(&outer.iter().collect::<Vec<_>>(), |_, offset| {
                 let (from, to) = (element.as_ptr().cast_mut(), corner.wrapping_offset(offset));
-                // SAFETY: the caller checked the box, and the lists name indices inside the array. All packed offsets are 0, so only
-                // `element` is read, which lies apart.
+                // SAFETY: the caller checked the box, and the lists name indices inside the array. All packed offsets
+                // are 0, so only `element` is read, which does not overlap the array.
                 unsafe { copy(last, Direction::Read, element.len(), from, to) };
             });
         }
         return;
     }
     let corner = element_pointer(target, start, extent);
-    // SAFETY: the caller checked the box, and the constructors that all elements lie in their memory.
+    // SAFETY: the caller checked the box. The constructors checked that all elements lie in their memory.
     unsafe { strided::fill(extent, element, corner, target.strides()) }
 }
 
@@ -358,7 +357,7 @@ impl Mover<'_> {
             let count = most.min(line.extent - from);
             let places = || (from..from + count).map(|index| line.at(index)).enumerate();
             let Scratch { first, second, .. } = &mut self.scratch;
-            // SAFETY: scratch holds so many of the widest elements, and the sides are as the caller says.
+            // SAFETY: scratch holds `count` of the widest elements. The caller promises the places on both sides.
             unsafe {
                 match direction {
                     Direction::Read => {
@@ -401,7 +400,7 @@ impl Mover<'_> {
         let packed_bytes = self.packed.size_bytes();
         let array_strides: Vec<isize> = tile.iter().map(|one| one.source).collect();
         let Scratch { first, second, .. } = &mut self.scratch;
-        // SAFETY: scratch holds a tile of the widest element, and the sides are as the caller says.
+        // SAFETY: scratch holds a tile of the widest elements. The caller promises the places on both sides.
         unsafe {
             match self.direction {
                 Direction::Read => {

@@ -237,8 +237,8 @@ fn launch_shuffle(
         let arguments = (ends.src, ends.dst, table.address(), lowered.walk, unit as u32);
         let grid = blocks(&kernel, lowered.walk.tiles);
         let buffers = [ends.src_buffer, ends.dst_buffer, table];
-        // SAFETY: the parameters of the kernels that are named so; the boxes were checked to lie in both buffers, and those in
-        // quads to be aligned for them.
+        // SAFETY: the parameters of these kernels. The boxes were checked to lie in both buffers; boxes of quads are
+        // aligned for quads.
         unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
     })
 }
@@ -258,8 +258,8 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
             let arguments = (ends.src, ends.dst, table.address(), lowered.walk);
             let grid = blocks(&kernel, lowered.walk.tiles);
             let buffers = [ends.src_buffer, ends.dst_buffer, table];
-            // SAFETY: the parameters of bits_scatter_N and bits_gather_N; the boxes were checked to lie in both buffers, and
-            // their runs to begin and end at whole bytes and multiples of the access.
+            // SAFETY: the parameters of bits_scatter_N and bits_gather_N. The boxes were checked to lie in both
+            // buffers. Their runs begin and end at whole bytes and at multiples of the access.
             unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
         })?;
         boxes = rest;
@@ -372,8 +372,8 @@ pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     }
 }
 
-/// Makes the memory from which a launch reads one element repeatedly. It is repeated to 16 bytes if its size divides
-/// 16.
+/// Makes the memory from which a launch reads one element repeatedly. If the element's size divides 16, the memory
+/// holds 16 bytes of copies.
 pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
     let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
     upload(&element.repeat(repeats), stream)
@@ -635,8 +635,8 @@ fn launch_listed(
     let arguments = (ends.src, ends.dst, table.address(), entries.address(), walk, how, steps);
     let buffers = [ends.src_buffer, ends.dst_buffer, &table, &entries];
     let grid = blocks(&kernel, walk.tiles);
-    // SAFETY: the parameters of listed_scatter and listed_gather; the boxes and the entries that they use were checked to lie in
-    // both buffers.
+    // SAFETY: the parameters of listed_scatter and listed_gather. Boxes and their entries were checked to lie in both
+    // buffers.
     unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
 }
 

@@ -6,9 +6,9 @@
 //! tail and the packed strides, so one kernel launch moves thousands of chunks. The same tail runs on CPUs and GPUs,
 //! and gives the same bits.
 //!
-//! Every box is checked before anything moves. So whatever the boxes say, nothing outside the packed memory is read,
-//! and nothing outside the nd-buffer is written. Many threads may scatter into one nd-buffer at once if their boxes are
-//! disjoint: each call leases its boxes. `Writer` leases once for many calls.
+//! Every box is checked before anything moves. So no box can read outside the packed memory, or write outside the
+//! nd-buffer. Many threads may scatter into one nd-buffer at the same time if their boxes are disjoint: each call
+//! leases its boxes. `Writer` leases once for many calls.
 
 pub(crate) mod boxes;
 pub(crate) mod cpu;
@@ -63,7 +63,7 @@ impl Reader {
     /// `InvalidArgument` when a box leaves either memory or types do not match.
     pub fn gather(&self, transfer: &Transfer, packed: &mut [u8]) -> Result<()> {
         transfer.check(packed.len(), self.array())?;
-        // SAFETY: checked above; the lease keeps writers away from the elements, and `packed` is borrowed alone.
+        // SAFETY: checked above. The lease keeps writers away from the elements, and `packed` is borrowed exclusively.
         unsafe { cpu::gather(self.array(), transfer, packed.as_mut_ptr()) };
         Ok(())
     }
@@ -81,7 +81,8 @@ impl Part {
         for item in &transfer.boxes {
             self.require(&item.start, &item.extent)?;
         }
-        // SAFETY: checked above; the boxes are of this part, which is borrowed alone, and the writer's lease keeps others away.
+        // SAFETY: checked above. The boxes are of this part, which is borrowed exclusively, and the writer's lease
+        // keeps all other code away.
         unsafe { cpu::scatter(packed.as_ptr(), transfer, self.array()) };
         Ok(())
     }
@@ -93,7 +94,7 @@ impl Part {
     pub fn fill(&mut self, start: &[usize], extent: &[usize], element: &[u8]) -> Result<()> {
         self.array().check_element(element)?;
         self.require(start, extent)?;
-        // SAFETY: a box of this part, which is borrowed alone, and the writer's lease keeps others away.
+        // SAFETY: a box of this part, which is borrowed exclusively, and the writer's lease keeps all other code away.
         unsafe { cpu::fill_box(self.array(), self.lists(), start, extent, element) };
         Ok(())
     }
@@ -124,8 +125,8 @@ pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, strea
     Ok(())
 }
 
-/// Like [`scatter_on`], for boxes whose packed bytes lie in buffers of their own: those of box `n` in `packed[n]`. On a
-/// GPU, one launch moves all of them.
+/// Like [`scatter_on`], but the packed bytes of box `n` lie in the buffer `packed[n]`. On a GPU, one launch moves all
+/// boxes.
 ///
 /// # Errors
 /// Those of [`scatter_on`]; `InvalidArgument` also for another number of buffers than boxes.
@@ -143,7 +144,7 @@ pub fn scatter_each_on(packed: &[Buffer], transfer: &Transfer, target: &NdBuffer
         let mut pairs = packed.iter().zip(&transfer.boxes);
         return pairs.try_for_each(|(buffer, item)| scatter_host(&buffer.host_bytes()?, &alone(item), target));
     }
-    // Kernels add offsets to the address of the first buffer, and wrap around as this does.
+    // Kernels add offsets to the address of the first buffer. Their additions wrap around like this subtraction.
     let from_first = |(buffer, item): (&Buffer, &TransferBox)| {
         let distance = buffer.address().wrapping_sub(first.address());
         TransferBox { packed_offset_bytes: item.packed_offset_bytes.wrapping_add(distance), ..item.clone() }
@@ -181,8 +182,8 @@ pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream
     Ok(())
 }
 
-/// Copies many pieces of device memory, each from the first buffer of a pair to the second one of the same size. It is
-/// one launch, in stream order. The two buffers of a pair must not overlap, and no target may overlap another.
+/// Copies many pieces of device memory in one launch, in stream order. Each pair is a source and a target of the same
+/// size. The two must not overlap, and no target may overlap another one.
 ///
 /// # Errors
 /// `InvalidArgument` when sizes differ, `MemorySpace` when a buffer is not on the stream's device or that device is
