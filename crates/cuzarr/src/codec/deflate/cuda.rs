@@ -104,12 +104,12 @@ struct DeflateFrames {
     members: Option<DeflateMembers>,
 }
 
-/// Whether to split: whether one warp takes longer for the largest frame than many warps a frame take for all frames.
+/// Whether to split frames: true if one warp takes longer for the largest frame than many warps a frame for all frames.
 fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
     match device {
-        // So that tests take both ways.
+        // A small limit, so that tests take both ways.
         Device::Simt => largest > 25_000,
         _ => largest / WARP_BYTES_PER_US > total / SPLIT_BYTES_PER_US + SPLIT_US,
     }

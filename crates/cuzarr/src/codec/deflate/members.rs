@@ -1,7 +1,7 @@
 //! Finds the members of a gzip frame. Members of bgzip say where they end, in a subfield `BC` of the header's extra
-//! field (SAM/BAM specification, section 4.1). Other members are guessed: bytes look like a header, and the decoded
-//! sizes of all members add up to the frame's. The answer is only a hint: members are decoded side by side, and a frame
-//! with a wrong hint is decoded in order.
+//! field (SAM/BAM specification, section 4.1). Other members are guessed: their bytes look like a header, and the
+//! decoded sizes of all members add up to the frame's. The answer is only a hint: members are decoded side by side, and
+//! a frame with a wrong hint is decoded in order.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
 /// Finds the members of a frame whose bytes are `encoded`. `None` unless there are several that decode to exactly the
 /// unit's size.
 pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
-    // If the last size is the unit's size, there is only one member, and no need to search.
+    // If the last size is the unit's size, there is only one member, so no search is needed.
     let last = number::<4>(encoded, encoded.len().checked_sub(4)?)?;
     let told = |at: usize| size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES);
     let found = |at: usize| Some(size_by_next_header(encoded, at));

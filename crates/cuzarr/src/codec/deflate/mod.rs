@@ -22,8 +22,9 @@
 //!   like frames.
 //!
 //! Checksums and sizes in trailers are compared. Like libdeflate, kernels do not check gzip's checksum of a header.
-//! They follow the RFC where libdeflate accepts more. These are damage: a dynamic block with more than 286 and 30
-//! codes, or without a code for its end, and bits that a code of only one word does not have.
+//! They follow the RFC where libdeflate accepts more. So they refuse dynamic blocks with more than 286 codes of
+//! literals and lengths or 30 codes of distances, dynamic blocks without a code for their end, and bits that are not in
+//! a code of a single word.
 
 mod container;
 mod cost;

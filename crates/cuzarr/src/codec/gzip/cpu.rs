@@ -35,7 +35,7 @@ impl<'a> GzipMembers<'a> {
         GzipMembers { member: Some(GzDecoder::new(encoded)) }
     }
 
-    /// Adds to an error the byte at which reading ended.
+    /// Adds the byte at which reading ended to an error.
     fn place(&self, error: Error, encoded_bytes: usize) -> Error {
         let Some(member) = &self.member else { return error };
         let at = encoded_bytes - member.get_ref().len();

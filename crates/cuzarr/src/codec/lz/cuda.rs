@@ -55,8 +55,8 @@ pub(crate) struct Brought {
 }
 
 impl LzEngine {
-    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks keep within
-    /// `mark_limit_bytes` if they can.
+    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks take at most
+    /// `mark_limit_bytes`, if possible.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;

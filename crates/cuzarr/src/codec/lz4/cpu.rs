@@ -26,7 +26,7 @@ pub(super) struct Lz4Raw {
 
 /// Decodes one LZ4 block of exactly `decoded.len()` bytes.
 pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
-    // liblz4 counts in C's int, and needs a last token even for nothing.
+    // liblz4 counts in C's `int`, and needs a last token even for an empty block.
     let (Ok(size), Ok(_)) = (i32::try_from(decoded.len()), i32::try_from(block.len())) else {
         return Err(corrupt(format!("an LZ4 block of {} bytes is larger than the format allows", block.len())));
     };
@@ -121,7 +121,7 @@ impl BytesToBytes for Lz4 {
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let (size, block) = split(encoded)?;
-        // A byte of LZ4 makes at most 255, so a larger claim is a lie, whatever the limit.
+        // An encoded byte decodes to at most 255 bytes. So a larger size is false, whatever the limit is.
         if size / 255 > block.len() {
             return Err(corrupt(format!("byte 0: the header says {size} bytes, for {} encoded ones", block.len())));
         }

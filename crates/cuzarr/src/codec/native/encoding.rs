@@ -41,7 +41,7 @@ pub(crate) struct NativeFrames {
     pub(crate) buffer: Buffer,
     /// Where the frame of each chunk is; `None` for a chunk of nothing but the fill value.
     pub(crate) frames: Vec<Option<Range<usize>>>,
-    /// The checksum of each frame, except `None`. Empty if no checksum codec follows the encoder.
+    /// The checksum of each frame that is not `None`. Empty if no checksum codec follows the encoder.
     pub(crate) checksums: Vec<u32>,
     reported: Vec<bool>,
     packed: Option<Strided>,

@@ -87,7 +87,7 @@ pub(crate) struct NativeBatch {
     chunks: Chunks,
     /// The memory that the next step writes to, if it is the caller's.
     target: Option<Chunks>,
-    /// The event behind the last run.
+    /// The event after the last run.
     done: Option<Event>,
 }
 
@@ -435,7 +435,7 @@ impl NativeBatch {
         if let Some(statuses) = &self.statuses {
             stream.memset(statuses, 0)?;
         }
-        // Only steps that check something use the statuses, and for those there is memory.
+        // Only steps that check something use the statuses. If there are such steps, the statuses have memory.
         let statuses = self.statuses.as_ref().unwrap_or(&self.chunks.buffer);
         for StepLaunches { launches, codec, .. } in &mut self.launches {
             for launch in launches {
@@ -461,7 +461,7 @@ impl NativeBatch {
             return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
         };
         done.synchronize()?;
-        // Not on the stream of the run, which may have other work by now.
+        // The copy does not go onto the stream of the run, which may have other work by now.
         let statuses = self.statuses.as_ref().map_or(Ok(Vec::new()), Buffer::to_vec)?;
         let mut words = statuses.as_chunks::<STATUS_BYTES>().0.chunks(count.max(1));
         for StepLaunches { launches, looks, codec } in &mut self.launches {

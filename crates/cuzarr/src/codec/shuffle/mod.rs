@@ -1,6 +1,6 @@
 //! # `numcodecs.shuffle`
 //!
-//! Byte shuffle: first all first bytes of the elements, then all second bytes, ….
+//! Byte shuffle: the first bytes of all elements, then their second bytes, and so on.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html>
 //! - Names: v3 `numcodecs.shuffle`, `shuffle`; v2 `shuffle`

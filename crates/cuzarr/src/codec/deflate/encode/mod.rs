@@ -1,7 +1,7 @@
 //! Encodes deflate streams on a device.
 //!
-//! `codec/lz/find` finds what blocks of 32 KiB repeat. The kernels of this folder make codes for each block, and join
-//! all blocks of a chunk to one stream, bit by bit. Any decoder reads it.
+//! `codec/lz/find` finds repeated bytes in blocks of 32 KiB. The kernels of this folder make codes for each block, and
+//! join all blocks of a chunk to one stream, bit by bit. Any deflate decoder reads it.
 //!
 //! The streams differ from libdeflate's. Levels 1 to [`MAX_LEVEL`] give the same streams. Level 0, which only stores,
 //! and higher levels are left to libdeflate.
