@@ -56,7 +56,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
 
-    /// CUDA headers that define further codes of damage and their messages, beside `cuzarr/status.cuh`.
+    /// CUDA headers that define further codes of damage and their messages, besides `cuzarr/status.cuh`.
     fn damages(&self) -> &'static [Header] {
         &[]
     }
@@ -225,7 +225,7 @@ impl Decode for Checked {
 
 /// A decoding that was prepared, and can be launched many times.
 pub trait Decode: Send + Sync {
-    /// Maximum device memory, in bytes, that a launch takes beside source, target and statuses. Launches take it from
+    /// Maximum device memory, in bytes, that a launch takes besides source, target and statuses. Launches take it from
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
@@ -281,7 +281,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
     /// Prepares the encoding of many chunks.

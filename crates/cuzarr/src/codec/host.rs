@@ -99,7 +99,7 @@ pub enum TailPart {
         /// Steps that turn decoded into encoded elements.
         write: Vec<ElementStep>,
     },
-    /// Elements become bits behind a header, which a pass checks.
+    /// Elements become bits. A pass checks the header before the bits.
     Bits(PackedBits),
 }
 

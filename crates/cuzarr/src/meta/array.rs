@@ -151,7 +151,7 @@ impl ArrayMetadata {
         &self.attributes
     }
 
-    /// The name of the unfinished work whose result this array is, such as `store`.
+    /// The name of the unfinished work that writes this array, such as `store`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }

@@ -44,7 +44,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The name of the unfinished work whose result this node is, such as `copy`.
+    /// The name of the unfinished work that writes this node, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         match self.attributes()?.get(UNFINISHED)? {
             Json::Object(mark) => match mark.get("work") {

@@ -154,7 +154,7 @@ pub struct ReadRequest {
 /// Copies bytes into lent memory, from byte `at` on. For implementations of [`Lease::write`] whose memory is one piece.
 ///
 /// # Errors
-/// `StoreFailed` when the bytes end behind the memory.
+/// `StoreFailed` when the bytes end beyond the memory.
 pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()> {
     let end = at.saturating_add(bytes.len());
     let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
@@ -177,7 +177,7 @@ pub trait Lease: Send {
     /// method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
     ///
     /// # Errors
-    /// `StoreFailed` when the bytes end behind the memory.
+    /// `StoreFailed` when the bytes end beyond the memory.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         write_to(self.bytes(), at, bytes)
     }

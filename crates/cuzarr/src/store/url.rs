@@ -100,7 +100,7 @@ fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-/// Splits a path from the query behind it. A fragment is dropped, because servers ignore it.
+/// Splits a path from the query after it. A fragment is dropped, because servers ignore it.
 fn divided(path: &str) -> (&str, &str) {
     let path = path.split('#').next().unwrap_or(path);
     path.split_at(path.find('?').unwrap_or(path.len()))

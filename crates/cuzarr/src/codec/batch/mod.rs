@@ -236,7 +236,7 @@ impl Batch {
         self.len == 0
     }
 
-    /// Device memory that a run takes beside source and target.
+    /// Device memory that a run takes besides source and target.
     pub fn scratch_bytes(&self) -> usize {
         let most = self.parts.iter().map(|part| part.decode.scratch_bytes()).max().unwrap_or(0);
         most + self.len * STATUS_BYTES

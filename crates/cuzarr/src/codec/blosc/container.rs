@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The bytes behind the header of a frame that stores its data uncompressed.
+    /// The bytes after the header of a frame that stores its data uncompressed.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {

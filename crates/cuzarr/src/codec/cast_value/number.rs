@@ -1,4 +1,4 @@
-//! The exact numbers of elements of all types, and their rounding.
+//! The exact values of elements of all types, and their rounding.
 
 use cuzarr_device::internal::convert::Rounding;
 use cuzarr_device::internal::cpu::cast::cast;

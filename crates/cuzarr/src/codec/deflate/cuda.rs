@@ -46,9 +46,9 @@ pub(crate) struct DeflateDecoder {
 
 /// The decoder of gzip members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// The decoder of one zlib stream. Bytes behind it are ignored.
+/// The decoder of one zlib stream. Bytes after it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// The decoder of one deflate stream with nothing around it. Bytes behind it are ignored.
+/// The decoder of one deflate stream with nothing around it. Bytes after it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {

@@ -120,7 +120,7 @@ mod tests {
         let encoded = parts.concat();
         let unit = Unit { src: 100..100 + encoded.len(), dst: 50..365 };
         let found = members(&encoded, &unit).unwrap();
-        // The empty one is taken together with the one behind it.
+        // The empty one is taken together with the one after it.
         assert_eq!(found.iter().map(|unit| unit.dst.clone()).collect::<Vec<_>>(), [50..60, 60..360, 360..365]);
         let starts = [100, 100 + parts[0].len(), 100 + encoded.len() - parts[3].len()];
         assert_eq!(found.iter().map(|unit| unit.src.start).collect::<Vec<_>>(), starts);

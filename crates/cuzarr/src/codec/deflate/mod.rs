@@ -1,7 +1,7 @@
 //! # `deflate`
 //!
 //! One stream of RFC 1951 with nothing around it. No metadata names this codec; it is for frames that a caller holds
-//! ([`crate::run::Decoder`]). Bytes behind the end of the stream are ignored.
+//! ([`crate::run::Decoder`]). Bytes after the end of the stream are ignored.
 //!
 //! ```
 //! # use cuzarr::run::Decoder;

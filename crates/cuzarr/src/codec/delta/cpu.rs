@@ -107,7 +107,7 @@ impl ArrayToArray for Delta {
         Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    /// Differences are taken in the decoded type, whatever the type of the sums is.
+    /// Differences are taken in the decoded type, even if sums have another type.
     fn native_undone(&self) -> Option<Vec<Step>> {
         let before = self.conversion(self.encoded_dtype, self.decoded)?;
         Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())

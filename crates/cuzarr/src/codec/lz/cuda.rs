@@ -40,7 +40,7 @@ pub(crate) struct LzEngine {
 /// The output of a decoder's kernels: sequences, and a `u32` for each unit that counts them.
 #[derive(Clone, Copy)]
 pub(crate) enum Sequences<'a> {
-    /// Single sequences, with a sentinel behind those of each unit.
+    /// Single sequences, with a sentinel after those of each unit.
     Plain { sequences: &'a Buffer, counts: &'a Buffer },
     /// Only matches, which `counts` counts. The literals are already in their places.
     Matches { matches: &'a Buffer, counts: &'a Buffer },

@@ -272,7 +272,7 @@ impl LzPlan {
     }
 
     /// Sizes of the lists of tiles, in order: one for all rows, then two for each part, one for making marks and one
-    /// for turning marks into bytes. In each list, a tile stands behind the tiles that it waits for.
+    /// for turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }

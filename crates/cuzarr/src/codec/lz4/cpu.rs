@@ -70,7 +70,7 @@ fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     }
 }
 
-/// Reads a length that begins with four bits of a token, and moves `at` behind it. `None` if the block ends before.
+/// Reads a length that begins with four bits of a token, and moves `at` to its end. `None` if the block ends first.
 fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
     let mut length = usize::from(first);
     let mut more = first == 15;
@@ -138,7 +138,7 @@ impl BytesToBytes for Lz4 {
     }
 }
 
-/// Encodes `decoded` to a block behind `header`.
+/// Returns `header` followed by `decoded`, encoded to a block.
 fn encode_behind(header: &[u8], decoded: &[u8], acceleration: i32) -> Result<Vec<u8>> {
     let bound =
         compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;

@@ -32,7 +32,7 @@ const ENOUGH_IN_ORDER: usize = 4096;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
-/// Frames that are decoded together: LZ4 blocks, each alone or behind its decoded size.
+/// Frames that are decoded together: LZ4 blocks, each alone or preceded by its decoded size.
 struct Lz4Frames {
     header_bytes: usize,
     /// The table of the frames that one warp each decodes.
@@ -41,7 +41,7 @@ struct Lz4Frames {
     blocks: Lz4Blocks,
 }
 
-/// Kernels that decode LZ4 blocks, alone or behind their decoded size.
+/// Kernels that decode LZ4 blocks, alone or preceded by their decoded size.
 #[derive(Debug)]
 pub(super) struct Lz4Decoder {
     name: &'static str,

@@ -23,7 +23,7 @@ pub(crate) struct NativeEncoder {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
     /// The filters between packed chunks and the encoder.
     pub(crate) undo: Undo,
-    /// The codec behind the encoder, if it is a checksum.
+    /// The codec after the encoder, if it is a checksum.
     pub(crate) checksum: Option<(Checksum, Location)>,
 }
 

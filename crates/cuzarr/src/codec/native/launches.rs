@@ -298,7 +298,7 @@ impl NativeBatch {
         let (src, from) = self.allocate(&sizes, stream)?;
         self.each_kind(steps, |step, chunks| {
             let map = map_of(step)?;
-            // The chunks of a kind lie one behind the other.
+            // The chunks of a kind lie one after the other.
             let stride = map.decoded_bytes().next_multiple_of(ALIGNMENT_BYTES);
             let start = self.chunks.ranges[chunks[0]].start;
             let memory = self.chunks.buffer.slice(start..start + stride * chunks.len())?;
@@ -377,7 +377,7 @@ impl NativeBatch {
     }
 
     /// Moves the batch to new memory, or to the caller's. `sizes` holds the chunk size of each kind; the chunks of a
-    /// kind lie one behind the other. Returns the memory and the places that the chunks had before.
+    /// kind lie one after the other. Returns the memory and the places that the chunks had before.
     fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
             let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);

@@ -130,7 +130,7 @@ impl Native {
         copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)
     }
 
-    /// Device memory, in bytes, that a chunk takes beside its stored and packed bytes.
+    /// Device memory, in bytes, that a chunk takes besides its stored and packed bytes.
     pub(crate) fn extra_bytes(&self) -> usize {
         let mut written = Vec::new();
         for (step, _) in &self.steps {

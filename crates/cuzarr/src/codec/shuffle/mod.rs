@@ -5,7 +5,7 @@
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html>
 //! - Names: v3 `numcodecs.shuffle`, `shuffle`; v2 `shuffle`
 //! - Compatible: zarr-python, numcodecs, zarrs
-//! - Native: everywhere; as the packing of the tail when it is the first codec behind the array→bytes codec, otherwise as
+//! - Native: everywhere; as the packing of the tail when it is the first codec after the array→bytes codec, otherwise as
 //!   a pass of its own.
 //!
 //! ```

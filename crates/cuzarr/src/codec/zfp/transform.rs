@@ -15,7 +15,7 @@ pub(super) trait Integer: Copy + Default {
     fn minus(self, other: Self) -> Self;
     fn half(self) -> Self;
     fn twice(self) -> Self;
-    /// The number in base -2, in which numbers near zero have leading zeros, whatever their sign.
+    /// The number in base -2, in which numbers near zero have leading zeros, with either sign.
     fn to_negabinary(self) -> u64;
     fn from_negabinary(bits: u64) -> Self;
 }

@@ -63,7 +63,7 @@ impl Root {
     }
 
     /// Like [`Root::directory`], but creates missing levels, one at a time, so that none lies outside the root. `None`
-    /// if another writer deleted a level meanwhile.
+    /// if another writer deletes a level meanwhile.
     pub(super) fn create_directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         if let Some(real) = self.resolve(prefix)? {
             return require_directory(real, prefix);

@@ -10,7 +10,7 @@ use crate::{Error, ErrorKind, Result};
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
-/// Blocks per multiprocessor of the kernel that compares chunks: as many as a multiprocessor holds at once.
+/// Number of blocks, of the kernel that compares chunks, that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
 /// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk with the same bits as the blank chunk.

@@ -92,7 +92,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Maximum device memory, in bytes, that a run takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a run takes besides the chunks, including its results.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }

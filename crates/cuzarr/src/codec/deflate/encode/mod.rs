@@ -22,7 +22,7 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 const MAX_CHUNK_BYTES: usize = 1 << 28;
 /// Higher levels are left to the host: they look for the smallest stream, which these kernels do not.
 const MAX_LEVEL: i32 = 9;
-/// Maximum bytes of a block beside its content: the header of a stored block, filled up to a whole byte.
+/// Maximum bytes of a block besides its content: the header of a stored block, filled up to a whole byte.
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
@@ -83,7 +83,7 @@ impl DeflateEncoder {
         }
     }
 
-    /// Bytes of the checksum and size behind the stream.
+    /// Bytes of the checksum and size after the stream.
     fn trailer_bytes(&self) -> usize {
         match self.container {
             Container::Raw => 0,

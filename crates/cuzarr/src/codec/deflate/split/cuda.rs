@@ -43,7 +43,7 @@ const BYTES_PER_SEQUENCE: usize = 4;
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those behind them up to `FILLED`
+/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those after them up to `FILLED`
 /// to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
@@ -180,7 +180,7 @@ impl Lists {
         if self.dst_bytes < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Sizes of the lists, one behind the other.
+    /// Sizes of the lists, one after the other.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
