@@ -23,8 +23,7 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status of a unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and must be able to add
-/// to them.
+/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and add to them.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.

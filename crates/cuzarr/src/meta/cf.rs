@@ -273,8 +273,8 @@ fn is_number(data_type: &DataType) -> bool {
     !is_time && data_type.device_dtype().is_some_and(|dtype| dtype.kind() != DTypeKind::Opaque)
 }
 
-/// The type of elements after `_Unsigned`; `None` if it changes nothing. As in xarray, `_Unsigned` must be text, not a
-/// JSON boolean.
+/// The type of elements after `_Unsigned`; `None` if it changes nothing. As in xarray, `_Unsigned` must be text, not
+/// JSON `true`.
 fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
     match (unsigned?, stored) {
         ("true", DType::INT8) => Some(DType::UINT8),

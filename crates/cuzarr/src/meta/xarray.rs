@@ -1,5 +1,4 @@
-//! xarray's conventions: the meaning that xarray gives to an array's metadata beyond Zarr's own, and where each format
-//! stores it.
+//! xarray's conventions: the meaning of an array's metadata beyond Zarr's own, and where each format stores it.
 //!
 //! | meaning | format 2 | format 3 |
 //! |---|---|---|

@@ -65,8 +65,7 @@ impl GpuMemoryStore {
     fn take_in(&self, place: Device, value: Payload<'_>) -> Result<Buffer> {
         match value {
             Payload::Bytes(bytes) => Ok(Buffer::from_bytes(place, bytes)?),
-            // A view of a larger block is copied: it would keep the whole block alive, and others may write to the
-            // block.
+            // A view of a larger block is copied: it would keep the whole block alive, and others may write to it.
             Payload::Buffer(value) if value.device() == place && value.size_bytes() == value.allocation_bytes() => {
                 Ok(value.clone())
             }

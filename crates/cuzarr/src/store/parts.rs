@@ -56,8 +56,8 @@ impl<O: Object + 'static> Parts<O> {
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
         let size_bytes = lease.bytes().len();
         let mut waiting = VecDeque::new();
-        // The loop goes down to 0, so the first part has no bytes. It is kept until the item ends; bytes in it would
-        // wait too.
+        // The loop goes down to 0, so the first part has no bytes. It is kept until the item ends, and its bytes would
+        // wait.
         for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: offset + at as u64, lease }),

@@ -291,8 +291,7 @@ impl BytesToBytes for Blosc {
         if header.decoded_bytes as u64 > limit_bytes {
             return Err(above_limit(header.decoded_bytes, limit_bytes)).at(|| "byte 4");
         }
-        // Zeroed pages cost nothing until they are written. A frame that states a false size fails at its first missing
-        // block.
+        // Zeroed pages cost nothing until they are written. A frame with a false size fails at its first missing block.
         let mut decoded = vec![0; header.decoded_bytes];
         decode_frame(&header, encoded, &mut decoded, 0..header.decoded_bytes)?;
         Ok(decoded)

@@ -1,13 +1,11 @@
 //! # `cast_value`
 //!
-//! Converts elements to another numeric type. The configuration decides how to round, and what to do with values out of
-//! range.
+//! Converts elements to another numeric type. The configuration decides about rounding and values out of range.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 //! - Names: v3 `cast_value`
 //! - Compatible: zarr-python 3.4 with cast-value-rs
-//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped. If an element cannot be converted, the host finds
-//!   it.
+//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped. The host finds elements that cannot be converted.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;

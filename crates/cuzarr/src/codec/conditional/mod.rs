@@ -1,7 +1,6 @@
 //! # `conditional`
 //!
-//! Applies bytes→bytes codecs, of which each chunk may skip some. Bits at the beginning of a chunk say which ones were
-//! applied.
+//! Bytes→bytes codecs that a chunk may skip. Bits at the beginning of a chunk say which ones were applied.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
 //! - Names: v3 `conditional`

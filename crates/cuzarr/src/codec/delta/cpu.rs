@@ -49,8 +49,7 @@ fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
 }
 
 /// Computes sums or differences of 2-byte floats in binary32, and rounds after each step. `step` gets the carried
-/// number and an element. It returns the new element, and whether the next step gets the new element instead of the old
-/// one.
+/// number and an element. It returns the new element, and whether to carry the new element instead of the old one.
 fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
     let widen = |half: &[u8; 2]| {
         let mut wide = [0; 4];

@@ -1,8 +1,7 @@
 //! The copy engine of all formats made of literals and matches: it turns sequences into bytes with all threads of a GPU
-//! (`lz.cu`).
+//! (`lz.cu`). It is not a codec.
 //!
-//! It is not a codec. A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`), then launches an
-//! [`LzEngine`].
+//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`), then launches an [`LzEngine`].
 //!
 //! There are two ways to copy a unit. A unit is a row if its tiles, copied one after the other, take no longer than all
 //! other units together. The tiles of a row become bytes at once. A larger unit is cut into segments. All segments
@@ -51,8 +50,8 @@ const ROW_COST_SHORT: usize = 130;
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
 /// One lane for each sequence is faster if all units together have this many tiles for each tile of the longest unit. A
-/// tile in a row then waits 25 microseconds for the one before. But for 512 MiB, all tiles take 2.5 instead of 4.2
-/// milliseconds.
+/// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
+/// all.
 const SHORT_SHARE: usize = 400;
 /// Units of at most this many tiles are always rows: they are not worth a second pass.
 const SHORT_ROW: usize = 16;

@@ -37,8 +37,8 @@ static EXECUTE: KernelSource =
 
 /// Alignment of the parts of scratch memory.
 const ALIGNMENT_BYTES: usize = 256;
-/// Number of blocks whose literals a warp decodes: `LITERALS` in the kernel of literals, `LITERALS_BESIDE` in the
-/// kernel of sequences.
+/// Number of blocks whose literals a warp decodes: `LITERALS` in their own kernel, `LITERALS_BESIDE` in that of
+/// sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
 /// Shared memory of `zstd_entropy`.

@@ -4,8 +4,8 @@
 //! order. How they are stored is given separately: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a
 //! v2 structure, by that of each field. Names and configurations are in [`v2`] and [`v3`].
 //!
-//! The types are all those that zarr-python 3.4 and zarr-extensions register, and also `float8_e4m3fn` and v2 fields
-//! with a shape.
+//! This module has all types that zarr-python 3.4 and zarr-extensions register, plus `float8_e4m3fn` and v2 fields with
+//! a shape.
 
 pub mod v2;
 pub mod v3;

@@ -541,8 +541,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // Errors are ignored: after a rename there is no file to remove, and after a failure that failure is
-            // reported.
+            // An error is ignored: after a rename there is no file, and an earlier failure is reported instead.
             let _ = fs::remove_file(&self.path);
         }
     }

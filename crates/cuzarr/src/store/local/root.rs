@@ -230,8 +230,7 @@ impl Root {
     }
 }
 
-/// Deletes a directory tree. If `directory` is a link to a directory, only the link is removed. A file is a value, so
-/// it stays.
+/// Deletes a directory tree. A link to a directory is removed, but not its target. A file is a value, so it stays.
 fn delete(directory: &Path) -> Result<()> {
     match fs::symlink_metadata(directory) {
         Err(error) if is_absence(&error) => return Ok(()),

@@ -120,8 +120,7 @@ impl ZipStore {
 
     /// The probable offset of a member's bytes, if its header need not be read first.
     fn expected_at(&self, member: &ZipMember) -> Option<u64> {
-        // In a near store, finding the place of a large member is quick. Once it is certain, several threads can read
-        // the member.
+        // In a near store, finding the place of a large member is quick. Several threads can then read it.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
         let is_likely = !self.archive.has_gaps.load(Ordering::Relaxed);
         if is_worth_it && is_likely { member.expected_at() } else { None }
