@@ -224,7 +224,7 @@ impl<S: Source> SharedBatch<S> {
     }
 }
 
-/// What [`SharedBatch::begin`] returns.
+/// The result of [`SharedBatch::begin`].
 enum Begun {
     /// The item is read into lent memory. The number is the offset of its first byte in the value.
     Lent(u64, Box<dyn Lease>),

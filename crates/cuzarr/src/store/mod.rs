@@ -282,7 +282,7 @@ pub trait Workers: Send + Sync {
 /// Name of the object that stands for a node's lock on a server ([`Store::try_lock`]), below the node's prefix.
 pub const LOCK_NAME: &str = ".cuzarr-lock";
 
-/// What [`Store::try_lock`] returns.
+/// The result of [`Store::try_lock`].
 pub enum Lock {
     /// The lock. It is held until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
@@ -380,7 +380,7 @@ pub struct Stat {
     pub version: Option<Version>,
 }
 
-/// What a store can do, and how to use it best.
+/// The abilities of a store, and how to use it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether every write is refused.
@@ -511,7 +511,7 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// The identity of the store's values.
     fn identity(&self) -> Identity;
 
-    /// What the store can do.
+    /// The abilities of the store.
     fn capabilities(&self) -> Capabilities;
 
     /// Whether values move to and from memory of `device` without passing through host memory. If so, all reads into a

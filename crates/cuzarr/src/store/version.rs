@@ -34,8 +34,8 @@ enum VersionKind {
     Permanent(Arc<str>),
 }
 
-/// What a server without strong entity tags says about a value's version. A difference proves a change; equality proves
-/// nothing.
+/// Hints about a value's version, from a server without strong entity tags. A difference proves a change; equality
+/// proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hints {
     weak_tag: Option<Arc<str>>,

@@ -37,9 +37,9 @@ fn size_of(member: &[u8]) -> Option<usize> {
     None
 }
 
-/// The size of the member that begins at `start`. It ends where the next bytes look like a header and the four bytes
-/// before them, its decoded size, are not 0. (An empty member's size would say nothing.) The last member has all
-/// bytes that are left.
+/// The size of the member that begins at `start`. It ends where the next bytes look like a header, if the four bytes
+/// before them (its decoded size) are not 0. (An empty member's size would say nothing.) The last member has all bytes
+/// that are left.
 fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     let looks_like_one = |at: usize| {
         let [0x1f, 0x8b, 8, flags, ..] = encoded[at..] else { return false };

@@ -23,8 +23,8 @@
 //!
 //! Checksums and sizes in trailers are compared. Like libdeflate, kernels do not check gzip's checksum of a header.
 //! They follow the RFC where libdeflate accepts more. So they refuse dynamic blocks with more than 286 codes of
-//! literals and lengths or 30 codes of distances, dynamic blocks without a code for their end, and bits that are not in
-//! a code of a single word.
+//! literals and lengths, with more than 30 of distances, or without a code for their end. They also refuse bits that
+//! are not in a code of a single word.
 
 mod container;
 mod cost;

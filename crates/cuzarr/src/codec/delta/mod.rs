@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Integers wrap. Differences are taken in the decoded type, and are then converted to the encoded one. Sums are taken
-//! one after the other in the type that NumPy promotes both to, and are then converted to the decoded type. numcodecs
+//! one after the other, in the type that NumPy promotes both to. They are then converted to the decoded type. numcodecs
 //! does the same by `numpy.cumsum`. So floats whose differences are stored as wider floats are rounded once, after the
 //! sum.
 

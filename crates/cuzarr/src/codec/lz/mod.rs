@@ -58,7 +58,7 @@ const SHORT_ROW: usize = 16;
 /// The cost of settling a segment, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// A unit with enough others beside it gets a segment for each `SEGMENT_TILES` of its tiles, but no more than one for
+/// A unit with enough others beside it gets one segment for each `SEGMENT_TILES` of its tiles. At most, it gets one for
 /// each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units keep the
 /// device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;

@@ -46,7 +46,7 @@ use descriptors::Counted;
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
-/// What a write waits for before it returns: values of the setting `fsync`.
+/// A write waits for this before it returns: values of the setting `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: the operating system writes later. A crash of the process loses nothing. A power cut may lose values
@@ -126,7 +126,7 @@ pub enum Symlinks {
 pub struct LocalOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// What a write waits for before it returns.
+    /// A write waits for this before it returns.
     pub durability: Durability,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,

@@ -42,7 +42,7 @@ pub struct ZipOptions {
     pub deflate: Option<u32>,
     /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
     pub zip64: bool,
-    /// What [`ZipArchive::finish`] waits for before it returns.
+    /// [`ZipArchive::finish`] waits for this before it returns.
     pub durability: Durability,
 }
 

@@ -113,7 +113,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
-/// What the end of a ZIP file says about its directory.
+/// The facts about its directory that the end of a ZIP file states.
 pub(super) struct DirectoryEnd {
     /// Offset of the directory's end.
     pub(super) at: u64,

@@ -37,7 +37,7 @@ pub(super) struct DraftWriting {
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
-/// What must be at the real name when the draft gets that name.
+/// The file that may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     /// Anything; it is replaced.

@@ -50,7 +50,7 @@ pub(super) struct Item {
 /// Memory that waits for a member's bytes.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// What a request for the file reads.
+/// The bytes that a request for the file reads.
 pub(super) enum Wanted {
     /// A part of a stored member.
     Part,
