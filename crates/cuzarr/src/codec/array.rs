@@ -6,8 +6,8 @@ use crate::Result;
 use crate::meta::{ArrayMetadata, CodecsMetadata};
 
 impl Chain {
-    /// The codec chain of an array. In format 2, the order, the filters, the byte order and the compressor become
-    /// such a chain. In a rectilinear grid it is the chain of the largest chunk.
+    /// The codec chain of an array. For format 2, the chain consists of the order, the filters, the byte order and the
+    /// compressor. For a rectilinear grid, it is the chain of the largest chunk.
     ///
     /// # Errors
     /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.

@@ -11,7 +11,7 @@ use super::{ChunkSpec, bytes};
 use crate::meta::{Endian, Extension};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Joins codecs, checking that each fits behind the one before.
+/// Joins codecs, and checks that each one accepts the output of the codec before it.
 pub(crate) struct Builder {
     zarr_format: u8,
     spec: ChunkSpec,
@@ -136,8 +136,8 @@ impl Chain {
         builder.finish()
     }
 
-    /// Like [`Chain::from_extensions`], but for frames that a caller holds. The array→bytes codec may be left out; it
-    /// is then `bytes`, little-endian. Codecs that no metadata names, such as `deflate`, may be used too.
+    /// Like [`Chain::from_extensions`], but for frames that a caller holds. If there is no array→bytes codec, `bytes`
+    /// (little-endian) is added. Codecs that no metadata names, such as `deflate`, may be used too.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

@@ -44,7 +44,7 @@ pub struct Sharding {
     pub(super) write_order: Option<Arc<[u32]>>,
 }
 
-/// A bytes→bytes codec and how many bytes it decodes to.
+/// A bytes→bytes codec, and the size that it decodes to.
 #[derive(Clone, Debug)]
 pub(crate) struct BytesStep {
     pub(crate) codec: Arc<dyn BytesToBytes>,

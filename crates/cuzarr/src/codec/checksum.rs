@@ -1,4 +1,4 @@
-//! Checksum codecs, which put four bytes before or behind the data: `crc32c`, `crc32`, `adler32` and `fletcher32`.
+//! Checksum codecs, which put four bytes before or after the data: `crc32c`, `crc32`, `adler32` and `fletcher32`.
 
 use std::borrow::Cow;
 

@@ -14,7 +14,7 @@ pub(crate) struct Configuration<'a> {
 }
 
 impl<'a> Configuration<'a> {
-    /// Takes a configuration whose members may only be `known` ones: an unknown member could change what bytes mean.
+    /// Takes a configuration, and refuses members that are not `known`: an unknown member could change what bytes mean.
     /// numcodecs' `id` is always allowed.
     pub(crate) fn new(codec: &'a str, members: &'a Map<String, Value>, known: &[&str]) -> Result<Self> {
         match members.keys().find(|key| *key != "id" && !known.contains(&key.as_str())) {

@@ -24,7 +24,7 @@ pub struct Speeds {
 pub struct EncodingSpeeds {
     /// Speed of one thread of the host, shuffling included, in GB/s of chunks.
     pub host_thread_gb_s: f64,
-    /// The device, in GB/s of chunks. The work before and behind the kernels is included.
+    /// The device, in GB/s of chunks. The work before and after the kernels is included.
     pub device_gb_s: f64,
     /// Seconds that the smallest batch takes on the device.
     pub device_s: f64,

@@ -43,7 +43,7 @@ pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }
 
-/// Reads a decoder to its end, at most `limit_bytes`. Memory grows with the bytes that really come.
+/// Reads at most `limit_bytes` from a decoder, to its end. Memory grows with the bytes that the decoder really returns.
 pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut bounded = decoder.take(limit_bytes.saturating_add(1));

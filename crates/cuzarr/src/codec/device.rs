@@ -1,8 +1,8 @@
 //! Codecs on a device: the traits of decoders and encoders of frames.
 //!
 //! A codec returns its decoder from [`BytesToBytes::device_decoder`](super::BytesToBytes::device_decoder). A decoder
-//! prepares many frames together as a [`Decode`], which a stream runs. A decoder knows the places of its bytes only as
-//! ranges. So a container's decoder (Blosc) can prepare its inner streams with another codec's decoder, into its own
+//! prepares many frames together as a [`Decode`], which a stream runs. A decoder knows its bytes only as ranges of a
+//! buffer. So a container's decoder (Blosc) can prepare its inner streams with another codec's decoder, into its own
 //! scratch memory, and launch that before its own kernels.
 //!
 //! Encoding works the same way: [`BytesToBytes::device_encoder`](super::BytesToBytes::device_encoder) returns an
@@ -23,7 +23,7 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status of a unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and need room to add.
+/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and add to them.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.
@@ -34,7 +34,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The speeds of decoding on the device and on the host.
     fn speeds(&self) -> &'static Speeds;
 
-    /// Why kernels do not take frames of `decoded_bytes`; `None` if they do.
+    /// The reason why kernels do not take frames of `decoded_bytes`; `None` if they take them.
     fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
         let _ = decoded_bytes;
         None
@@ -55,7 +55,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
 
-    /// CUDA headers that define further codes of damage and their messages, beside `cuzarr/status.cuh`.
+    /// CUDA headers that define further codes of damage and their messages, besides `cuzarr/status.cuh`.
     fn damages(&self) -> &'static [Header] {
         &[]
     }
@@ -151,8 +151,8 @@ pub struct Request<'a> {
     pub host: Option<&'a [u8]>,
     /// Headers of all units, if they were already read.
     pub headers: &'a [Headers],
-    /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that can save memory only by
-    /// taking longer chooses by this.
+    /// Scratch memory, in bytes, that the decoding should not exceed if possible. A decoder that needs more time to
+    /// save memory decides by this number.
     pub scratch_aim_bytes: usize,
 }
 
@@ -224,7 +224,7 @@ impl Decode for Checked {
 
 /// A decoding that was prepared, and can be launched many times.
 pub trait Decode: Send + Sync {
-    /// Maximum device memory, in bytes, that a launch takes beside source, target and statuses. Launches take it from
+    /// Maximum device memory, in bytes, that a launch takes besides source, target and statuses. Launches take it from
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
@@ -280,7 +280,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
     /// Prepares the encoding of many chunks.
@@ -289,7 +289,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// `InvalidArgument` for more chunks than a launch can count.
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>>;
 
-    /// Maximum size of `count` frames that lie one behind the other, in bytes.
+    /// Maximum size of `count` frames that lie one after the other, in bytes.
     fn output_bound_bytes(&self, count: usize) -> usize {
         count.saturating_mul(self.frame_bound_bytes().next_multiple_of(FRAME_ALIGNMENT_BYTES))
     }
@@ -347,7 +347,7 @@ impl<'a> EncodeTask<'a> {
     }
 }
 
-/// The results of a launch. They are complete once the stream has passed it.
+/// The results of a launch. They are complete once the stream has finished the launch.
 pub struct Launched {
     /// The frames, in the order of the chunks.
     pub out: Buffer,

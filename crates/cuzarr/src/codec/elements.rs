@@ -1,4 +1,4 @@
-//! Codecs that change elements one by one: the same steps a tail does, here for whole chunks on the host.
+//! Codecs that change elements one by one. A tail does the same steps; here they run over whole chunks on the host.
 
 use cuzarr_device::internal::cpu::bits::{round_bits, round_integers};
 use cuzarr_device::internal::cpu::cast::cast;

@@ -28,9 +28,9 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Decodes to exactly `decoded.len()` bytes; another size is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes at least the bytes `wanted` of `decoded`, if a frame's parts can be decoded alone. The other bytes then
-    /// hold anything. Returns the number of bytes that were decoded. Frames with a checksum of all bytes are decoded
-    /// whole.
+    /// Decodes at least the bytes `wanted` of `decoded`, if a frame's parts can be decoded alone. The content of the
+    /// other bytes is then unspecified. Returns the number of bytes that were decoded. Frames with a checksum of all
+    /// bytes are decoded whole.
     fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         let _ = wanted;
         self.decode_into(encoded, decoded)?;
@@ -99,7 +99,7 @@ pub enum TailPart {
         /// Steps that turn decoded into encoded elements.
         write: Vec<ElementStep>,
     },
-    /// Elements become bits behind a header, which a pass checks.
+    /// Elements become bits. A pass checks the header before the bits.
     Bits(PackedBits),
 }
 

@@ -23,20 +23,20 @@
 //! # How a chain runs
 //!
 //! A [`Chain`] is validated once per array: array→array codecs, exactly one array→bytes codec, bytes→bytes codecs. Each
-//! is opened for the shape, data type and fill value that the codec before it outputs. Bound to a device, a chain is a
-//! [`Program`]: **passes**, one chunk at a time, and a **tail**. The tail is the longest run of codecs, counted from
-//! the array, that only move elements or change them one by one (unshuffle, byte order, casts, scale and offset,
-//! transposition). The copy that writes elements to their place applies the tail too, on any device. Between passes and
-//! tail lies the **packed** chunk; metadata alone decides its size. A GPU runs the last passes itself, as many as it
-//! has kernels for, each over a whole batch of chunks: checksums, decoders of frames (`codec::batch`), running sums.
-//! The passes before them run on the host.
+//! is opened for the shape, data type and fill value that the codec before it outputs. A chain that is bound to a
+//! device is a [`Program`]: **passes**, which run one chunk at a time, and a **tail**. The tail is the longest run of
+//! codecs, counted from the array, that only move elements or change them one by one (unshuffle, byte order, casts,
+//! scale and offset, transposition). The copy that writes elements to their place applies the tail too, on any device.
+//! Between passes and tail lies the **packed** chunk; metadata alone decides its size. A GPU runs the last passes
+//! itself, as many as it has kernels for, each over a whole batch of chunks: checksums, decoders of frames
+//! (`codec::batch`), running sums. The passes before them run on the host.
 //!
 //! # Sizes
 //!
-//! The size that a frame states is never trusted. If metadata fixes a decoded size
-//! ([`Size::Exact`](size::Size::Exact)), a codec decodes into memory of that size or fails. If metadata only bounds the
-//! size ([`Size::AtMost`](size::Size::AtMost): a compressor over a compressor), the output grows with the bytes that
-//! really come. Variable-length elements are bounded only by the setting `array.variable_chunk_max_bytes`.
+//! No codec trusts the size that a frame states. If metadata fixes a decoded size ([`Size::Exact`](size::Size::Exact)),
+//! a codec decodes into memory of that size or fails. If metadata only bounds the size
+//! ([`Size::AtMost`](size::Size::AtMost): a compressor over a compressor), the output grows with the bytes that really
+//! come. Variable-length elements are bounded only by the setting `array.variable_chunk_max_bytes`.
 //!
 //! # Names
 //!

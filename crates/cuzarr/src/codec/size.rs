@@ -1,6 +1,6 @@
-//! The size of a chunk between codecs, as far as metadata says.
+//! The size of a chunk between codecs, as far as metadata determines it.
 
-/// A size in bytes, as far as metadata tells. It never comes from a frame.
+/// A size in bytes, as far as metadata determines it. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Exactly this number of bytes.

@@ -1,4 +1,4 @@
-//! The facts about a chunk that codecs know, and chunks of variable-length elements.
+//! The facts about a chunk that codecs need, and chunks of variable-length elements.
 
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl ChunkSpec {
 /// Variable-length elements of a chunk or selection, in C order: element `i` is `data[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariableElements {
-    /// Where each element begins in `data`, and where the last one ends: one number more than elements, ascending from
-    /// 0.
+    /// Where each element begins in `data`, and where the last one ends. There is one number more than elements. They
+    /// ascend from 0.
     pub offsets: Vec<u64>,
     /// The elements' bytes, one after the other.
     pub data: Vec<u8>,

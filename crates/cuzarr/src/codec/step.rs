@@ -25,18 +25,18 @@ pub enum Step {
         /// The exact number of decoded bytes.
         decoded_bytes: usize,
     },
-    /// Verifies a checksum before or behind the bytes.
+    /// Verifies a checksum before or after the bytes.
     Check {
         /// The kind of checksum.
         checksum: Checksum,
-        /// Whether the checksum stands before or behind the bytes.
+        /// Whether the checksum stands before or after the bytes.
         location: Location,
     },
-    /// Compares a byte before or behind the others with an expected one.
+    /// Compares a byte before or after the others with an expected one.
     Header {
         /// The expected byte.
         expected: u8,
-        /// Whether the byte stands before or behind the others.
+        /// Whether the byte stands before or after the others.
         location: Location,
     },
     /// Undoes a byte shuffle: byte planes become units.
@@ -147,7 +147,7 @@ impl Location {
 pub struct PackedBits {
     /// Bits of the last byte that are padding.
     pub padding: u8,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub bits_bytes: usize,
 }
 
@@ -158,7 +158,7 @@ impl PackedBits {
         PackedBits { padding: (bits_bytes * 8 - count) as u8, bits_bytes }
     }
 
-    /// Checks the header against metadata, and returns the bits behind it.
+    /// Checks the header against metadata, and returns the bits after it.
     pub(crate) fn check<'a>(&self, encoded: &'a [u8]) -> Result<&'a [u8]> {
         expect_encoded_size(encoded.len(), self.bits_bytes + 1)?;
         match encoded.split_first() {

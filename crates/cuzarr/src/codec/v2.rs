@@ -1,7 +1,7 @@
 //! Builds the codec chain of a v2 array.
 //!
 //! numcodecs passes NumPy arrays from filter to filter, and each filter views its input as the data type in its own
-//! configuration. So the chain tracks, beside the array, the byte order in which its bytes would be stored. If a
+//! configuration. So the builder tracks the array, and also the byte order in which its elements would be stored. If a
 //! filter's view differs from its input, a step that reinterprets bytes is inserted. `order: F` becomes a transposition
 //! before the first filter. The implicit `bytes` codec stands before the first filter or compressor of bytes.
 
@@ -65,8 +65,8 @@ fn serialize(builder: &mut Builder, endian: Endian) -> Result<()> {
     builder.push(opened)
 }
 
-/// Adds one filter or the compressor. `endian` is the byte order of the bytes before it; the call changes it to the
-/// order behind it.
+/// Adds one filter or the compressor. `endian` is the byte order before that codec. The call changes it to the byte
+/// order after the codec.
 fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -> Result<()> {
     let Some(Value::String(id)) = codec.get("id") else {
         return Err(Error::new(ErrorKind::MetadataInvalid, "the codec has no 'id'"));
@@ -106,7 +106,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     builder.push(opened)
 }
 
-/// Changes the chain's array to the type `view`, as which a filter views its bytes.
+/// Makes the chain's array one of the type `view`, as which the next filter views its input.
 fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
     let current = &builder.current;
     let units = current.data_type.stored_swap_units(endian);

@@ -129,7 +129,7 @@ fn add_attributes(info: &mut Description, attributes: &Map<String, Value>) {
     info.add("attributes", "Attributes", attributes, text);
 }
 
-/// Adds a row for the unfinished work whose result the node is.
+/// Adds a row for the unfinished work that writes the node.
 fn add_work(info: &mut Description, work: Option<&str>) {
     if let Some(work) = work {
         info.add("unfinished", "Unfinished", work, format!("{work}; repeat the call that began it with resume"));

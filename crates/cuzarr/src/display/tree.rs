@@ -20,13 +20,13 @@ pub struct Tree {
 #[derive(Clone, Debug, PartialEq)]
 enum TreeKind {
     Group {
-        /// The name of the unfinished work whose root the group is, such as `copy`.
+        /// The name of the unfinished work that writes below the group, such as `copy`.
         unfinished: Option<String>,
     },
     Array {
         shape: Vec<u64>,
         data_type: String,
-        /// The name of the unfinished work whose result the array is, such as `store`.
+        /// The name of the unfinished work that writes the array, such as `store`.
         unfinished: Option<String>,
     },
     /// The node's metadata cannot be read, for this reason.

@@ -151,7 +151,7 @@ impl ArrayMetadata {
         &self.attributes
     }
 
-    /// The name of the unfinished work whose result this array is, such as `store`.
+    /// The name of the unfinished work that writes this array, such as `store`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }
@@ -220,7 +220,7 @@ impl ArrayMetadata {
         self.set_chunk_grid(grid)
     }
 
-    /// Replaces the names of the dimensions, of a v3 array.
+    /// Replaces the dimension names of a v3 array.
     pub fn set_dimension_names(&mut self, names: Vec<Option<String>>) -> Result<()> {
         if self.format == ZarrFormat::V2 || names.len() != self.ndim() {
             let message = format!("dimension names {names:?}: expected {} of a v3 array", self.ndim());
@@ -282,8 +282,8 @@ pub(super) fn attributes_member(document: &Object) -> Option<&Object> {
 }
 
 /// The chunk grid for a stored chunk shape, and whether its shape differs from the stored one. Older writers stored 0
-/// for empty dimensions. As in zarr-python, it is read as 1, or as the size of an inner chunk, because no chunk can
-/// have been stored.
+/// for empty dimensions. As in zarr-python, 0 is read as 1, or as the size of an inner chunk. This is safe, because no
+/// chunk can have been stored.
 pub(super) fn check_chunk_shape(
     stored: &[u64],
     shape: &[u64],

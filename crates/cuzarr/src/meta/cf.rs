@@ -5,13 +5,13 @@
 //! |---|---|
 //! | `scale_factor`, `add_offset` | `x * scale_factor + add_offset` in float64 |
 //! | only `_FillValue`, `missing_value` | NaN where elements are missing, in float32 for integers of 8 and 16 bits, else float64; floats keep their type |
-//! | `_Unsigned` | integers of the other sign, before all else |
-//! | `dtype` that says `bool` | truths, after all else |
+//! | `_Unsigned` | integers of the other signedness, before all other steps |
+//! | `dtype` that is `bool` | booleans, after all other steps |
 //!
-//! A missing-value mark is compared with the stored element, after `_Unsigned` is applied. xarray reads the sign of
-//! `_FillValue` like that of the elements, but not the sign of `missing_value`. Scaled floats keep their type if NaN is
-//! their only mark. There are two differences from xarray: an integer `scale_factor` also results in float64, and marks
-//! of 8-byte integers are compared without rounding.
+//! A missing-value mark is compared with the stored element, after `_Unsigned` is applied. As in xarray, `_Unsigned`
+//! also changes the signedness of `_FillValue`, but not that of `missing_value`. Scaled floats keep their type if NaN
+//! is their only mark. There are two differences from xarray: an integer `scale_factor` also results in float64, and
+//! marks of 8-byte integers are compared without rounding.
 //!
 //! Specification: <https://cfconventions.org/Data/cf-conventions/cf-conventions-1.11/cf-conventions.html#packed-data>.
 //! xarray's implementation: `CFMaskCoder` and `CFScaleOffsetCoder` in `xarray/coding/variables.py`.
@@ -27,7 +27,7 @@ use crate::{Error, ErrorKind, Result};
 /// How stored elements are decoded to numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoding {
-    /// The type as which stored integers are read, if the attribute `_Unsigned` changes their signedness.
+    /// The type of stored integers after `_Unsigned`, if that attribute changes their signedness.
     pub read_as: Option<DType>,
     /// Whether attributes mark elements as missing. True even if no element can equal the mark.
     pub is_masked: bool,
@@ -210,8 +210,8 @@ impl Noted {
 }
 
 impl Mark {
-    /// Converts the mark to the element that equals it; `None` if there is none. `own` is the type as which elements
-    /// are read.
+    /// Converts the mark to the element that equals it; `None` if there is none. `own` is the type of elements after
+    /// `_Unsigned`.
     fn as_element(self, data_type: &DataType, own: DType, is_fill: bool) -> Option<Mark> {
         let (least, most) = match own.kind() {
             DTypeKind::Int | DTypeKind::UInt => bounds(own),
@@ -273,8 +273,8 @@ fn is_number(data_type: &DataType) -> bool {
     !is_time && data_type.device_dtype().is_some_and(|dtype| dtype.kind() != DTypeKind::Opaque)
 }
 
-/// The integer type of the other signedness as which elements are read, if any. As in xarray, `_Unsigned` must be a
-/// text, not a JSON boolean.
+/// The type of elements after `_Unsigned`; `None` if it changes nothing. As in xarray, `_Unsigned` must be text, not
+/// JSON `true`.
 fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
     match (unsigned?, stored) {
         ("true", DType::INT8) => Some(DType::UINT8),

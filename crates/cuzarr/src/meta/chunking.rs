@@ -161,7 +161,7 @@ fn edges(given: &[i64], extent: u64) -> Result<Edges> {
         return Err(wrong(format!("chunk sizes are {given:?}, expected at least one, and positive numbers")));
     };
     let sum = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
-    // For a dimension without elements, the chunks are those into which it will grow.
+    // A dimension without elements may list the chunks into which it will grow.
     if extent > 0 && sum != extent {
         return Err(wrong(format!("chunk sizes {given:?} add up to {sum}, expected {extent} as in the shape")));
     }

@@ -38,7 +38,7 @@ impl<'a> Documents<'a> {
 }
 
 /// The documents of one node as JSON objects, without further checks. So a node that this library cannot use is still
-/// listed, and consolidated as its author wrote it. [`NodeDocuments::check`] turns the documents into metadata.
+/// listed, and is consolidated as its author wrote it. [`NodeDocuments::check`] turns the documents into metadata.
 ///
 /// ```
 /// use cuzarr::meta::{Documents, NodeDocuments};
@@ -143,7 +143,7 @@ impl NodeDocuments {
         self.is_array
     }
 
-    /// Whether the documents say that they describe a group. A v3 document may also say something else.
+    /// Whether the documents say that they describe a group. A v3 document may describe neither an array nor a group.
     pub fn is_group(&self) -> bool {
         match self.format {
             ZarrFormat::V2 => !self.is_array,

@@ -1,5 +1,5 @@
 //! Chunk grids: which chunk holds an element, and which region of the array a chunk covers. Counts and products are
-//! checked, so nothing here overflows or panics, whatever a document says.
+//! checked, so no document makes this code overflow or panic.
 
 use std::ops::Range;
 

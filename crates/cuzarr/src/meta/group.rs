@@ -53,7 +53,7 @@ impl GroupMetadata {
         self.attributes.get(names::UNFINISHED)
     }
 
-    /// The name of the unfinished work whose root this group is, such as `copy`.
+    /// The name of the unfinished work that writes below this group, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }

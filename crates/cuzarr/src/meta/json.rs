@@ -1,8 +1,8 @@
 //! JSON as Zarr's writers really write it. A document can be edited without changing the rest of it.
 //!
 //! `serde_json::Value` cannot hold everything that Python's `json` module writes (`NaN`, `Infinity`, integers beyond 64
-//! bits), and it forgets how a number was spelled. This tree keeps the text of numbers. Typed parsing never works on
-//! the tree: it asks for a [`Value`] of one member. The tree is not for large data, because every number is a string.
+//! bits), and it forgets how a number was spelled. This tree keeps the text of numbers. Typed parsing does not use the
+//! tree, but [`Value`]s that are made from it. The tree is not for large data, because every number is a string.
 
 mod parser;
 mod text;
@@ -54,8 +54,8 @@ impl Json {
         }
     }
 
-    /// Converts the tree to a plain value. Numbers that do not fit `i64` and `u64` become floats. Those that are not
-    /// finite floats become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in fill values.
+    /// Converts the tree to a plain value. Numbers that fit neither `i64` nor `u64` become floats. Those beyond the
+    /// range of finite floats, and NaN, become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in fill values.
     pub fn to_value(&self) -> Value {
         match self {
             Json::Null => Value::Null,
@@ -122,7 +122,7 @@ pub(crate) fn write_members<'a>(
     write_items(out, ['{', '}'], members.map(|(name, part)| (Some(name), part)), unit, level);
 }
 
-/// Writes a newline and the white space of a level. Without a `unit`, writes nothing.
+/// Writes a newline and the white space of a level. Writes nothing without a `unit`.
 pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize) {
     if let Some(unit) = unit {
         out.push('\n');

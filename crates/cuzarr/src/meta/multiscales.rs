@@ -1,6 +1,6 @@
 //! Images with several scales, as the attributes of their group describe them. There are two conventions: OME-Zarr
 //! (<https://ngff.openmicroscopy.org/0.6/#multiscales-metadata>, and earlier versions), and `multiscales` of GeoZarr
-//! (<https://github.com/zarr-conventions/multiscales>). Both are read here; `cuzarr-compute` writes OME-Zarr.
+//! (<https://github.com/zarr-conventions/multiscales>). This module reads both; `cuzarr-compute` writes OME-Zarr.
 
 use serde_json::{Map, Value};
 
@@ -88,8 +88,8 @@ impl Multiscales {
     /// returns the first.
     ///
     /// # Errors
-    /// `MetadataInvalid`; `Unsupported` for a version of OME-Zarr after 0.6, and for transformations of levels other than scales,
-    /// translations and sequences of them.
+    /// `MetadataInvalid`; `Unsupported` for a version of OME-Zarr after 0.6, and for transformations of levels other
+    /// than scales, translations and sequences of them.
     pub fn of(attributes: &Map<String, Value>) -> Result<Option<Multiscales>> {
         match (attributes.get("ome"), attributes.get("multiscales")) {
             (Some(Value::Object(ome)), _) if ome.contains_key("multiscales") => {
@@ -166,7 +166,7 @@ impl Multiscales {
                 scale: numbers(transform.get("scale"), "scale")?,
                 translation: numbers(transform.get("translation"), "translation")?,
             };
-            // The transformation of a level starts from the level from which it is derived, if that one came before.
+            // A level's transformation is relative to the level `derived_from`, if that one was listed before.
             let above = entry.get("derived_from").and_then(Value::as_str);
             let above = above.and_then(|above| levels.iter().find(|level| level.path == above));
             let made = above.map_or_else(

@@ -44,7 +44,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The name of the unfinished work whose result this node is, such as `copy`.
+    /// The name of the unfinished work that writes this node, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         match self.attributes()?.get(UNFINISHED)? {
             Json::Object(mark) => match mark.get("work") {
@@ -167,8 +167,8 @@ impl Consolidated {
         Ok(node)
     }
 
-    /// Like [`node`](Self::node), but a group comes without the nodes below it. Finding them would take a look at every
-    /// path.
+    /// Like [`node`](Self::node), but a group comes without the nodes below it. Finding them would take a look at all
+    /// paths.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.documents(path).at(place)? else {

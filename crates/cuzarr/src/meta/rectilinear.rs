@@ -138,8 +138,7 @@ impl RectilinearGrid {
         &self.axes
     }
 
-    /// The length of the chunks along a dimension, if all have the same length; else `None`. The last chunk counts,
-    /// too.
+    /// The length of the chunks along a dimension, if all have the same length, even the last one; else `None`.
     pub(crate) fn even_edge(&self, dim: usize) -> Option<u64> {
         match &self.axes[dim] {
             Edges::Even(edge) => Some(*edge),
@@ -320,7 +319,7 @@ impl Edges {
         }
     }
 
-    /// The index of a chunk's first element. For the chunk after the last one, it is the end of the last.
+    /// The index of a chunk's first element. For the number after the last chunk, the end of the last chunk.
     pub fn start(&self, chunk: u64) -> u64 {
         self.range(chunk, self.end().unwrap_or(MAX_EXTENT)).start
     }
@@ -335,7 +334,7 @@ impl Edges {
         }
     }
 
-    /// The index after the last chunk; `None` if there are as many chunks as the array needs.
+    /// The index after the last chunk; `None` for chunks of one length, which have no last one.
     pub fn end(&self) -> Option<u64> {
         match self {
             Edges::Even(_) => None,

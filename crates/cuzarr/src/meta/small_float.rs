@@ -105,9 +105,9 @@ impl SmallFloat {
         }
     }
 
-    /// Returns the bits of the nearest value. Values that are too large become infinity. `None` for these, for infinity
-    /// and for NaN, if the format does not have them. In a format without zero, zero becomes the smallest number, and
-    /// negative numbers are `None`.
+    /// Returns the bits of the nearest value. Values that are too large become infinity. Without infinity in the
+    /// format, these are `None`; without NaN, NaN is `None`. In a format without zero, zero becomes the smallest
+    /// number, and negative numbers are `None`.
     pub(crate) fn encode(self, value: f64) -> Option<u16> {
         let bits = value.to_bits();
         let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };

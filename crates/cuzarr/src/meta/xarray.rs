@@ -1,5 +1,4 @@
-//! xarray's conventions: how it interprets an array's metadata beyond Zarr's own meaning, and how each format stores
-//! this.
+//! xarray's conventions: the meaning of an array's metadata beyond Zarr's own, and where each format stores it.
 //!
 //! | meaning | format 2 | format 3 |
 //! |---|---|---|
@@ -7,11 +6,11 @@
 //! | value of missing elements | `fill_value`; where that is null, the attribute `_FillValue` | attribute `_FillValue`, encoded |
 //! | elements of chunks that are not stored | `fill_value` | `fill_value` |
 //!
-//! So one member of format 2 has two meanings. An array of format 3 without a missing value gets the fill value `null`
-//! in format 2. That defines no value for chunks that are not stored, so a writer of such an array has to store all
-//! chunks. xarray cannot open arrays that do not name their dimensions; these keep their fill value and attributes.
+//! So `fill_value` has two meanings in format 2. An array of format 3 without a missing value gets the fill value
+//! `null` in format 2. That defines no value for chunks that are not stored, so a writer of such an array has to store
+//! all chunks. xarray cannot open arrays that do not name their dimensions; these keep their fill value and attributes.
 //!
-//! In format 3, xarray's reader supports no missing value for bytes, dates and structures, so it is left out. For text
+//! In format 3, xarray's reader supports no missing value for bytes, dates and structures, so none is written. For text
 //! it only supports the attribute `missing_value`.
 //!
 //! Specification: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>. For `_FillValue` in format 3:

@@ -1,5 +1,5 @@
-//! Reads of a batch from a store whose values open like files. Requests for one value share one opening. The lent
-//! threads take units of work until none is left.
+//! Reads of a batch from a store whose values open like files. Requests for one value open it once. The lent threads
+//! take units of work until none is left.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use super::parts::{PART_BYTES, Parts};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Maximum number of requests in a unit. So many small ranges of a large shard spread over the threads, and a thread
-/// need not return to the queue after each range.
+/// Maximum number of requests in a unit. The limit spreads many small ranges of a large shard over the threads. Still,
+/// a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// Size from which a unit of several ranges is complete. It is the size of one part of a divided read, so units and
-/// parts keep a thread busy for the same time.
+/// A unit that has this many bytes gets no more ranges. A divided read has parts of the same size, so units and parts
+/// keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
 /// A source of values that can be opened.
@@ -166,7 +166,7 @@ impl<S: Source> SharedBatch<S> {
         Ok(self.source.open(key)?.map(|object| kept.keep(key, Arc::new(object))))
     }
 
-    /// Whether the read of an item must fail if the value changes meanwhile.
+    /// Whether the read of an item must fail if the value changes during the read.
     fn is_watched(&self, item: usize) -> bool {
         self.batch[item].range == ByteRange::Full || self.sink.open_values().is_some()
     }
@@ -224,15 +224,14 @@ impl<S: Source> SharedBatch<S> {
     }
 }
 
-/// What [`SharedBatch::begin`] returns.
+/// The result of [`SharedBatch::begin`].
 enum Begun {
     /// The item is read into lent memory. The number is the offset of its first byte in the value.
     Lent(u64, Box<dyn Lease>),
     OnDevice(Buffer),
 }
 
-/// Threads may drop jobs that they never ran. The items of such jobs end here, so that no caller waits for them
-/// forever.
+/// Threads may drop jobs that they never ran. Their items end here, so that no caller waits for them forever.
 impl<S: Source> Drop for SharedBatch<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);

@@ -1,8 +1,8 @@
 //! A store that keeps its values in the memory of a device.
 //!
 //! Chunks stay where they were computed. When a device array writes uncompressed chunks, the store takes over their
-//! memory. When that device reads, the store lends its memory. Nothing is copied through the host. Only the host reads
-//! metadata documents, so they are always kept in host memory. On the device `cpu`, all values are.
+//! memory. When that device reads, the store lends its memory. Nothing is copied through the host. Metadata documents
+//! are always kept in host memory, because only the host reads them.
 
 use std::fmt;
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl GpuMemoryStore {
     fn take_in(&self, place: Device, value: Payload<'_>) -> Result<Buffer> {
         match value {
             Payload::Bytes(bytes) => Ok(Buffer::from_bytes(place, bytes)?),
-            // A view would keep its whole block alive, and others may write to that block. So such a value is copied.
+            // A view of a larger block is copied: it would keep the whole block alive, and others may write to it.
             Payload::Buffer(value) if value.device() == place && value.size_bytes() == value.allocation_bytes() => {
                 Ok(value.clone())
             }
@@ -128,7 +128,7 @@ impl Object for Buffer {
 
 impl Store for GpuMemoryStore {
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        // Lending is only a look-up in the table, so threads would take longer.
+        // Lending only looks up the table. Handing this to threads would take longer.
         match self.is_on(sink.device()) {
             true => batch::run(self.clone(), batch, sink, &InlineWorkers),
             false => batch::run(self.clone(), batch, sink, workers),

@@ -1,11 +1,11 @@
-//! A local directory whose files cuFile (GPUDirect Storage) reads into GPU memory and writes from it.
+//! A store in a local directory. cuFile (GPUDirect Storage) moves its values between files and GPU memory.
 //!
 //! Reads into GPU memory use no memory of this process on the host. With the kernel module `nvidia-fs` they bypass the
 //! host completely. [`LocalStore`] does everything else: keys, links, listings, atomic writes. cuFile's compatibility
-//! mode is slower than our own pinned slabs, so [`Gds::Auto`] uses cuFile only if it is direct.
+//! mode is slower than our own pinned slabs, so [`Gds::Auto`] uses cuFile only if drives can write to GPU memory.
 //!
-//! Registering a file with cuFile takes longer than a small read. So a file stays registered as long as it is among the
-//! files used last. Each read still opens the value by its key. So a replaced value is never mistaken for the old one.
+//! Registering a file with cuFile takes longer than a small read. So the files used last stay registered. Each read
+//! still opens the value by its key, so a replaced value is never mistaken for the old one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -56,7 +56,7 @@ impl FromStr for Gds {
     }
 }
 
-/// A directory of the local file system. cuFile reads and writes it if the memory belongs to a GPU. Clones share the
+/// A store in a local directory that uses cuFile for reads into GPU memory and writes from it. Clones share the
 /// registered files.
 #[derive(Clone)]
 pub struct GdsStore {
@@ -79,7 +79,7 @@ impl GdsStore {
         self.local.root()
     }
 
-    /// Whether cuFile moves values between files and the memory of `device`. Loads the library if that is a GPU.
+    /// Whether cuFile moves values between files and the memory of `device`. Loads the library if `device` is a GPU.
     pub fn uses_cufile(&self, device: Device) -> bool {
         device != Device::Cpu
             && match self.gds {
@@ -117,7 +117,7 @@ impl Files {
                 return Ok(Arc::clone(known));
             }
         }
-        // The lock is not held: registering is slow, and registering one file twice is harmless.
+        // The lock is not held here: registering is slow, and registering one file twice is harmless.
         let fresh =
             Arc::new(DirectFile::new(for_reading(file.file()).map_err(|error| failed("cannot open it", &error))?)?);
         let Some(version) = version else { return Ok(fresh) };

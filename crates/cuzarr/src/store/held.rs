@@ -23,7 +23,7 @@ impl HeldValues {
         HeldValues { name, values: Arc::new(values.collect()) }
     }
 
-    /// Whether the values have every key of a batch.
+    /// Whether these values answer a whole batch. A key that is known not to exist counts, too.
     pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
         batch.iter().all(|request| self.values.contains_key(&request.key))
     }

@@ -17,7 +17,7 @@ pub struct Identity {
     data: Place,
     /// The place of the documents of arrays and groups, if it differs from `data`.
     metadata: Option<Place>,
-    /// What decides which values a handle is shown at these places. It is not compared.
+    /// The text of [`Identity::with_view`]. It is not compared.
     view: Option<Arc<str>>,
 }
 
@@ -100,13 +100,13 @@ impl Identity {
         self.data == other.data
     }
 
-    /// Whether a place of one is also a place of the other, or lies inside one.
+    /// Whether a place of one equals a place of the other, or one of the two lies inside the other.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
 
-    /// Names what decides which values a handle is shown: a server may answer by headers and query, and a table names
-    /// files. Caches of decoded chunks keep the values of two views apart; locks do not.
+    /// Adds a text that tells apart handles of one place that may see different values. Examples are the headers and
+    /// query sent to a server, and a table of references. Caches of decoded chunks separate two views; locks do not.
     #[must_use]
     pub fn with_view(self, view: &str) -> Identity {
         Identity { view: Some(view.into()), ..self }
@@ -117,8 +117,8 @@ impl Identity {
         self.view.as_deref().unwrap_or("")
     }
 
-    /// The address of a stored object: a text that is the same for all stores that have the object, and that no other
-    /// object of this process has.
+    /// The address of a stored object. All stores that have the object give the same text, and no other object of this
+    /// process has that text.
     pub(crate) fn object(&self, key: &Key) -> String {
         let Place { root, path } = &self.data;
         let path = if key.is_empty() { path.clone() } else { path.join(key) };

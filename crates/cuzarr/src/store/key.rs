@@ -2,11 +2,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A key: segments joined by `/`. The empty key is the root prefix and never names a value. See [`validate_key`] for the rules.
+/// A key: segments joined by `/`. The empty key is the root prefix and never names a value. See [`validate_key`] for
+/// the rules.
 pub type Key = str;
 
-/// Checks that `key` is a valid key for every store. It refuses the empty string, a leading, trailing or doubled `/`, the
-/// segments `.` and `..`, NUL, and `\`, which is a separator on some systems.
+/// Checks that `key` is a valid key for every store. It refuses the empty string, a leading, trailing or doubled `/`,
+/// the segments `.` and `..`, NUL, and `\`, which is a separator on some systems.
 ///
 /// # Errors
 /// `KeyInvalid`, with the reason.

@@ -16,17 +16,18 @@
 //! also refuse an item before a byte is moved.
 //!
 //! # Large values
-//! [`Store::put`] writes a whole value. [`Store::begin`] returns an [`Unfinished`] value, to which threads write parts
-//! as they get them. So no thread needs memory for a large value, and the first parts are written while the last ones
-//! are still computed.
+//! [`Store::put`] writes a whole value. [`Store::begin`] returns an [`Unfinished`] value. Threads write its parts in
+//! any order, as soon as each is ready. So a large value is never in memory as a whole, and its first parts are written
+//! while the last ones are still computed.
 //!
 //! # What a store says about itself
 //! - [`Identity`]: which values it holds. Two handles of one directory have equal identities, however they were opened.
 //!   Write locks, checks for overlaps and caches compare identities; names (`Display`) are only for messages.
-//! - [`Capabilities`]: what it can do, and how it is used best. Callers check them before they begin, not after a
+//! - [`Capabilities`]: what it can do, and how to use it best. Callers check them before they begin, not after a
 //!   failure.
 //! - [`Version`]: which state of a value was read, such as inode and time of a file, or the ETag of an object. Reads of
-//!   several parts of one value use it to see only one state. [`Condition::Unchanged`] only writes over that state.
+//!   several parts of one value use it to see only one state. A write with [`Condition::Unchanged`] replaces only that
+//!   state.
 //!
 //! # Opening
 //! [`Registry`] turns URLs into stores. Other crates add schemes with [`Registry::with`]. A scheme that wraps a store,
@@ -153,7 +154,7 @@ pub struct ReadRequest {
 /// Copies bytes into lent memory, from byte `at` on. For implementations of [`Lease::write`] whose memory is one piece.
 ///
 /// # Errors
-/// `StoreFailed` when the bytes end behind the memory.
+/// `StoreFailed` when the bytes end beyond the memory.
 pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()> {
     let end = at.saturating_add(bytes.len());
     let behind = || Error::new(ErrorKind::StoreFailed, "the store wrote behind the memory that it was lent");
@@ -176,7 +177,7 @@ pub trait Lease: Send {
     /// method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
     ///
     /// # Errors
-    /// `StoreFailed` when the bytes end behind the memory.
+    /// `StoreFailed` when the bytes end beyond the memory.
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         write_to(self.bytes(), at, bytes)
     }
@@ -203,12 +204,12 @@ impl Lease for Vec<u8> {
     }
 }
 
-/// How an item ended that did not fail.
+/// The outcome of an item that did not fail.
 pub enum ReadOutcome {
     /// The lent memory holds the bytes, and returns to its lender.
     Filled(Box<dyn Lease>),
-    /// The bytes lie in memory of the sink's device: the store's own memory, which is never written again, or memory from
-    /// [`ReadSink::reserve_on_device`]. They are ready on every stream.
+    /// The bytes lie in memory of the sink's device. It is the store's own memory, which is never written again, or
+    /// memory from [`ReadSink::reserve_on_device`]. The bytes are ready on every stream.
     OnDevice(Buffer),
     /// The key does not exist; nothing was reserved.
     Missing,
@@ -220,8 +221,8 @@ pub trait ReadSink: Send + Sync {
     /// then either fills all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
-    /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the error on
-    /// to `done`.
+    /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the
+    /// error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
     /// Checks that the items are still wanted. A store that reads one item after another calls this before each item.
@@ -242,12 +243,12 @@ pub trait ReadSink: Send + Sync {
     /// memory.
     ///
     /// # Errors
-    /// When another version is wanted. The store passes the error on to `done`.
+    /// When the caller wants another version. The store passes the error on to `done`.
     fn opened(&self, _index: usize, _version: Version) -> Result<()> {
         Ok(())
     }
 
-    /// The device in whose memory the sink also accepts bytes; `cpu` if it wants all bytes on the host.
+    /// The device in whose memory the sink accepts bytes, besides host memory; `cpu` if it wants all bytes on the host.
     fn device(&self) -> Device {
         Device::Cpu
     }
@@ -281,7 +282,7 @@ pub trait Workers: Send + Sync {
 /// Name of the object that stands for a node's lock on a server ([`Store::try_lock`]), below the node's prefix.
 pub const LOCK_NAME: &str = ".cuzarr-lock";
 
-/// What [`Store::try_lock`] returns.
+/// The result of [`Store::try_lock`].
 pub enum Lock {
     /// The lock. It is held until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
@@ -379,7 +380,7 @@ pub struct Stat {
     pub version: Option<Version>,
 }
 
-/// What a store can do, and how it is used best.
+/// The abilities of a store, and how to use it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether every write is refused.
@@ -422,7 +423,7 @@ impl Default for Capabilities {
     }
 }
 
-/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. If it is dropped before, the old
+/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. If it is dropped unfinished, the old
 /// value remains.
 pub trait Unfinished: Send + Sync {
     /// Writes `bytes` from `offset` on. Parts may come in any order and from any threads. Each byte must come exactly
@@ -432,17 +433,17 @@ pub trait Unfinished: Send + Sync {
     /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Makes the value shorter than it was begun. All bytes that remain must have been written. For stores with
-    /// [`Capabilities::shortens_parts`].
+    /// Makes the value shorter than the size given to [`Store::begin`]. All bytes that remain must have been written.
+    /// For stores with [`Capabilities::shortens_parts`].
     ///
     /// # Errors
-    /// `InvalidArgument` for more bytes than it was begun with; `Unsupported`; what the store reports.
+    /// `InvalidArgument` when `size_bytes` is larger than that size; `Unsupported`; what the store reports.
     fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
     /// Gives the value its key, atomically. All its bytes must have been written.
     ///
     /// # Errors
-    /// `InvalidArgument` when bytes are missing; what the store reports. The old value is left then.
+    /// `InvalidArgument` when bytes are missing; what the store reports. Then the old value remains.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
@@ -457,8 +458,8 @@ pub fn no_parts(store: &dyn Store, key: &Key) -> Result<Box<dyn Unfinished>> {
 
 /// A store: keys and their bytes. The [module](self) explains its design.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
-    /// Reads a batch. It may return before the items are done. A span that ends beyond its value is an error, never a short
-    /// read. An invalid key fails only its own item.
+    /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a
+    /// short read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
     /// Writes a value if the condition holds. Returns whether it wrote. The write is atomic: readers see the old value
@@ -510,7 +511,7 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// The identity of the store's values.
     fn identity(&self) -> Identity;
 
-    /// What the store can do.
+    /// The abilities of the store.
     fn capabilities(&self) -> Capabilities;
 
     /// Whether values move to and from memory of `device` without passing through host memory. If so, all reads into a

@@ -20,7 +20,7 @@ type PartEnd = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 /// A read whose memory was divided.
 pub(super) struct Parts<O: Object> {
     object: Arc<O>,
-    /// Whether the read must fail if the value changes meanwhile.
+    /// Whether the read must fail if the value changes during the read.
     watched: bool,
     waiting: Mutex<VecDeque<Part>>,
     remaining: AtomicUsize,
@@ -56,8 +56,8 @@ impl<O: Object + 'static> Parts<O> {
     ) -> Result<Arc<Parts<O>>, Box<dyn Lease>> {
         let size_bytes = lease.bytes().len();
         let mut waiting = VecDeque::new();
-        // Down to 0, so the first part has no bytes. It is kept until the item ends, and no bytes should have to wait
-        // for that.
+        // The loop goes down to 0, so the first part has no bytes. It is kept until the item ends, and its bytes would
+        // wait.
         for at in (0..size_bytes).step_by(PART_BYTES).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: offset + at as u64, lease }),
@@ -72,8 +72,8 @@ impl<O: Object + 'static> Parts<O> {
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 
-    /// Fills the parts with up to `threads` threads, one part per job. Between two parts, a thread can do work that
-    /// began earlier.
+    /// Fills the parts with up to `threads` threads, one part per job. Between two parts, a thread can run jobs that
+    /// were queued earlier.
     pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
         for _ in 0..threads.min(lock(&self.waiting).len()) {
             Arc::clone(&self).spawn_part(Arc::clone(workers));
@@ -129,7 +129,7 @@ impl<O: Object + 'static> Parts<O> {
     }
 }
 
-/// A thread that panicked never ends its part. So the item ends here, and no caller waits for it forever.
+/// A thread that panicked never ends its part. So the item ends here, so that no caller waits for it forever.
 impl<O: Object> Drop for Parts<O> {
     fn drop(&mut self) {
         let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The memory of a vector, divisible into parts.
+    /// The memory of a vector that can be divided into parts.
     struct Divisible {
         all: Arc<Mutex<Vec<u8>>>,
         part: Vec<u8>,

@@ -64,8 +64,8 @@ impl Registry {
         Registry { openers, check: self.check.clone() }
     }
 
-    /// Returns a registry that calls `check` before it opens any URL, including a wrapped one. It opens all schemes
-    /// like this one. This registry's own check is replaced.
+    /// Returns a registry that calls `check` before it opens any URL, including a wrapped one. It replaces this
+    /// registry's own check, and opens all schemes like this registry.
     #[must_use]
     pub fn with_check(&self, check: impl Fn(&Url) -> Result<()> + Send + Sync + 'static) -> Registry {
         Registry { openers: self.openers.clone(), check: Some(Arc::new(check)) }

@@ -131,7 +131,7 @@ impl Observed {
         self
     }
 
-    /// Makes the store say no versions, as a server without entity tags.
+    /// Makes the store report no versions, like a server without entity tags.
     #[must_use]
     pub fn without_versions(mut self) -> Self {
         self.hides_versions = true;

@@ -67,7 +67,7 @@ impl Traffic {
         work()
     }
 
-    /// Counts a request whose answer began after `first_byte`, or which failed then. `is_retried`: whether it may be
+    /// Counts a request. Its answer began, or it failed, after `first_byte`. `is_retried` says whether it may be
     /// repeated.
     pub fn answered(&self, first_byte: Duration, is_retried: bool) {
         self.0.requests.fetch_add(1, Ordering::Relaxed);

@@ -94,13 +94,13 @@ impl Url {
     }
 }
 
-/// Whether `text` is a scheme by RFC 3986, section 3.1. A single letter is not a scheme, but a drive.
+/// Whether `text` is a scheme by RFC 3986, section 3.1. A single letter is a drive, not a scheme.
 fn is_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-/// Splits a path from the query behind it. A fragment is dropped, because servers ignore it.
+/// Splits a path from the query after it. A fragment is dropped, because servers ignore it.
 fn divided(path: &str) -> (&str, &str) {
     let path = path.split('#').next().unwrap_or(path);
     path.split_at(path.find('?').unwrap_or(path.len()))

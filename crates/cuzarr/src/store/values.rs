@@ -1,5 +1,5 @@
 //! A table of keys and values, with listing and deleting. Stores that have all their keys in memory share it, including
-//! those of `cuzarr-remote`.
+//! stores of `cuzarr-remote`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -63,7 +63,7 @@ impl<V: Clone> Values<V> {
             return Ok(false);
         }
         let old = values.insert(key.to_string(), value);
-        // The old value is dropped after the lock, because freeing device memory may wait.
+        // The old value is dropped after the lock is released, because freeing device memory may wait.
         drop(values);
         drop(old);
         Ok(true)

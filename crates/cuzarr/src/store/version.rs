@@ -34,8 +34,8 @@ enum VersionKind {
     Permanent(Arc<str>),
 }
 
-/// What a server without strong entity tags says about a value's version. A difference proves a change; equality proves
-/// nothing.
+/// Hints about a value's version, from a server without strong entity tags. A difference proves a change; equality
+/// proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hints {
     weak_tag: Option<Arc<str>>,
@@ -44,7 +44,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether nothing that both have proves a change.
+    /// Whether the hints that both have are equal, so that they prove no change.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);
@@ -96,7 +96,8 @@ impl Version {
         Version(VersionKind::Number(number))
     }
 
-    /// The version of a value that never changes, such as a chunk of a snapshot. No value with other bytes has the name.
+    /// The version of a value that never changes, such as a chunk of a snapshot. No value with other bytes has the
+    /// name.
     pub fn permanent(name: &str) -> Version {
         Version(VersionKind::Permanent(name.into()))
     }
@@ -173,7 +174,7 @@ impl Version {
     }
 
     /// Whether both versions have the same bytes. Names and attributes may differ. For versions from
-    /// [`Version::of_hints`]: whether nothing proves that the bytes differ.
+    /// [`Version::of_hints`], true only means that nothing proves a difference.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
             (VersionKind::File { identity, .. }, VersionKind::File { identity: other, .. }) => identity == other,
@@ -188,7 +189,8 @@ impl Version {
         }
     }
 
-    /// Whether every later change will get another version. A change within the same tick of the clock may not.
+    /// Whether every later change will get another version. While the last change is recent, another one may fall
+    /// within the same tick of the clock, and get the same version.
     pub fn is_settled(&self) -> bool {
         let changed_ns = match self.0 {
             VersionKind::File { changed_ns, .. } => changed_ns,
@@ -200,8 +202,8 @@ impl Version {
     }
 }
 
-/// A limit on the number of values that all callers together keep open. Systems allow a process about a thousand open
-/// files. If fewer are allowed, at most a quarter of them stay open, so that threads can open others.
+/// A limit on the number of values that all callers together keep open. They never keep more than a quarter of the
+/// files that the system lets this process open (often about a thousand), so that threads can open others.
 #[derive(Debug)]
 pub struct OpenLimit {
     most: usize,
@@ -236,8 +238,8 @@ fn open_files_allowed() -> Option<usize> {
     None
 }
 
-/// Values that a caller keeps open between its batches. So it opens each value once, and reads only one version of it.
-/// The values used last stay open, as many as the limit allows.
+/// Values that a caller keeps open between its batches. So the caller opens each value once, and reads only one version
+/// of it. The values used last stay open, as many as the limit allows.
 pub struct OpenValues {
     limit: Arc<OpenLimit>,
     state: Mutex<State>,
@@ -295,7 +297,7 @@ impl OpenValues {
             self.limit.give_back(1);
         }
         drop(state);
-        // Closing may be slow, so it happens after the lock.
+        // Closing may be slow, so it happens after the lock is released.
         drop((closed, replaced));
         value
     }

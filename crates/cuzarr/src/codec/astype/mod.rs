@@ -1,6 +1,6 @@
 //! # `numcodecs.astype`
 //!
-//! Elements converted to another type, as NumPy's `astype` does.
+//! Converts elements to another type, like NumPy's `astype`.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/astype.html>
 //! - Names: v3 `numcodecs.astype`, `astype`; v2 `astype`

@@ -74,7 +74,7 @@ pub(crate) struct HostCopy<'a> {
 /// How much scratch memory a batch should take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Decoders keep within this where they can, though they may take longer: [`Request::scratch_aim_bytes`].
+    /// Decoders stay below this if they can, even if they then take longer: [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
     /// A batch that takes more is decoded in parts, one after the other.
     pub(crate) most_bytes: usize,
@@ -102,7 +102,7 @@ pub struct Batch {
     parts: Vec<Part>,
     /// The errors that the host found already, by unit.
     refused: Vec<(usize, Error)>,
-    /// Statuses of the last run, and the event behind it. `None` before a run, and after its check.
+    /// Statuses of the last run, and the event after it. `None` before a run, and after its check.
     running: Option<Running>,
 }
 
@@ -226,7 +226,7 @@ impl Batch {
         })
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -236,7 +236,7 @@ impl Batch {
         self.len == 0
     }
 
-    /// Device memory that a run takes beside source and target.
+    /// Device memory that a run takes besides source and target.
     pub fn scratch_bytes(&self) -> usize {
         let most = self.parts.iter().map(|part| part.decode.scratch_bytes()).max().unwrap_or(0);
         most + self.len * STATUS_BYTES
@@ -279,7 +279,7 @@ impl Batch {
             return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
         };
         done.synchronize()?;
-        // Not on the stream of the run, which may have other work by now.
+        // The copy does not go onto the stream of the run, which may have other work by now.
         let bytes = statuses.to_vec()?;
         let words = bytes.as_chunks::<STATUS_BYTES>().0.iter().map(|word| u64::from_ne_bytes(*word));
         let damages = self.decoder.damages();

@@ -24,7 +24,7 @@ struct Passes {
     encoding: Vec<EncodingPass>,
 }
 
-/// A pass as encoding sees it.
+/// A pass, with the facts that encoding needs.
 struct EncodingPass {
     pass: Pass,
     /// The number of the pass's codec in the chain, if it has one.
@@ -154,7 +154,7 @@ impl Program {
             passes.push(Pass::BitsHeader(header), None, Ok(vec![header_step(&header)]));
         }
         let dtype = chain.spec().dtype()?;
-        // If the steps of writing just undo those of reading, the tail derives them itself.
+        // If the writing steps are the inverse of the reading steps, the tail derives them itself.
         let undone = split.read.iter().rev().map(ElementStep::inverse).eq(split.write.iter().copied().map(Some));
         let write_steps = if undone { None } else { Some(split.write) };
         let tail = Tail { packing: split.packing, packed, steps: split.read, write_steps, dtype };

@@ -6,7 +6,7 @@ use crate::codec::chain::{Chain, Serializer};
 use crate::codec::host::TailPart;
 use crate::codec::step::PackedBits;
 
-/// How many codecs of each kind, counted from the array, the tail takes over.
+/// The codecs that the tail takes over: how many of each kind, counted from the array.
 #[derive(Clone, Debug)]
 pub(crate) struct TailSplit {
     pub(crate) arrays: usize,

@@ -34,7 +34,7 @@ impl Chain {
         self.describe_beside(device, &leave_nothing)
     }
 
-    /// Like [`Chain::describe`], for a call that leaves work to the host where `leave` gives a reason.
+    /// Like [`Chain::describe`], for a call that leaves work to the host whenever `leave` returns a reason.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
         let leaf = self.leaf();
         let division = Program::new(leaf, device).map(|program| program.divide(leave));
@@ -45,7 +45,7 @@ impl Chain {
     }
 
     /// Lists every codec, in order of encoding, and how it encodes chunks on `device`. On the CPU everything is native.
-    /// `left` says why a call leaves codecs to the host that kernels could do; `None` if it does not.
+    /// If a call leaves codecs to the host that kernels could do, `left` is the reason.
     pub fn describe_encoding(&self, device: Device, left: Option<&'static str>) -> Vec<Stage> {
         let leaf = self.leaf();
         let program = Program::new(leaf, device);

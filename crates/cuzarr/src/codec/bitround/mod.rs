@@ -1,11 +1,11 @@
 //! # `bitround`
 //!
-//! Numbers rounded to a few significant bits, half to even. Reading does not change them.
+//! Writing rounds numbers to a few significant bits, half to even. Reading does not change them.
 //!
 //! - A float keeps `keepbits` bits of its mantissa; so do both parts of a complex number.
-//! - An integer keeps `keepbits` bits, counted from the highest bit that is set; so does a date or a span of time. In a negative
-//!   number that bit is the sign, so that negative numbers near zero lose most of their bits. A number that would leave the
-//!   type or change its sign is rounded down.
+//! - An integer keeps `keepbits` bits, counted from the highest bit that is set; so does a date or a span of time. In a
+//!   negative number, the highest set bit is the sign, so negative numbers near zero lose most of their bits. A number
+//!   that would leave the type or change its sign is rounded down.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround>,
 //!   <https://numcodecs.readthedocs.io/en/stable/filter/bitround.html>

@@ -97,7 +97,7 @@ pub(super) fn compress(plain: &[u8], level: u8, limit: usize) -> Option<Vec<u8>>
     let mut stream = Vec::with_capacity(limit);
     let mut table = vec![0u32; 1 << HASH_BITS];
     let (mut at, mut literals) = (1.min(plain.len()), 0);
-    // The higher the level, the more slowly it gives up on data without matches.
+    // In data without matches, the steps of the search grow; at a higher level, they grow more slowly.
     let patience = 4 + u32::from(level);
     let mut misses = 0usize;
     let end = plain.len().saturating_sub(LAST_LITERALS);

@@ -5,8 +5,8 @@
 //! copied   nbytes bytes                                       when the flag MEMCPYED is set
 //! blocks   start of each block u32 …, then per block: per split: size u32, that many bytes
 //! ```
-//! A split's size equal to its decoded size means stored bytes. A block is split into `typesize` streams when the flag
-//! DONT_SPLIT is clear, it is not the short last one, and the streams are neither too many nor too short.
+//! A split whose size equals its decoded size holds stored bytes. A block is split into `typesize` streams if the flag
+//! DONT_SPLIT is clear, the block is not a short last one, and the streams are neither too many nor too short.
 
 use cuzarr_device::internal::defined;
 
@@ -52,7 +52,7 @@ impl Compressor {
         ("zstd", Compressor::Zstd),
     ];
 
-    /// The number of its format in the flags.
+    /// The number of the compressor's format in the flags.
     pub(super) fn format(self) -> u8 {
         match self {
             Compressor::BloscLz => 0,
@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The bytes behind the header of a frame that stores its data uncompressed.
+    /// The bytes after the header of a frame that stores its data uncompressed.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {

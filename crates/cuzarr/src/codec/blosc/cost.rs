@@ -10,5 +10,5 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [110.0, 160.0, 200.0, 220.0, 220.0],
 };
 
-/// Scratch memory as a multiple of the decoded bytes: for the shuffled bytes, and for the streams' decoders.
+/// Scratch memory for shuffled bytes and the streams' decoders, as a multiple of the decoded bytes.
 pub(super) const SCRATCH_COPIES: u64 = 3;

@@ -71,7 +71,7 @@ fn decode_frame(header: &Header, frame: &[u8], decoded: &mut [u8], wanted: Range
 fn decode_streams(header: &Header, frame: &[u8], start: usize, block: &mut [u8]) -> Result<()> {
     let splits = header.split_count(block.len());
     let split_bytes = block.len() / splits;
-    // c-blosc rounds its blocks to whole elements; a frame that did not would leave bytes that no stream holds.
+    // c-blosc's blocks consist of whole elements. In other blocks, some bytes would be in no stream.
     expect_size(split_bytes * splits, block.len())?;
     let mut at = start;
     for part in block.chunks_exact_mut(split_bytes.max(1)) {
@@ -291,7 +291,7 @@ impl BytesToBytes for Blosc {
         if header.decoded_bytes as u64 > limit_bytes {
             return Err(above_limit(header.decoded_bytes, limit_bytes)).at(|| "byte 4");
         }
-        // Zeroed pages cost nothing until they are written, and a frame that lies fails at its first missing block.
+        // Zeroed pages cost nothing until they are written. A frame with a false size fails at its first missing block.
         let mut decoded = vec![0; header.decoded_bytes];
         decode_frame(&header, encoded, &mut decoded, 0..header.decoded_bytes)?;
         Ok(decoded)

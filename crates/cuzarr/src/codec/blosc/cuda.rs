@@ -26,7 +26,7 @@ static WALK: KernelSource = KernelSource {
     headers: &[HEADERS, zstd::HEADERS, batch::HEADERS],
 };
 
-/// Warps of a block of threads: few, so that its place is free as soon as its slowest stream is done.
+/// Warps of a block of threads. A block keeps its place until its slowest stream is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Blocks of threads that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
@@ -44,7 +44,7 @@ impl DeviceDecoder for BloscDecoder {
         &cost::SPEEDS
     }
 
-    /// The damages of the codecs of the streams inside.
+    /// The kinds of damage that the codecs of the inner streams report.
     fn damages(&self) -> &'static [Header] {
         &[zstd::DAMAGE, deflate::DAMAGE]
     }
@@ -86,7 +86,7 @@ struct BloscFrames {
     streams: u64,
     /// Number of tiles in all targets.
     tiles: u32,
-    /// How many bytes of scratch hold shuffled blocks.
+    /// Bytes of scratch memory for shuffled blocks.
     work_bytes: usize,
     /// Threads of a block: few in `simt`, where each is a fiber.
     threads: u32,
@@ -174,7 +174,7 @@ impl Decode for BloscFrames {
         let table = upload_table(&self.table, stream)?;
         if self.streams > 0 {
             let kernel = BLOSC.kernel(device, "blosc_streams")?;
-            // The grid strides, so any number is right.
+            // The grid strides, so any number of blocks is right.
             let blocks = self.streams.div_ceil(u64::from(WARPS_PER_BLOCK)).min(i32::MAX as u64) as u32;
             let addresses = (src.address(), dst.address(), work.address(), table.address());
             let arguments = (addresses.0, addresses.1, addresses.2, addresses.3, self.count, statuses.address());

@@ -50,7 +50,7 @@ pub(super) struct BloscScan {
     pub(super) streams: u64,
     /// Number of tiles in all targets.
     pub(super) tiles: u32,
-    /// How many bytes of scratch hold shuffled blocks.
+    /// Bytes of scratch memory for shuffled blocks.
     pub(super) work_bytes: usize,
     /// LZ4 streams that all threads decode, to scratch and to their place.
     pub(super) blocks: [Vec<Lz4Block>; 2],

@@ -1,6 +1,6 @@
 //! # `bytes`
 //!
-//! Elements one after the other, C order, in little or big endian.
+//! Stores elements one after the other in C order, as little-endian or big-endian bytes.
 //!
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html>
 //! - Names: v3 `bytes`, `endian`; implicit in v2, where the data type says the byte order

@@ -81,7 +81,7 @@ impl Conversion {
         let targets = target.chunks_exact_mut(self.to.size_bytes());
         for (index, (element, target)) in source.chunks_exact(self.from.size_bytes()).zip(targets).enumerate() {
             let number = Number::read(self.from, element);
-            // Bytes decide most cases; NaNs of other payloads and the other zero are found by value.
+            // Most elements are found by their bytes; NaNs with other payloads and the other zero, by value.
             let replacement = exact.get(element).copied();
             let by_value = || keys.iter().find(|(key, _)| key.is(number)).map(|(_, value)| &value[..]);
             match replacement.or_else(by_value) {

@@ -1,11 +1,11 @@
 //! # `cast_value`
 //!
-//! Elements converted to another numeric type, with rounding and range under control.
+//! Converts elements to another numeric type. The configuration decides about rounding and values out of range.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value>
 //! - Names: v3 `cast_value`
 //! - Compatible: zarr-python 3.4 with cast-value-rs
-//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped. If a chunk has an element without a value, the host finds it.
+//! - Native: cpu; GPUs, unless more than 65,536 scalars are mapped. The host finds elements that cannot be converted.
 //!
 //! ```
 //! # use cuzarr::codec::ChunkSpec;
@@ -20,8 +20,8 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Scalars of `scalar_map` are replaced first. Then a value is rounded, and one that is out of the target's range is an
-//! error, or clamped (floats to infinity), or wrapped (integers). NaN and infinities have no integer.
+//! Scalars of `scalar_map` are replaced first. Then values are rounded. A value out of the target's range is an error,
+//! or is clamped (floats to infinity), or wraps (integers). NaN and infinities cannot become integers.
 
 mod cpu;
 mod number;

@@ -1,4 +1,4 @@
-//! The exact numbers of elements of all types, and their rounding.
+//! The exact values of elements of all types, and their rounding.
 
 use cuzarr_device::internal::convert::Rounding;
 use cuzarr_device::internal::cpu::cast::cast;
@@ -95,8 +95,8 @@ pub(super) fn round_to_float(number: Number, dtype: DType, rounding: Rounding) -
             if value.abs() >= 2f64.powi(beyond) {
                 return f64::INFINITY.copysign(value);
             }
-            // The distance between neighbours: scaled to 1, values round as integers do. Both scalings are exact, in
-            // halves where one factor would leave the range.
+            // The exponent of the distance between neighbouring floats. If that distance is scaled to 1, values round
+            // like integers. Both scalings are exact.
             let exponent = exponent_of(value).max(smallest_exponent(dtype)) - (mantissa as i32 - 1);
             let scaled = scale_by(value, -exponent);
             let rounded = scale_by(round_to_integer(scaled, rounding), exponent).copysign(value);

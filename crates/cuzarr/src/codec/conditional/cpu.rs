@@ -15,15 +15,15 @@ pub(super) struct Conditional {
     pub(super) header_bytes: usize,
 }
 
-/// A codec that a chunk went through, and the size that it decodes to.
+/// A codec that was applied to a chunk, and the size that it decodes to.
 struct Applied<'a> {
     codec: &'a dyn BytesToBytes,
     decoded: Size,
 }
 
 impl Conditional {
-    /// Reads the header. Returns the codecs that a chunk went through, in order of encoding, and the bytes behind the
-    /// header.
+    /// Reads the header. Returns the codecs that were applied to the chunk, in order of encoding, and the bytes after
+    /// the header.
     fn read<'a>(&self, encoded: &'a [u8], decoded: Size) -> Result<(Vec<Applied<'_>>, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes) else {
             return Err(corrupt(format!("got {} bytes, expected {} of header", encoded.len(), self.header_bytes)));

@@ -1,12 +1,12 @@
 //! # `conditional`
 //!
-//! Bytes→bytes codecs that a chunk may skip. Bits at the chunk's beginning say which ones it went through.
+//! Bytes→bytes codecs that a chunk may skip. Bits at the beginning of a chunk say which ones were applied.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/conditional>
 //! - Names: v3 `conditional`
 //! - Configuration: `codecs`, bytes→bytes codecs; `header_bits`, a multiple of 8 (the default has a bit for every codec)
-//! - Writing: a compressor is applied where it makes the chunk smaller. Codecs whose output has a fixed size, such as shuffles and
-//!   checksums, are always applied. Which codecs were applied is no part of the metadata, so that readers need no such rule.
+//! - Writing: a compressor is applied where it makes the chunk smaller. Codecs whose output has a fixed size, such as
+//!   shuffles and checksums, are always applied. This rule is not part of the metadata, because readers do not need it.
 //! - Compatible: no other implementation is known
 //! - Native: cpu. On GPUs: via host.
 //!

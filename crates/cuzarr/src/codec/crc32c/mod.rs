@@ -1,6 +1,6 @@
 //! # `crc32c`
 //!
-//! CRC-32C (Castagnoli, RFC 3720) behind the data, or before it where numcodecs' `location` says so.
+//! CRC-32C (Castagnoli, RFC 3720) after the data, or before it if numcodecs' `location` says `start`.
 //!
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html>
 //! - Names: v3 `crc32c`, `numcodecs.crc32c`; v2 `crc32c`

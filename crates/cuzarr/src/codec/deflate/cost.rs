@@ -20,7 +20,7 @@ pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
 
 /// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs` and
 /// rounded up. Matches have room for twice the decoded bytes. Marks of large frames take 4 bytes for each byte, or less
-/// in parts.
+/// if segments are processed in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 3 }
 }

@@ -46,9 +46,9 @@ pub(crate) struct DeflateDecoder {
 
 /// The decoder of gzip members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// The decoder of one zlib stream. Bytes behind it are ignored.
+/// The decoder of one zlib stream. Bytes after it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// The decoder of one deflate stream with nothing around it. Bytes behind it are ignored.
+/// The decoder of one deflate stream with nothing around it. Bytes after it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {
@@ -104,12 +104,12 @@ struct DeflateFrames {
     members: Option<DeflateMembers>,
 }
 
-/// Whether to split: whether one warp takes longer for the largest frame than many warps a frame take for all frames.
+/// Whether to split frames: true if one warp takes longer for the largest frame than many warps a frame for all frames.
 fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
     match device {
-        // So that tests take both ways.
+        // A small limit, so that tests take both ways.
         Device::Simt => largest > 25_000,
         _ => largest / WARP_BYTES_PER_US > total / SPLIT_BYTES_PER_US + SPLIT_US,
     }

@@ -1,7 +1,7 @@
 //! Finds the members of a gzip frame. Members of bgzip say where they end, in a subfield `BC` of the header's extra
-//! field (SAM/BAM specification, section 4.1). Other members are guessed: bytes look like a header, and the decoded
-//! sizes of all members add up to the frame's. The answer is only a hint: members are decoded side by side, and a frame
-//! with a wrong hint is decoded in order.
+//! field (SAM/BAM specification, section 4.1). Other members are guessed: their bytes look like a header, and the
+//! decoded sizes of all members add up to the frame's. The answer is only a hint: members are decoded side by side, and
+//! a frame with a wrong hint is decoded in order.
 
 use std::ops::Range;
 
@@ -37,9 +37,9 @@ fn size_of(member: &[u8]) -> Option<usize> {
     None
 }
 
-/// The size of the member that begins at `start`. It ends where the next bytes look like a header and the four bytes
-/// before them, its decoded size, are not 0. (An empty member's size would say nothing.) The last member has all
-/// bytes that are left.
+/// The size of the member that begins at `start`. It ends where the next bytes look like a header, if the four bytes
+/// before them (its decoded size) are not 0. (An empty member's size would say nothing.) The last member has all bytes
+/// that are left.
 fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     let looks_like_one = |at: usize| {
         let [0x1f, 0x8b, 8, flags, ..] = encoded[at..] else { return false };
@@ -53,7 +53,7 @@ fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
 /// Finds the members of a frame whose bytes are `encoded`. `None` unless there are several that decode to exactly the
 /// unit's size.
 pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
-    // If the last size is the unit's size, there is only one member, and no need to search.
+    // If the last size is the unit's size, there is only one member, so no search is needed.
     let last = number::<4>(encoded, encoded.len().checked_sub(4)?)?;
     let told = |at: usize| size_of(&encoded[at..]).filter(|&size| size >= HEADER_BYTES + TRAILER_BYTES);
     let found = |at: usize| Some(size_by_next_header(encoded, at));
@@ -120,7 +120,7 @@ mod tests {
         let encoded = parts.concat();
         let unit = Unit { src: 100..100 + encoded.len(), dst: 50..365 };
         let found = members(&encoded, &unit).unwrap();
-        // The empty one is taken together with the one behind it.
+        // The empty one is taken together with the one after it.
         assert_eq!(found.iter().map(|unit| unit.dst.clone()).collect::<Vec<_>>(), [50..60, 60..360, 360..365]);
         let starts = [100, 100 + parts[0].len(), 100 + encoded.len() - parts[3].len()];
         assert_eq!(found.iter().map(|unit| unit.src.start).collect::<Vec<_>>(), starts);

@@ -1,7 +1,7 @@
 //! # `deflate`
 //!
 //! One stream of RFC 1951 with nothing around it. No metadata names this codec; it is for frames that a caller holds
-//! ([`crate::run::Decoder`]). Bytes behind the end of the stream are ignored.
+//! ([`crate::run::Decoder`]). Bytes after the end of the stream are ignored.
 //!
 //! ```
 //! # use cuzarr::run::Decoder;
@@ -22,8 +22,9 @@
 //!   like frames.
 //!
 //! Checksums and sizes in trailers are compared. Like libdeflate, kernels do not check gzip's checksum of a header.
-//! They follow the RFC where libdeflate accepts more. These are damage: a dynamic block with more than 286 and 30
-//! codes, or without a code for its end, and bits that a code of only one word does not have.
+//! They follow the RFC where libdeflate accepts more. So they refuse dynamic blocks with more than 286 codes of
+//! literals and lengths, with more than 30 of distances, or without a code for their end. They also refuse bits that
+//! are not in a code of a single word.
 
 mod container;
 mod cost;

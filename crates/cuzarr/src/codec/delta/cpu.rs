@@ -49,7 +49,7 @@ fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
 }
 
 /// Computes sums or differences of 2-byte floats in binary32, and rounds after each step. `step` gets the carried
-/// number and an element. It returns the new element, and whether to carry that one on instead of the old.
+/// number and an element. It returns the new element, and whether to carry the new element instead of the old one.
 fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
     let widen = |half: &[u8; 2]| {
         let mut wide = [0; 4];
@@ -106,7 +106,7 @@ impl ArrayToArray for Delta {
         Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    /// Differences are taken in the decoded type, whatever the type of the sums is.
+    /// Differences are taken in the decoded type, even if sums have another type.
     fn native_undone(&self) -> Option<Vec<Step>> {
         let before = self.conversion(self.encoded_dtype, self.decoded)?;
         Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())

@@ -1,6 +1,6 @@
 //! # `numcodecs.delta`
 //!
-//! The first element, then differences between neighbours in C order, optionally in a smaller type.
+//! Stores the first element, then differences between neighbours in C order, optionally in a smaller type.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 //! - Names: v3 `numcodecs.delta`, `delta`; v2 `delta`
@@ -19,9 +19,10 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Integers wrap. Differences are taken in the decoded type, and are then converted to the encoded one. Sums are taken one after the
-//! other in the type that NumPy promotes both to, and are then converted to the decoded type: that is what `numpy.cumsum` does for
-//! numcodecs. So floats whose differences are stored as wider floats are rounded once, behind the sum.
+//! Integers wrap. Differences are taken in the decoded type, and are then converted to the encoded one. Sums are taken
+//! one after the other, in the type that NumPy promotes both to. They are then converted to the decoded type. numcodecs
+//! does the same by `numpy.cumsum`. So floats whose differences are stored as wider floats are rounded once, after the
+//! sum.
 
 mod cpu;
 

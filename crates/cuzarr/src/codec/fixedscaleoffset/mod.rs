@@ -18,8 +18,8 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Arithmetic is done in the type NumPy promotes to: integers divide as float64; a float array keeps its own type;
-//! integers minus and times JSON integers stay integers and wrap.
+//! Arithmetic is done in the type to which NumPy promotes. Integers are divided in float64. A float array keeps its own
+//! type. Integers minus or times JSON integers stay integers, and wrap.
 
 use cuzarr_device::{Arithmetic, DType, ElementStep};
 use serde_json::Number;

@@ -1,6 +1,6 @@
 //! # `numcodecs.fletcher32`
 //!
-//! HDF5's Fletcher-32 over big-endian 16-bit words, behind the data.
+//! HDF5's Fletcher-32 over big-endian 16-bit words, after the data.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/checksum32.html>
 //! - Names: v3 `numcodecs.fletcher32`, `fletcher32`; v2 `fletcher32`

@@ -16,7 +16,7 @@ use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of the checksum and the size behind a member's stream.
+/// Bytes of the checksum and the size after a member's stream.
 const TRAILER_BYTES: usize = 8;
 
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) struct Gzip {
     pub(super) level: i32,
 }
 
-/// A reader of one member after the other. Zeros behind a member are skipped.
+/// A reader of all members, one after the other. Zeros after a member are skipped.
 struct GzipMembers<'a> {
-    /// The member that is being read; `None` behind the last one.
+    /// The member that is being read; `None` after the last one.
     member: Option<GzDecoder<&'a [u8]>>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> GzipMembers<'a> {
         GzipMembers { member: Some(GzDecoder::new(encoded)) }
     }
 
-    /// Adds to an error the byte at which reading ended.
+    /// Adds the byte at which reading ended to an error.
     fn place(&self, error: Error, encoded_bytes: usize) -> Error {
         let Some(member) = &self.member else { return error };
         let at = encoded_bytes - member.get_ref().len();
@@ -62,7 +62,7 @@ impl Read for GzipMembers<'_> {
     }
 }
 
-/// Whether the last four bytes say `size`. They do if the frame is one member with nothing behind it.
+/// Whether the last four bytes say `size`. They do if the frame is one member with nothing after it.
 fn ends_with_size(encoded: &[u8], size: usize) -> bool {
     encoded.last_chunk::<4>().is_some_and(|last| u32::from_le_bytes(*last) == size as u32)
 }

@@ -40,7 +40,7 @@ pub(crate) struct LzEngine {
 /// The output of a decoder's kernels: sequences, and a `u32` for each unit that counts them.
 #[derive(Clone, Copy)]
 pub(crate) enum Sequences<'a> {
-    /// Single sequences, with a sentinel behind those of each unit.
+    /// Single sequences, with a sentinel after those of each unit.
     Plain { sequences: &'a Buffer, counts: &'a Buffer },
     /// Only matches, which `counts` counts. The literals are already in their places.
     Matches { matches: &'a Buffer, counts: &'a Buffer },
@@ -55,8 +55,8 @@ pub(crate) struct Brought {
 }
 
 impl LzEngine {
-    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks keep within
-    /// `mark_limit_bytes` if they can.
+    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks take at most
+    /// `mark_limit_bytes`, if possible.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;

@@ -1,13 +1,12 @@
 //! The copy engine of all formats made of literals and matches: it turns sequences into bytes with all threads of a GPU
-//! (`lz.cu`).
+//! (`lz.cu`). It is not a codec.
 //!
-//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`) and launches an [`LzEngine`] after that.
-//! Not a codec.
+//! A decoder writes the sequences of its units (`codec/lz/lz_sequences.cuh`), then launches an [`LzEngine`].
 //!
-//! There are two ways to copy a unit. If its tiles, copied one behind the other, take no longer than all other units
-//! together, the unit is a row: its tiles become bytes at once. A larger unit is cut into segments. All segments become
-//! marks side by side, with 4 bytes of scratch memory for each byte; then they are settled one after the other. If that
-//! is too much memory, segments are processed in parts, one after the other, in the same memory.
+//! There are two ways to copy a unit. A unit is a row if its tiles, copied one after the other, take no longer than all
+//! other units together. The tiles of a row become bytes at once. A larger unit is cut into segments. All segments
+//! become marks side by side, with 4 bytes of scratch memory for each byte; then they are settled one after the other.
+//! If that is too much memory, segments are processed in parts, one after the other, in the same memory.
 
 mod cuda;
 pub(crate) mod find;
@@ -45,27 +44,27 @@ const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// tiles run at 250 GB/s. With short sequences it waits 10 microseconds, and segments run at 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Rows of short sequences with at most this many tiles cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT`. They end
-/// while other batches' chains run, and segments would slow those. If there is no memory for marks, all units of this
-/// size become rows, so that more batches are decoded at once.
+/// Rows of short sequences with at most this many tiles cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT`. Such rows
+/// end while the chains of other batches run, and segments would slow those chains. If there is no memory for marks,
+/// all units of this size become rows, so that more batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
 /// One lane for each sequence is faster if all units together have this many tiles for each tile of the longest unit. A
-/// tile in a row then waits 25 microseconds for the one before, but all tiles take 2.5 instead of 4.2 milliseconds for
-/// 512 MiB.
+/// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
+/// all.
 const SHORT_SHARE: usize = 400;
 /// Units of at most this many tiles are always rows: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
 /// The cost of settling a segment, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// A unit with enough others beside it gets a segment for each `SEGMENT_TILES` of its tiles, but no more than one for
-/// each `SETTLE_SHARE` tiles of all units. The others hide that segments are settled one after the other, and short
-/// segments have less to wait for.
+/// A unit with enough others beside it gets one segment for each `SEGMENT_TILES` of its tiles. At most, it gets one for
+/// each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units keep the
+/// device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
-/// Number of chains whose tiles take turns. As many are at work at once, so that the bytes they repeat are still in the
-/// cache.
+/// Number of chains whose tiles take turns. Only this many are at work at once, so that the bytes that they repeat are
+/// still in the cache.
 const TURNS: usize = 1024;
 
 /// Threads of a block: few in `simt`, where each is a fiber.
@@ -182,7 +181,7 @@ impl LzPlan {
         let is_row = |tiles| is_row(tiles, total, short) || (is_short_of_memory && tiles <= BRIEF_ROW);
         let mark_bytes = mark_bytes(&is_row);
         let parts = mark_bytes.div_ceil(mark_limit_bytes.max(1)).clamp(1, MOST_PARTS);
-        // The number of each chain, behind its number as a segment of its unit.
+        // For each chain: its number as a segment of its unit, then its number among all chains.
         let mut segments: Vec<(u32, u32)> = Vec::new();
         for (index, unit) in units.iter().enumerate() {
             let tiles = tiles_of(unit);
@@ -213,7 +212,7 @@ impl LzPlan {
         let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {
             let tiles = self.tiles_of(chain) as usize;
-            // The last segment may exceed its part by half its tiles, so that there are not more parts.
+            // The last segment of a part may exceed the part by half of the segment's tiles. This avoids further parts.
             if part.tiles > 0 && part.tiles + tiles / 2 > part_tiles {
                 self.parts.push(part);
                 (part, marks) = (LzPart { segments: number..number, tiles: 0 }, 0);
@@ -272,7 +271,7 @@ impl LzPlan {
     }
 
     /// Sizes of the lists of tiles, in order: one for all rows, then two for each part, one for making marks and one
-    /// for turning marks into bytes. In each list, a tile stands behind the tiles that it waits for.
+    /// for turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }
@@ -325,7 +324,7 @@ mod tests {
         [tiles, marks, settles]
     }
 
-    /// Asserts that every tile stands behind the one before it in its chain. Returns the number of tiles.
+    /// Asserts that the tiles of each chain are in order. Returns the number of tiles.
     fn assert_in_order(plan: &LzPlan, tiles: &[Tile]) -> usize {
         let mut next = vec![0; plan.chains.len()];
         for &(chain, tile) in tiles {

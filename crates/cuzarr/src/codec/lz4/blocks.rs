@@ -76,7 +76,7 @@ impl Lz4Blocks {
         // Guessing finds the tokens of short sequences sooner than a walk.
         let decoded: usize = blocks.iter().map(|block| block.dst.len()).sum();
         let guesses = has_short_sequences(total, decoded);
-        // Blocks of about one size go the same way: the two ways run one after the other.
+        // Blocks of about the same size go the same way, because the two ways run one after the other.
         let walks = |block: &&Lz4Block| {
             !guesses && block.src.len() <= limit && (largest <= limit || block.src.len() < largest / 2)
         };

@@ -26,7 +26,7 @@ pub(super) struct Lz4Raw {
 
 /// Decodes one LZ4 block of exactly `decoded.len()` bytes.
 pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
-    // liblz4 counts in C's int, and needs a last token even for nothing.
+    // liblz4 counts in C's `int`, and needs a last token even for an empty block.
     let (Ok(size), Ok(_)) = (i32::try_from(decoded.len()), i32::try_from(block.len())) else {
         return Err(corrupt(format!("an LZ4 block of {} bytes is larger than the format allows", block.len())));
     };
@@ -70,7 +70,7 @@ fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     }
 }
 
-/// Reads a length that begins with four bits of a token, and moves `at` behind it. `None` if the block ends before.
+/// Reads a length that begins with four bits of a token, and moves `at` to its end. `None` if the block ends first.
 fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
     let mut length = usize::from(first);
     let mut more = first == 15;
@@ -121,7 +121,7 @@ impl BytesToBytes for Lz4 {
 
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let (size, block) = split(encoded)?;
-        // A byte of LZ4 makes at most 255, so a larger claim is a lie, whatever the limit.
+        // An encoded byte decodes to at most 255 bytes. So a larger size is false, whatever the limit is.
         if size / 255 > block.len() {
             return Err(corrupt(format!("byte 0: the header says {size} bytes, for {} encoded ones", block.len())));
         }
@@ -138,7 +138,7 @@ impl BytesToBytes for Lz4 {
     }
 }
 
-/// Encodes `decoded` to a block behind `header`.
+/// Returns `header` followed by `decoded`, encoded to a block.
 fn encode_behind(header: &[u8], decoded: &[u8], acceleration: i32) -> Result<Vec<u8>> {
     let bound =
         compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;

@@ -19,7 +19,7 @@ pub(crate) const HEADERS: &[Header] =
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Warps of a block of threads: few, so that its place is free as soon as its slowest frame is done.
+/// Warps of a block of threads. A block keeps its place until its slowest frame is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Threads of a block that mends guesses. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
@@ -32,7 +32,7 @@ const ENOUGH_IN_ORDER: usize = 4096;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
-/// Frames that are decoded together: LZ4 blocks, each alone or behind its decoded size.
+/// Frames that are decoded together: LZ4 blocks, each alone or preceded by its decoded size.
 struct Lz4Frames {
     header_bytes: usize,
     /// The table of the frames that one warp each decodes.
@@ -41,7 +41,7 @@ struct Lz4Frames {
     blocks: Lz4Blocks,
 }
 
-/// Kernels that decode LZ4 blocks, alone or behind their decoded size.
+/// Kernels that decode LZ4 blocks, alone or preceded by their decoded size.
 #[derive(Debug)]
 pub(super) struct Lz4Decoder {
     name: &'static str,
@@ -76,7 +76,7 @@ impl DeviceDecoder for Lz4Decoder {
     }
 }
 
-/// Prepares frames. Nothing is read before kernels run; they compare the sizes.
+/// Prepares frames. The host reads no frames; kernels compare the sizes.
 fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
     let sums = request

@@ -1,6 +1,6 @@
 //! # `numcodecs.lz4`
 //!
-//! One LZ4 block behind its decoded size, a little-endian `u32`.
+//! The decoded size as a little-endian `u32`, then one LZ4 block.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/compression/lz4.html>
 //! - Names: v3 `numcodecs.lz4`, `lz4`; v2 `lz4`. For frames that a caller holds ([`crate::run::Decoder`]), `lz4_raw` is

@@ -29,7 +29,7 @@ pub(super) struct Lzma {
     pub(super) preset: u32,
 }
 
-/// A reader of one stream after the other. Other bytes behind the last stream are ignored, as in Python's
+/// A reader of several streams in a row. Other bytes after the last stream are ignored, as in Python's
 /// `lzma.decompress`.
 struct LzmaStreams<'a> {
     format: Format,

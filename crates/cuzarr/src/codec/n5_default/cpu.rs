@@ -1,4 +1,4 @@
-//! Blocks of N5: a header, then elements whose first dimension is the fastest.
+//! Blocks of N5: a header, then elements. The first dimension varies fastest.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl N5Default {
         header
     }
 
-    /// Reads a block's header. Returns the block's shape, its size in bytes, and the bytes behind the header.
+    /// Reads a block's header. Returns the block's shape, its size in bytes, and the bytes after the header.
     fn read<'a>(&self, encoded: &'a [u8]) -> Result<(Vec<u32>, usize, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes()) else {
             let expected = self.header_bytes();

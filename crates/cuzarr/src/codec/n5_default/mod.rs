@@ -1,7 +1,7 @@
 //! # `n5_default`
 //!
-//! Blocks of N5 in its default mode: a header with the block's shape, then its elements, first dimension fastest, big-endian, and
-//! compressed as N5 compresses them.
+//! Blocks of N5 in its default mode: a header with the block's shape, then the compressed elements. Elements are
+//! big-endian, and the first dimension varies fastest.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default>,
 //!   <https://github.com/saalfeldlab/n5>

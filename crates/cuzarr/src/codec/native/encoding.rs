@@ -23,7 +23,7 @@ pub(crate) struct NativeEncoder {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
     /// The filters between packed chunks and the encoder.
     pub(crate) undo: Undo,
-    /// The codec behind the encoder, if it is a checksum.
+    /// The codec after the encoder, if it is a checksum.
     pub(crate) checksum: Option<(Checksum, Location)>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct NativeFrames {
     pub(crate) buffer: Buffer,
     /// Where the frame of each chunk is; `None` for a chunk of nothing but the fill value.
     pub(crate) frames: Vec<Option<Range<usize>>>,
-    /// The checksum of each frame, except `None`. Empty if no checksum codec follows the encoder.
+    /// The checksum of each frame that is not `None`. Empty if no checksum codec follows the encoder.
     pub(crate) checksums: Vec<u32>,
     reported: Vec<bool>,
     packed: Option<Strided>,

@@ -87,7 +87,7 @@ pub(crate) struct NativeBatch {
     chunks: Chunks,
     /// The memory that the next step writes to, if it is the caller's.
     target: Option<Chunks>,
-    /// The event behind the last run.
+    /// The event after the last run.
     done: Option<Event>,
 }
 
@@ -298,7 +298,7 @@ impl NativeBatch {
         let (src, from) = self.allocate(&sizes, stream)?;
         self.each_kind(steps, |step, chunks| {
             let map = map_of(step)?;
-            // The chunks of a kind lie one behind the other.
+            // The chunks of a kind lie one after the other.
             let stride = map.decoded_bytes().next_multiple_of(ALIGNMENT_BYTES);
             let start = self.chunks.ranges[chunks[0]].start;
             let memory = self.chunks.buffer.slice(start..start + stride * chunks.len())?;
@@ -377,7 +377,7 @@ impl NativeBatch {
     }
 
     /// Moves the batch to new memory, or to the caller's. `sizes` holds the chunk size of each kind; the chunks of a
-    /// kind lie one behind the other. Returns the memory and the places that the chunks had before.
+    /// kind lie one after the other. Returns the memory and the places that the chunks had before.
     fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
             let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);
@@ -435,7 +435,7 @@ impl NativeBatch {
         if let Some(statuses) = &self.statuses {
             stream.memset(statuses, 0)?;
         }
-        // Only steps that check something use the statuses, and for those there is memory.
+        // Only steps that check something use the statuses. If there are such steps, the statuses have memory.
         let statuses = self.statuses.as_ref().unwrap_or(&self.chunks.buffer);
         for StepLaunches { launches, codec, .. } in &mut self.launches {
             for launch in launches {
@@ -461,7 +461,7 @@ impl NativeBatch {
             return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run since it was checked"));
         };
         done.synchronize()?;
-        // Not on the stream of the run, which may have other work by now.
+        // The copy does not go onto the stream of the run, which may have other work by now.
         let statuses = self.statuses.as_ref().map_or(Ok(Vec::new()), Buffer::to_vec)?;
         let mut words = statuses.as_chunks::<STATUS_BYTES>().0.chunks(count.max(1));
         for StepLaunches { launches, looks, codec } in &mut self.launches {

@@ -6,8 +6,8 @@
 //!
 //! A [`Native`] is the list of steps, made once per array and device. [`Native::prepare`] lays out their memory for
 //! chunks that lie in one buffer. [`NativeBatch::run`] puts them on a stream one after the other, and
-//! [`NativeBatch::check`] returns which codec refused each chunk, and why. A step that only checks (checksums, a
-//! header) leaves the bytes where they are.
+//! [`NativeBatch::check`] returns for each refused chunk which codec refused it, and why. A step that only checks
+//! (checksums, a header) leaves the bytes where they are.
 
 mod encoding;
 mod launches;
@@ -130,7 +130,7 @@ impl Native {
         copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)
     }
 
-    /// Device memory, in bytes, that a chunk takes beside its stored and packed bytes.
+    /// Device memory, in bytes, that a chunk takes besides its stored and packed bytes.
     pub(crate) fn extra_bytes(&self) -> usize {
         let mut written = Vec::new();
         for (step, _) in &self.steps {

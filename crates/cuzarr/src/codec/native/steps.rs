@@ -9,7 +9,7 @@ use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, Tail
 use crate::codec::size::Size;
 use crate::codec::step::{Location, PackedBits};
 
-/// The steps of a bytes→bytes codec, or why the host does it.
+/// The steps of a bytes→bytes codec, or the reason why the host does its work.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
     match (codec.device_decoder(), decoded) {
         (Some(decoder), Size::Exact(bytes)) => {

@@ -38,7 +38,7 @@ enum Inverse {
     },
     /// A map, in the direction of writing.
     Map(Map),
-    /// Adds a byte before or behind the others.
+    /// Adds a byte before or after the others.
     Header(u8, Location),
     /// Packs some bits of each element, without gaps.
     Pack {
@@ -104,7 +104,7 @@ impl Undo {
         true
     }
 
-    /// Whether some step may report an element. Then the packed chunks are still needed.
+    /// Whether some step may report an element. If so, the packed chunks are kept for the host.
     pub(crate) fn reports(&self) -> bool {
         self.conversions() > 0
     }
@@ -113,7 +113,7 @@ impl Undo {
         self.steps.iter().filter(|(inverse, ..)| matches!(inverse, Inverse::Convert { .. })).count()
     }
 
-    /// Device memory, in bytes, that the steps take for a chunk, beside the packed chunk.
+    /// Device memory, in bytes, that the steps take for a chunk, besides the packed chunk.
     pub(crate) fn chunk_bytes(&self) -> usize {
         let steps: usize = self.steps.iter().map(|(.., size_bytes)| padded(*size_bytes)).sum();
         steps + self.conversions() * STATUS_BYTES
@@ -196,7 +196,7 @@ impl Inverse {
             }
             Inverse::Map(map) => {
                 if map.tail.packing == Packing::Bits {
-                    // No element writes the bits behind the last one.
+                    // No element writes the bits after the last one.
                     stream.memset(&dst.buffer, 0)?;
                 }
                 let elements = rows(&src.buffer, map, count, src.stride_bytes as isize)?;

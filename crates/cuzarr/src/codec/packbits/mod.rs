@@ -1,6 +1,6 @@
 //! # `numcodecs.packbits`
 //!
-//! Booleans as bits, most significant first, behind a byte that says how many bits of the last byte are padding.
+//! Booleans as bits, most significant first. The byte before them says how many bits of the last byte are padding.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 //! - Names: v3 `numcodecs.packbits`; v2 `packbits`. zarr-extensions' `packbits`, which packs numbers of any width from arrays to

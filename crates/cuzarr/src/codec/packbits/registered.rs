@@ -162,7 +162,7 @@ impl ArrayToBytes for PackBitsCodec {
         if let Some(got) = padding.filter(|&got| got != self.padding_bits()) {
             return Err(corrupt(format!("got {got} bits of padding, expected {}", self.padding_bits())));
         }
-        // Each number is read from eight bytes and the one behind them.
+        // Each number is read from eight bytes and the one after them.
         let padded = [packed, &[0; 9]].concat();
         match self.fields.elem_bytes {
             1 => self.unpack::<1>(&padded, decoded),

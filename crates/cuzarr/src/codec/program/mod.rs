@@ -17,7 +17,7 @@ use super::size::Size;
 use super::step::Location;
 use crate::{Error, ErrorKind, Result};
 
-/// A chain bound to a device. Used by many threads at once.
+/// A chain bound to a device. Many threads can use it at once.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) device: Device,
@@ -43,15 +43,15 @@ pub struct Program {
 pub enum Work<'a> {
     /// A frame that these kernels decode, and its decoded size in bytes.
     Frame(&'a dyn DeviceDecoder, usize),
-    /// A running sum of floats: their number, and the bytes of each. They are summed one after the other, because the
-    /// order decides how they round.
+    /// A running sum of floats: their number, and the bytes of each. They are summed one after the other, because
+    /// rounding depends on the order.
     FloatSum(usize, usize),
 }
 
-/// Returns why a piece of work is left to the host, or `None` if it is not.
+/// Returns the reason to leave a piece of work to the host; `None` leaves it to the device.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
-/// Leaves nothing to the host that a device can do.
+/// Leaves all work to the device that it can do.
 pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
@@ -162,8 +162,8 @@ impl Program {
         };
         let reasons: Vec<_> = self.natives.iter().map(on_host).collect();
         let mut first = reasons.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        // The device must not start with more bytes than a packed chunk, which would cross the bus, nor with a check of
-        // bytes that the host decoded.
+        // The device must not begin with more bytes than a packed chunk has, because all of them would cross the bus.
+        // It must not begin with a check of bytes that the host decoded, either.
         while (1..self.passes.len()).contains(&first) && !self.begins_behind_the_host(first) {
             first += 1;
         }
@@ -233,15 +233,15 @@ impl Program {
     /// Runs all passes over one stored chunk, on the host.
     ///
     /// # Errors
-    /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; `packed` then holds anything.
+    /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; the content of `packed` is then unspecified.
     pub fn decode(&self, stored: &[u8], packed: &mut [u8]) -> Result<()> {
         let all = 0..packed.len();
         self.decode_part(stored, packed, all).map(drop)
     }
 
     /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be valid afterwards. Blosc skips the
-    /// blocks of a frame that hold none of them; zstd skips the blocks behind them. Returns the number of bytes that
-    /// were decoded.
+    /// blocks that hold none of these bytes; zstd skips the blocks after them. Returns the number of bytes that were
+    /// decoded.
     ///
     /// # Errors
     /// Those of [`Program::decode`]. Damage in a part that was left out is not noticed. `InvalidArgument` when `wanted` leaves
@@ -324,7 +324,7 @@ impl Program {
         }
     }
 
-    /// The steps that elements go through between packed memory and an nd-buffer, both ways.
+    /// The steps that elements go through between packed memory and an nd-buffer, in both directions.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }

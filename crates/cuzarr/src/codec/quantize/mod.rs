@@ -1,6 +1,6 @@
 //! # `numcodecs.quantize`
 //!
-//! Floats rounded to multiples of a power of two that keep `digits` decimal digits. Reading does not round.
+//! Writing rounds floats to multiples of a power of two that keep `digits` decimal digits. Reading does not round.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/quantize.html>
 //! - Names: v3 `numcodecs.quantize`, `quantize`; v2 `quantize`

@@ -1,6 +1,6 @@
 //! # `reshape`
 //!
-//! The elements of a chunk in another shape, in the same order.
+//! Gives a chunk another shape. The elements keep their order.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape>
 //! - Names: v3 `reshape`

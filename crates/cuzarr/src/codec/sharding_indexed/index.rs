@@ -121,7 +121,7 @@ impl Sharding {
         Layout { at: 0, end, entries: vec![[EMPTY, EMPTY]; self.len()] }
     }
 
-    /// The C-order number of the inner chunk that is written next; `None` behind the last one.
+    /// The C-order number of the inner chunk that is written next; `None` after the last one.
     pub(crate) fn next_of(&self, layout: &Layout) -> Option<usize> {
         let at = (layout.at < self.len()).then_some(layout.at)?;
         Some(self.write_order.as_deref().map_or(at, |order| order[at] as usize))

@@ -1,6 +1,6 @@
 //! # `sharding_indexed`
 //!
-//! Many inner chunks in one object, with an index of where each one is.
+//! Stores many inner chunks in one object, with an index of their places.
 //!
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html>
 //! - Names: v3 `sharding_indexed`
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! The whole index is read before any chunk. An entry is checked only when its chunk is read, so that a damaged entry
-//! does not spoil the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C
+//! does not affect the other chunks. Shards may hold bytes that no entry names. Chunks are written without gaps, in C
 //! order unless [`Chain::with_write_orders`] chose another.
 
 mod index;
@@ -133,7 +133,7 @@ impl Sharding {
 
     /// Number of inner chunks.
     pub fn len(&self) -> usize {
-        // The index, 16 bytes for each, was found to fit memory when the codec was opened.
+        // When the codec was opened, the index (16 bytes for each chunk) was found to fit in memory.
         self.grid.iter().product::<u64>() as usize
     }
 

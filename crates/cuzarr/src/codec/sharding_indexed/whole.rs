@@ -1,4 +1,4 @@
-//! Shards that are decoded and encoded whole, because other codecs stand around them.
+//! Shards that are decoded and encoded whole, because the chain has other codecs before or after sharding.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
 //! # `numcodecs.shuffle`
 //!
-//! Byte shuffle: first all first bytes of the elements, then all second bytes, ….
+//! Byte shuffle: the first bytes of all elements, then their second bytes, and so on.
 //!
 //! - Specification: <https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html>
 //! - Names: v3 `numcodecs.shuffle`, `shuffle`; v2 `shuffle`
 //! - Compatible: zarr-python, numcodecs, zarrs
-//! - Native: everywhere; as the packing of the tail when it is the first codec behind the array→bytes codec, otherwise as
+//! - Native: everywhere; as the packing of the tail when it is the first codec after the array→bytes codec, otherwise as
 //!   a pass of its own.
 //!
 //! ```

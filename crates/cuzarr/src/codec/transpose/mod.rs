@@ -1,6 +1,6 @@
 //! # `transpose`
 //!
-//! Dimensions in another order: dimension `i` of the encoded array is dimension `order[i]` of the decoded one.
+//! Reorders dimensions: dimension `i` of the encoded array is dimension `order[i]` of the decoded one.
 //!
 //! - Specification: <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/index.html>
 //! - Names: v3 `transpose`, also with `order` `"C"` or `"F"` as early writers made it; v2's `order: F` is opened as this

@@ -1,6 +1,6 @@
 //! # `vlen-bytes`
 //!
-//! Byte strings: first their number, then each string behind its size.
+//! Byte strings: first their number, then the size and the bytes of each string.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-bytes>
 //! - Names: v3 `vlen-bytes`, `numcodecs.vlen-bytes`; v2 `vlen-bytes`, as the first filter or the compressor of dtype `|O`

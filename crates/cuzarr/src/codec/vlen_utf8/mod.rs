@@ -1,6 +1,6 @@
 //! # `vlen-utf8`
 //!
-//! Strings in UTF-8: first their number, then each string behind its size.
+//! Strings in UTF-8: first their number, then the size and the bytes of each string.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-utf8>
 //! - Names: v3 `vlen-utf8`, `numcodecs.vlen-utf8`; v2 `vlen-utf8`, as the first filter or the compressor of dtype `|O`

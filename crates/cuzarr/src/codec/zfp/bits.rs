@@ -3,7 +3,7 @@
 /// Number of bits that [`BitReader::peek`] returns at least.
 const PEEKED_BITS: u32 = 57;
 
-/// Reads bits. Behind the end it reads zeros; [`BitReader::is_past_end`] is true then.
+/// Reads bits. After the end it reads zeros, and [`BitReader::is_past_end`] is true.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
     /// The place in the stream, in bits.
@@ -64,7 +64,7 @@ impl<'a> BitReader<'a> {
         self.at.div_ceil(8) > self.bytes.len()
     }
 
-    /// Bytes of the words that were read from, each as a whole.
+    /// Bytes of all words from which bits were read.
     pub(super) fn read_bytes(&self) -> usize {
         self.at.div_ceil(64) * 8
     }

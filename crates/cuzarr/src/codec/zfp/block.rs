@@ -106,7 +106,7 @@ trait ZfpFloat: Value + PartialEq {
     type Integer: Integer;
     /// Bits of a biased exponent.
     const EXPONENT_BITS: u32;
-    /// Bits behind the exponent.
+    /// Bits after the exponent.
     const FRACTION_BITS: u32;
     /// The number that is added to an exponent, so that the smallest becomes 0.
     const BIAS: i32 = (1 << (Self::EXPONENT_BITS - 1)) - 1;

@@ -41,7 +41,7 @@ impl Extents {
         self.elements(&whole).map(|(element, _)| element).collect()
     }
 
-    /// For each value of a block, its element of the chunk, and `false` if it only fills up the block.
+    /// For each value of a block: its element in the chunk, and `false` if the value only fills up the block.
     pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
         (0..1usize << (2 * self.0.len())).map(move |value| {
             let (mut element, mut stride, mut is_own) = (0, 1, true);

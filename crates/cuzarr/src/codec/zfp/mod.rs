@@ -1,6 +1,6 @@
 //! # `zfp`
 //!
-//! Numbers by zfp: blocks of 4 values along each axis, transformed, and stored bit plane by bit plane.
+//! Numbers compressed by zfp. Blocks of 4 values along each axis are transformed, and stored bit plane by bit plane.
 //!
 //! - Specification: <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zfp>,
 //!   <https://zfp.readthedocs.io/en/latest/algorithm.html>, and P. Lindstrom, *Fixed-Rate Compressed Floating-Point Arrays*, 2014
@@ -8,7 +8,7 @@
 //! - Configuration: `mode`, and its parameters: `reversible`; `fixed_rate` with `rate`; `fixed_precision` with `precision`;
 //!   `fixed_accuracy` with `tolerance`; `expert` with `minbits`, `maxbits`, `maxprec`, `minexp`
 //! - Elements: `float32`, `float64`, integers of 8 to 64 bits; integers of 8 and 16 bits become `int32`. Chunks of at most 4 dimensions.
-//! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if blocks had three dimensions, whatever they have.
+//! - Compatible: zarrs; zfp itself. zarrs counts the bits of `fixed_rate` as if all blocks had three dimensions.
 //! - Native: cpu, by our own code: the crates of the C library need libclang or CMake to be built, and the library does not check
 //!   where its input ends. Tests compare our bytes with the library's. GPUs decode `int32`, `int64`, `float32` and `float64` in blocks
 //!   of a fixed size: mode `fixed_rate`, and `expert` with equal `minbits` and `maxbits`. Other chunks go via host.

@@ -17,7 +17,7 @@ pub(super) fn of(ndim: usize) -> &'static [u8] {
     }
 }
 
-/// The numbers behind `definition`, separated by commas, up to the end of its line.
+/// The numbers after `definition`, separated by commas, up to the end of its line.
 const fn table<const N: usize>(definition: &[u8]) -> [u8; N] {
     let mut at = 0;
     while !starts_with(at, definition) {

@@ -27,7 +27,7 @@ pub(super) struct Parameters {
     pub(super) least_exponent: i32,
 }
 
-/// The kind of an array's values, on which parameters depend beside the configuration.
+/// The kind of an array's values, on which parameters depend besides the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpValues {
     /// Dimensions of a block.

@@ -6,7 +6,7 @@
 //!     the n lowest bits of x, as they are
 //!     while n < size:
 //!         one bit: is any bit of x from n on set? If not, the plane is done
-//!         the bits of x from n on, up to the first that is set; n = the place behind it
+//!         the bits of x from n on, up to the first that is set; n = the place after it
 //! ```
 //!
 //! If only the last coefficient's bit can be the next one set, its 1 is not stored. A block ends when its bits are used

@@ -1,7 +1,8 @@
 //! Transforms the integers of a block to coefficients, and back.
 //!
-//! Both transforms lift four values along each axis. The lossy one is near to orthogonal, and loses the lowest bits; the reversible
-//! one takes differences of differences. <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 3 to 5.
+//! Both transforms lift four values along each axis. The lossy one is nearly orthogonal, and loses the lowest bits; the
+//! reversible one takes differences of differences.
+//! <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 3 to 5.
 
 /// A type of integers that blocks are coded as. Arithmetic wraps around.
 pub(super) trait Integer: Copy + Default {
@@ -14,7 +15,7 @@ pub(super) trait Integer: Copy + Default {
     fn minus(self, other: Self) -> Self;
     fn half(self) -> Self;
     fn twice(self) -> Self;
-    /// The number in base -2, in which numbers near zero have leading zeros, whatever their sign.
+    /// The number in base -2, in which numbers near zero have leading zeros, with either sign.
     fn to_negabinary(self) -> u64;
     fn from_negabinary(bits: u64) -> Self;
 }

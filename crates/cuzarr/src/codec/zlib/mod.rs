@@ -18,7 +18,7 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Bytes behind the end of the stream are ignored, as Python's `zlib.decompress` does.
+//! Bytes after the end of the stream are ignored, as Python's `zlib.decompress` does.
 
 mod cpu;
 

@@ -18,7 +18,7 @@ pub(super) const BATCH_FACTOR: u64 = 2;
 
 /// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs`.
 /// Sequences take 1.1 times the decoded bytes, or more if most bytes are copied in short runs. Marks of large frames
-/// take 4 bytes for each byte, or less in parts.
+/// take 4 bytes for each byte, or less if segments are processed in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 2 }
 }

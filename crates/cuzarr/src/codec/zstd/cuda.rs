@@ -37,7 +37,8 @@ static EXECUTE: KernelSource =
 
 /// Alignment of the parts of scratch memory.
 const ALIGNMENT_BYTES: usize = 256;
-/// Number of blocks whose literals a warp decodes: `LITERALS` by themselves, `LITERALS_BESIDE` beside sequences.
+/// Number of blocks whose literals a warp decodes: `LITERALS` in their own kernel, `LITERALS_BESIDE` in that of
+/// sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
 /// Shared memory of `zstd_entropy`.
@@ -46,7 +47,7 @@ const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u3
 const GROUPS_BESIDE: u32 = 4;
 /// Up to this many groups for each multiprocessor, fewer blocks share a group.
 const GROUPS_ALONE: u32 = 2;
-/// Warps of a block of threads: few, so that its place is free as soon as its slowest unit is done.
+/// Warps of a block of threads. A block keeps its place until its slowest unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Units are smaller than this, because offsets in bundles are.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
@@ -308,9 +309,9 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Decoding takes a millisecond for any amount of work, because states depend on each other, and leaves most of the
-    /// device free. So the launches before the copies go onto a stream of their own, ahead of another batch's copies.
-    /// Behind those copies, they could not begin before all copies have begun.
+    /// Decoding takes a millisecond even for little work, because each state depends on the one before. It leaves most
+    /// of the device free. So the launches before the copies go onto a stream with higher priority, ahead of another
+    /// batch's copies. Otherwise they could only begin after all of those copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

@@ -18,9 +18,10 @@
 //! # Ok::<(), cuzarr::Error>(())
 //! ```
 //!
-//! Decoding accepts the frames of all writers: without content size, several in a chunk, skippable ones. Encoding on
-//! the host writes one frame with its content size, in small blocks that a GPU decodes at once. Chunks of 16 MiB and
-//! more are encoded by the threads that other chunks leave idle; the bytes do not depend on their number.
+//! Decoding accepts the frames of all writers: frames without content size, several frames in a chunk, and skippable
+//! frames. Encoding on the host writes one frame with its content size, in small blocks that a GPU decodes at once.
+//! Chunks of 16 MiB and more are encoded by the threads that other chunks leave idle; their number does not change the
+//! bytes.
 
 mod cost;
 pub(crate) mod cpu;

@@ -327,8 +327,8 @@ impl FrameScan<'_> {
     }
 }
 
-/// Describes the tables from the headers of `units`, and the errors, as text for tests. `apart`: each unit's headers
-/// are first read by themselves.
+/// Describes the tables from the headers of `units`, and the errors, as text for tests. If `apart`, the headers of each
+/// unit are first read separately.
 #[cfg(test)]
 pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
     let mut tables = ZstdTables::new();

@@ -4,8 +4,8 @@
 //! order. How they are stored is given separately: by the v3 `bytes` codec, by the [`Endian`] of a v2 array, or, in a
 //! v2 structure, by that of each field. Names and configurations are in [`v2`] and [`v3`].
 //!
-//! This has all types that zarr-python 3.4 and zarr-extensions register, and also `float8_e4m3fn` and v2 fields with a
-//! shape.
+//! This module has all types that zarr-python 3.4 and zarr-extensions register, plus `float8_e4m3fn` and v2 fields with
+//! a shape.
 
 pub mod v2;
 pub mod v3;
@@ -239,7 +239,7 @@ const PLAIN: [(DataType, &str, &str, DType); 15] = [
     (DataType::Float16, "float16", "f2", DType::FLOAT16),
     (DataType::Float32, "float32", "f4", DType::FLOAT32),
     (DataType::Float64, "float64", "f8", DType::FLOAT64),
-    // NumPy has no code for it. tensorstore writes this name into v2 documents.
+    // NumPy has no code for this type. tensorstore writes this name into v2 documents.
     (DataType::BFloat16, "bfloat16", "bfloat16", DType::BFLOAT16),
     (DataType::Complex64, "complex64", "c8", DType::COMPLEX64),
     (DataType::Complex128, "complex128", "c16", DType::COMPLEX128),
@@ -354,7 +354,7 @@ impl DataType {
                     end = end.saturating_add(field.data_type.push_swap_units(end, field.count(), stored, units));
                 }
                 size = end - start;
-                // Byte-sized fields add no units. So this stops early, and a huge repeat from bad metadata costs no
+                // Byte-sized fields add no units. Then the loop stops, so that a huge repeat in bad metadata costs no
                 // time.
                 if units.len() == before || units.len() > MAX_SWAP_UNITS {
                     break;

@@ -95,8 +95,8 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the next value if it is an object, and returns its range. Calls `member` with the offset and the name of
-    /// each member; it must read or skip the member's value. If the next value is not an object, returns `None` and
-    /// does not advance.
+    /// each member. That call must read or skip the member's value. If the next value is not an object, returns `None`
+    /// and does not advance.
     pub(crate) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, usize, Cow<'a, str>) -> Result<()>,
@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
             let ends = zero(word ^ (EACH * b'"' as u64))
                 | zero(word ^ (EACH * b'\\' as u64))
                 | (word.wrapping_sub(EACH * b' ' as u64) & !word);
-            // The lowest mark is right; carries can only make wrong marks above it.
+            // The lowest mark is always right. Carries can only set wrong marks above it.
             let plain = (ends & (EACH << 7)).trailing_zeros() as usize / 8;
             self.at += plain;
             if plain < 8 {

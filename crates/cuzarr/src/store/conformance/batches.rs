@@ -8,7 +8,7 @@ use super::{bytes, ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers};
 
-/// The outcomes of each item. There is one, if the store is correct.
+/// The outcomes of each item. A correct store gives exactly one.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
 /// A sink that keeps every outcome of each item, and the sizes that were reserved.

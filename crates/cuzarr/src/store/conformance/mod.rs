@@ -1,4 +1,4 @@
-//! What every store must do, as a test suite that each back end calls from its tests:
+//! A test suite for what every store must do. Each back end calls it from its tests:
 //!
 //! ```
 //! # use std::sync::Arc;

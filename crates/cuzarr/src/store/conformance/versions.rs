@@ -1,4 +1,4 @@
-//! What a store says about itself and about the versions of its values.
+//! Identity and capabilities of a store, and versions of its values.
 
 use std::sync::{Arc, Mutex};
 

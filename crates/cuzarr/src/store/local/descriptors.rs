@@ -2,21 +2,20 @@
 //!
 //! A reading thread needs one or two files for a moment. So a process with many threads and a low limit can run out of
 //! files, although it keeps none open. Then opening a file waits until another thread closes one. If this process has
-//! no file open, it does not wait: other processes hold the files, perhaps forever.
+//! no file open, it soon stops waiting: other processes hold the files, perhaps forever.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Time between two attempts. A lock cannot be used here: in a forked child, a thread that does not exist there might
-/// hold it.
+/// Time between two attempts. Waiting on a lock would not work in a forked child: a thread of the parent might hold it.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Maximum number of attempts to open a file.
 const MOST_ATTEMPTS: usize = 5000;
 
-/// Number of attempts in a row in which this process has no file open. After that, other processes certainly hold the
-/// files. (A file is counted a moment after it was opened.)
+/// Number of attempts in a row with no file open in this process. Then other processes certainly hold the files. One
+/// attempt proves nothing, because a file is counted a moment after it was opened.
 const MOST_ALONE: usize = 50;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);

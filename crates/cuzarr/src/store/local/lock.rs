@@ -1,4 +1,4 @@
-//! Locks on directories, by `flock`. The system releases them when their process ends, in whatever way.
+//! Locks on directories, by `flock`. The system releases them when their process ends, even by a crash.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
     }
     let locked = file.metadata()?;
     let held = HeldLock { file, process: std::process::id() };
-    // If the directory was deleted and created again, this lock is not that of the new one.
+    // If the directory was deleted and created again meanwhile, the lock is on the old one.
     match fs::metadata(directory) {
         Ok(found) if (found.dev(), found.ino()) == (locked.dev(), locked.ino()) => Ok(Lock::Held(Box::new(held))),
         _ => Ok(Lock::Busy),
@@ -41,8 +41,8 @@ pub(super) fn try_lock(_directory: &Path) -> io::Result<Lock> {
     Ok(Lock::Unsupported)
 }
 
-/// A lock that this process holds. A child that was forked meanwhile has the same handle. So the lock is released
-/// explicitly: closing the handle here would not be enough.
+/// A lock that this process holds. It is released explicitly: a forked child has a copy of the handle, so closing the
+/// handle here would not release it.
 #[cfg(unix)]
 struct HeldLock {
     file: fs::File,

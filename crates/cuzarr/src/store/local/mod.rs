@@ -2,8 +2,8 @@
 //!
 //! **Writes are atomic.** A value is written to a file with another name in the same directory, then renamed. Readers
 //! see the old value or the new one. An interrupted write leaves the old value. If the process died, a
-//! `.cuzarr-….partial` file is left too. It appears in no listing, and no key can name it. A value that is written in
-//! parts begins as such a file of its full size.
+//! `.cuzarr-….partial` file is left too. No listing shows that file, and no key can name it. A value that is written in
+//! parts begins as a file of this kind, with its full size.
 //!
 //! **A write waits for the disk only if asked to** ([`Durability`], the configuration key `fsync`). By default it does
 //! not wait, like zarr-python.
@@ -46,7 +46,7 @@ use descriptors::Counted;
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
-/// What a write waits for before it returns: values of the setting `fsync`.
+/// A write waits for this before it returns: values of the setting `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: the operating system writes later. A crash of the process loses nothing. A power cut may lose values
@@ -126,7 +126,7 @@ pub enum Symlinks {
 pub struct LocalOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// What a write waits for before it returns.
+    /// A write waits for this before it returns.
     pub durability: Durability,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
@@ -150,7 +150,7 @@ pub struct LocalStore {
     options: LocalOptions,
 }
 
-/// Maximum number of attempts of a write if its directory vanishes because another writer deletes a prefix.
+/// Maximum number of attempts of one write. An attempt fails if another writer deletes the directory meanwhile.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
@@ -495,7 +495,7 @@ impl Partial {
             options.read(true).write(true).create_new(true);
             match descriptors::patiently(|| options.open(&partial.path)) {
                 Ok(file) => return Ok((file, partial)),
-                // The existing file belongs to someone else, so it must not be removed.
+                // The existing file belongs to another writer, so it must not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => partial.forget(),
                 Err(error) => return Err(error),
             }
@@ -503,7 +503,7 @@ impl Partial {
     }
 
     /// Like [`Partial::create`], but the file gets a name only when [`Partial::give_name`] is called. If the system
-    /// supports files without a name, a process that is killed before leaves nothing.
+    /// supports files without a name, a process that is killed before that leaves no file.
     pub(super) fn create_nameless(directory: &Path) -> io::Result<(fs::File, Partial)> {
         match file::create_nameless(directory) {
             Some(file) => Ok((file, Partial::named(directory))),
@@ -541,7 +541,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // After a rename there is no file to remove. After another failure, that failure is reported.
+            // An error is ignored: after a rename there is no file, and an earlier failure is reported instead.
             let _ = fs::remove_file(&self.path);
         }
     }

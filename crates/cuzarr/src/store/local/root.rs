@@ -28,8 +28,8 @@ const DELETE_ATTEMPTS: usize = 100;
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
-    /// Whether a link was found on the way to a value. If so, later values are opened through the root's handle at
-    /// once.
+    /// Whether a link was found on the way to a value. If so, later values are opened through the root's handle,
+    /// without a first attempt that allows no links.
     #[cfg(target_os = "linux")]
     has_links: AtomicBool,
 }
@@ -62,8 +62,8 @@ impl Root {
         Ok(real.is_dir().then_some(real))
     }
 
-    /// Like [`Root::directory`], but creates missing levels, one at a time, so that none lies outside. `None` if
-    /// another writer, which deletes a prefix, has removed a level meanwhile.
+    /// Like [`Root::directory`], but creates missing levels, one at a time, so that none lies outside the root. `None`
+    /// if another writer deletes a level meanwhile.
     pub(super) fn create_directory(&self, prefix: &Key) -> Result<Option<PathBuf>> {
         if let Some(real) = self.resolve(prefix)? {
             return require_directory(real, prefix);
@@ -109,8 +109,8 @@ impl Root {
         Err(leads_outside())
     }
 
-    /// Whether a path exists and contains no link, so that it is its own real path. This takes one system call instead
-    /// of one per level. `None` if the path contains links, or the kernel cannot tell.
+    /// Whether a path exists and contains no link. Then it is its own real path. The check takes one system call
+    /// instead of one per level. `None` if the path contains links, or the kernel cannot tell.
     #[cfg(target_os = "linux")]
     fn is_there_without_links(&self, path: &Path) -> Option<bool> {
         use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -230,8 +230,7 @@ impl Root {
     }
 }
 
-/// Deletes a directory tree. If this is a link to a directory, only the link is removed. If it is a file, it is a
-/// value, and stays.
+/// Deletes a directory tree. A link to a directory is removed, but not its target. A file is a value, so it stays.
 fn delete(directory: &Path) -> Result<()> {
     match fs::symlink_metadata(directory) {
         Err(error) if is_absence(&error) => return Ok(()),
@@ -315,7 +314,7 @@ impl Reader {
     fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
         use rustix::fs::{CWD, ResolveFlags};
         let Root { path, symlinks, has_links } = &*self.root;
-        // Most batches have one value, and most paths have no link. Then the root itself need not be opened.
+        // Most batches have one value, and most paths have no link. For them, the root itself need not be opened.
         if !self.has_begun.swap(true, Ordering::Relaxed) && !has_links.load(Ordering::Relaxed) {
             let opened = self.open_at(CWD, &path.join(key), ResolveFlags::NO_SYMLINKS);
             if opened.is_some() {
@@ -368,8 +367,8 @@ impl Source for Reader {
     }
 }
 
-/// Opens a file whose path was checked. It does not wait for the other end of a pipe. It does not follow a link that
-/// has replaced the file meanwhile.
+/// Opens a file whose path was checked. Does not wait for the other end of a pipe, and does not follow a link that
+/// replaced the file after the check.
 fn open_for_reading(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true);

@@ -25,9 +25,9 @@ pub enum ZipMode {
     Read,
     /// Reads the file, and writes a new one with the old members and the added ones. The file need not exist.
     Append,
-    /// Writes a new file. It replaces one that exists.
+    /// Writes a new file, which replaces an existing one.
     Replace,
-    /// Writes a new file. No file with its name may exist.
+    /// Writes a new file. No file with its name may exist yet.
     Create,
 }
 
@@ -42,7 +42,7 @@ pub struct ZipOptions {
     pub deflate: Option<u32>,
     /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
     pub zip64: bool,
-    /// What [`ZipArchive::finish`] waits for before it returns.
+    /// [`ZipArchive::finish`] waits for this before it returns.
     pub durability: Durability,
 }
 
@@ -63,9 +63,9 @@ impl ZipOptions {
 
 /// A local ZIP file, for reading and writing. Clones share it.
 ///
-/// Members are written to a file in the same folder that has no name, or a temporary name if the system has no files
-/// without one. [`ZipArchive::finish`] gives it the real name. Until then, and if the process is killed, the real name
-/// has the old file or none. An archive that is dropped before leaves nothing.
+/// Members are written to a new file in the same folder. It has no name, or a temporary name if the system does not
+/// support files without a name. [`ZipArchive::finish`] gives it the real name. Until then, and if the process is
+/// killed, the real name keeps the old file, if there was one. An archive that is dropped unfinished leaves no file.
 /// The file is opened when it is first used. A value that is overwritten or deleted leaves its bytes in the file, where
 /// no reader sees them. But if all values of an old file are deleted before anything is written, their bytes are not
 /// kept.
@@ -110,8 +110,8 @@ impl ZipArchive {
     /// Makes an archive at `path`. Nothing is read or written yet.
     ///
     /// # Errors
-    /// `StoreFailed` when `path` is a directory, or exists and the mode is [`ZipMode::Create`]; `InvalidArgument` for an unknown
-    /// level of deflate.
+    /// `StoreFailed` when `path` is a directory, or exists and the mode is [`ZipMode::Create`]; `InvalidArgument` for
+    /// an unknown level of deflate.
     pub fn new(path: impl AsRef<Path>, options: ZipOptions) -> Result<ZipArchive> {
         let path = path.as_ref();
         if options.deflate.is_some_and(|level| !(1..=9).contains(&level)) {
@@ -142,10 +142,10 @@ impl ZipArchive {
         &self.0.path
     }
 
-    /// Gives the file its real name, if anything was written. If the archive is used again, it adds to that file.
+    /// Gives the file its real name, if anything was written. Later writes to the archive add to that file.
     ///
     /// # Errors
-    /// `StoreFailed` when another program changed the file meanwhile, or when the system fails. Then the old file
+    /// `StoreFailed` when another program changed the file meanwhile, or the system reports an error. Then the old file
     /// remains, and the written members can be finished later.
     pub fn finish(&self) -> Result<()> {
         self.finish_in(&mut self.state())
@@ -181,7 +181,7 @@ impl ZipArchive {
         drop(view);
     }
 
-    /// Whether something was written that is not yet in a file with the real name; see [`ZipArchive::finish`].
+    /// Whether there are changes that [`ZipArchive::finish`] has not yet put into the file with the real name.
     pub fn is_unfinished(&self) -> bool {
         matches!(&self.state().view, View::New(draft) if draft.is_changed())
     }

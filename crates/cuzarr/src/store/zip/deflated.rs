@@ -46,7 +46,7 @@ impl Object for DeflatedMember {
         self.archive.version.clone()
     }
 
-    // Each part would have to decompress everything before it.
+    // A thread that fills a part would have to decompress everything before it.
     fn is_divisible(&self) -> bool {
         false
     }
@@ -64,7 +64,7 @@ impl Object for DeflatedMember {
     }
 }
 
-/// Decompresses the bytes of a member from `offset` on. If these are all `size_bytes` of it, their checksum is
+/// Decompresses the bytes of a member from `offset` on. If they are all `size_bytes` of the member, the checksum is
 /// verified.
 pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset: u64, bytes: &mut [u8]) -> Result<()> {
     let mut decoder = DeflateDecoder::new(packed);

@@ -45,7 +45,7 @@ pub(super) struct ZipMember {
     pub(super) packed_bytes: u64,
     pub(super) size_bytes: u64,
     pub(super) checksum: u32,
-    /// Offset of the member's bytes. It is set when the member's own header was read.
+    /// Offset of the member's bytes. It is set once the member's own header has been read.
     pub(super) data_at: OnceLock<u64>,
     /// Size of the name, which the header repeats.
     name_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct ZipMember {
 }
 
 impl ZipMember {
-    /// The offset of the member's bytes, if there is nothing between the members of the file. Only the header or the
+    /// The offset that the member's bytes have if the file has no gaps between its members. Only the header or the
     /// checksum can confirm it.
     pub(super) fn expected_at(&self) -> Option<u64> {
         let gap = self.gap()?;
@@ -113,7 +113,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
-/// What the end of a ZIP file says about its directory.
+/// The facts about its directory that the end of a ZIP file states.
 pub(super) struct DirectoryEnd {
     /// Offset of the directory's end.
     pub(super) at: u64,
@@ -124,7 +124,7 @@ pub(super) struct DirectoryEnd {
     pub(super) comment: Vec<u8>,
 }
 
-/// The number of members according to the end of the file. It is only used to check the directory.
+/// The number of members that the end of the file gives. It is only used to check the directory.
 #[derive(Clone, Copy)]
 enum Count {
     /// The number in the ZIP64 record.
@@ -196,7 +196,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Reads the end of the file, and then the directory if it does not lie there.
+    /// Reads the end of the file, and then the directory if the end does not contain all of it.
     ///
     /// # Errors
     /// `StoreFailed` when this is no ZIP file, or a damaged one; `BudgetExceeded` for a directory that is too large.
@@ -236,8 +236,9 @@ pub(super) struct DirectoryEntry<'a> {
     pub(super) record: &'a [u8],
 }
 
-/// Parses the entries. Members must lie before the directory, and must not overlap. The directory ends where its size
-/// says. The number of members must agree, because a missing member would look like a chunk that was never written.
+/// Parses the entries. Members must lie before the directory, and must not overlap. The directory must have the size
+/// that the end record gives. It must also have that record's number of members, because a missing member would look
+/// like a chunk that was never written.
 fn parse_directory<'a>(
     directory: &'a [u8],
     end: &DirectoryEnd,

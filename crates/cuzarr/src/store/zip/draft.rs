@@ -37,7 +37,7 @@ pub(super) struct DraftWriting {
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
-/// What must be at the real name when the draft gets that name.
+/// The file that may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     /// Anything; it is replaced.
@@ -59,7 +59,7 @@ pub(super) struct Draft {
     end: AtomicU64,
     members: Values<Arc<Written>>,
     base: Option<DraftBase>,
-    /// Whether the bytes of the base were copied, if they are needed. Nothing is written before.
+    /// Whether new members can be written: the bytes of the base were copied, or are not needed.
     is_prepared: Mutex<bool>,
     /// Whether the draft has changes that the file at the real name lacks.
     is_changed: AtomicBool,
@@ -220,7 +220,8 @@ impl Draft {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"))
     }
 
-    /// Keeps the file from getting its real name as long as the guard exists; `None` if it already has the name.
+    /// Returns a guard. As long as it exists, the file does not get its real name. `None` if the file already has that
+    /// name.
     fn unpublished(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_published = self.is_published.read().unwrap_or_else(PoisonError::into_inner);
         if *is_published { None } else { Some(is_published) }

@@ -3,9 +3,9 @@
 //!
 //! The directory at the end of the file is read once, when the store is opened. An uncompressed member is a range of
 //! the file. So reads of it are passed on as reads of the file, and the inner store serves them with its own threads. A
-//! deflated member is decompressed for each read, in bounded memory. A read of a whole member takes one request: its
-//! place in the file is guessed, and its checksum shows whether the guess was right. Before the first read of a part of
-//! a member, its header is read too.
+//! deflated member is decompressed for each read, in bounded memory. A read of a whole member takes one request: the
+//! member's place in the file is guessed, and the checksum shows whether the guess was right. Before the first read of
+//! a part of a member, the member's header is read.
 //!
 //! Checksums are verified when a whole member is read. A part of a member cannot be verified, because the checksum
 //! covers the whole member.
@@ -120,8 +120,7 @@ impl ZipStore {
 
     /// The probable offset of a member's bytes, if its header need not be read first.
     fn expected_at(&self, member: &ZipMember) -> Option<u64> {
-        // If the place of a large member is certain, several threads can read it. In a near store, finding the place is
-        // quick.
+        // In a near store, finding the place of a large member is quick. Several threads can then read it.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
         let is_likely = !self.archive.has_gaps.load(Ordering::Relaxed);
         if is_worth_it && is_likely { member.expected_at() } else { None }

@@ -2,8 +2,8 @@
 //!
 //! The bytes of a stored member go from the file into the caller's memory. If all of a member is read, the threads that
 //! fill the memory compute its checksum while the bytes are in the cache. If a member's own header was not read yet,
-//! its bytes are expected where they are in a file without gaps; the checksum shows whether they are. A deflated member
-//! comes with its header in one request, and is decompressed on the lent threads.
+//! its bytes are expected where they would be in a file without gaps. The checksum shows whether they are there. A
+//! deflated member comes with its header in one request, and is decompressed on the lent threads.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, w
 /// Maximum size of the members that are fetched again at a time.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// Passes the calls for reads of the file on to the batch's sink, with the numbers of the items in the batch.
+/// The sink for reads of the file. It passes each call on to the batch's sink, with the item's number in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
 struct PassedShared {
@@ -50,11 +50,11 @@ pub(super) struct Item {
 /// Memory that waits for a member's bytes.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// What a request for the file reads.
+/// The bytes that a request for the file reads.
 pub(super) enum Wanted {
     /// A part of a stored member.
     Part,
-    /// All of a stored member, from offset `at` of the file on. If this is not certain, the bytes may belong to another
+    /// All of a stored member, from offset `at` of the file on. Unless `is_certain`, the bytes may belong to another
     /// member.
     Whole { member: Arc<ZipMember>, at: u64, is_certain: bool, sums: Sums },
     /// The header and the compressed data of a deflated member.

@@ -297,7 +297,7 @@ fn members_that_overlap_or_lie_outside_are_refused() {
     assert!(open(&bomb).unwrap_err().message().contains("cannot have"));
 }
 
-/// Parts of a damaged file may still be read, and wrongly where no checksum is verified. But nothing panics or uses
+/// Parts of a damaged file may still be read. They may be wrong if no checksum is verified. But nothing panics or uses
 /// much memory.
 #[test]
 fn damaged_files_are_errors_or_answers() {
@@ -346,8 +346,8 @@ fn a_stored_member_that_is_damaged_fails_its_checksum_where_all_of_it_is_read() 
     }
 }
 
-/// The memory of a vector, divisible into parts. Parts that are split off are copied to a common place when they are
-/// dropped.
+/// The memory of a vector that can be divided into parts. Parts that are split off are copied to a common place when
+/// they are dropped.
 struct Divisible {
     part: Vec<u8>,
     at: usize,

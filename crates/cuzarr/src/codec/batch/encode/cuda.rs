@@ -10,10 +10,10 @@ use crate::{Error, ErrorKind, Result};
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
-/// Blocks per multiprocessor of the kernel that compares chunks: as many as a multiprocessor holds at once.
+/// Number of blocks, of the kernel that compares chunks, that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk that has the bits of a blank one.
+/// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk with the same bits as the blank chunk.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -43,7 +43,7 @@ pub(super) fn sizes(blank: Option<&Blank<'_>>, chunk_bytes: &[usize], stream: &S
 }
 
 /// Fills in where each frame begins, in entries ([`Launched::frames`](crate::codec::device::Launched::frames)) that
-/// hold only the frames' sizes. Frames are placed one behind the other.
+/// hold only the frames' sizes. Frames are placed one after the other.
 ///
 /// # Errors
 /// `InvalidArgument` for read-only entries, and entries that do not begin at a multiple of 8 bytes; `MemorySpace` for a stream of

@@ -1,8 +1,8 @@
 //! Encoding on a device: chunks in device memory become frames there.
 //!
-//! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished. Then
-//! the host knows where each frame lies, and only those bytes need to cross the bus. A codec returns the encoder for
-//! chunks of one size from [`crate::codec::BytesToBytes::device_encoder`].
+//! An [`EncodeBatch`] is prepared for chunks that lie in one buffer, run in the order of a stream, and finished. After
+//! that, the host knows where each frame lies, and only the frames' bytes need to cross the bus. A codec returns the
+//! encoder for chunks of one size from [`crate::codec::BytesToBytes::device_encoder`].
 
 mod cuda;
 
@@ -39,7 +39,7 @@ pub(crate) struct Blank<'a> {
     pub(crate) stride_bytes: usize,
     /// A chunk of the fill value, as large as the largest chunk of `chunks`.
     pub(crate) blank: &'a Buffer,
-    /// How many bytes of each chunk are compared.
+    /// Number of bytes of each chunk that are compared.
     pub(crate) compared_bytes: &'a [usize],
 }
 
@@ -92,7 +92,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Maximum device memory, in bytes, that a run takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a run takes besides the chunks, including its results.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
@@ -143,7 +143,7 @@ impl EncodeBatch {
             return Err(Error::new(ErrorKind::InvalidArgument, "the batch was not run"));
         };
         done.synchronize()?;
-        // Not on the stream of the run, which may have other work by now.
+        // The copy does not go onto the stream of the run, which may have other work by now.
         let entries = frames.to_vec()?;
         let frames = entries.as_chunks::<FRAME_ENTRY_BYTES>().0.iter().map(|entry| {
             let [at @ .., a, b, c, d, _, _, _, _] = *entry;

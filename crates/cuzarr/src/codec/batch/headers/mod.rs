@@ -1,6 +1,6 @@
 //! Fetches the headers of frames that lie only on the device. A codec's kernel walks from one header to the next and
-//! lists them (`headers.cuh`), so that a few bytes of each frame come to the host instead of the frame. The host's
-//! scans read the list as they read whole frames.
+//! lists them (`headers.cuh`). So only a few bytes of each frame come to the host. The host's scans read the list as
+//! they read whole frames.
 
 mod cuda;
 

@@ -89,7 +89,7 @@ pub(super) struct BloscChunks {
 /// Maximum device memory, in bytes, that a launch takes itself. The streams' encoders take more.
 pub(super) fn memory_bytes(encoder: &BloscEncoder, row: &ChunkRow) -> usize {
     let [streams, rests] = encoder.layout.rows(row);
-    // Shuffled blocks, and their streams if these must be moved to aligned places.
+    // Memory for shuffled blocks, and for their streams if these must be moved to aligned places.
     let work = [streams, rests].map(|row| row.count.saturating_mul(row.stride_bytes)).into_iter();
     let work = work.fold(0, usize::saturating_add).saturating_mul(2);
     let words = streams.count.saturating_add(row.count).saturating_mul(2).saturating_mul(WORD_BYTES);
@@ -115,7 +115,7 @@ impl BloscChunks {
         let unit = usize::from(self.layout.type_bytes);
         match self.layout.shuffling {
             Shuffling::Bytes if unit > 1 => Some(Shuffle::Bytes),
-            // Elements that do not fill groups of 8 are left alone.
+            // Blosc shuffles no bits if the elements do not fill groups of 8.
             Shuffling::Bits if (size_bytes / unit).is_multiple_of(8) => Some(Shuffle::Bits),
             _ => None,
         }

@@ -97,7 +97,7 @@ impl DeflateChunks {
         [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
     }
 
-    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
     pub(super) fn memory_bytes(&self) -> usize {
         let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
         let checksums = checksum::compute_bytes(chunks);

@@ -1,7 +1,7 @@
 //! Encodes deflate streams on a device.
 //!
-//! `codec/lz/find` finds what blocks of 32 KiB repeat. The kernels of this folder make codes for each block, and join
-//! all blocks of a chunk to one stream, bit by bit. Any decoder reads it.
+//! `codec/lz/find` finds repeated bytes in blocks of 32 KiB. The kernels of this folder make codes for each block, and
+//! join all blocks of a chunk to one stream, bit by bit. Any deflate decoder reads it.
 //!
 //! The streams differ from libdeflate's. Levels 1 to [`MAX_LEVEL`] give the same streams. Level 0, which only stores,
 //! and higher levels are left to libdeflate.
@@ -22,7 +22,7 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 const MAX_CHUNK_BYTES: usize = 1 << 28;
 /// Higher levels are left to the host: they look for the smallest stream, which these kernels do not.
 const MAX_LEVEL: i32 = 9;
-/// Maximum bytes of a block beside its content: the header of a stored block, filled up to a whole byte.
+/// Maximum bytes of a block besides its content: the header of a stored block, filled up to a whole byte.
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
@@ -83,7 +83,7 @@ impl DeflateEncoder {
         }
     }
 
-    /// Bytes of the checksum and size behind the stream.
+    /// Bytes of the checksum and size after the stream.
     fn trailer_bytes(&self) -> usize {
         match self.container {
             Container::Raw => 0,

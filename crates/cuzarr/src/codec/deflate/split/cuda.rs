@@ -18,12 +18,12 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// How regions are measured: by `FEW` if there is little to do for the device, else by `MANY`. An entry has some
-/// rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in one row.
+/// Two ways to measure regions: `FEW` if there is little work for the device, else `MANY`. An entry has some rounds,
+/// each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in one row.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Fewer decoded bytes than this are little to do. `simt` has a smaller limit, so that tests take both ways.
+/// Fewer decoded bytes than this are little work. `simt` has a smaller limit, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// Encoded bytes for each place in the list. About one place in 180 bytes passes the first check. Places that do not
@@ -43,7 +43,7 @@ const BYTES_PER_SEQUENCE: usize = 4;
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those behind them up to `FILLED`
+/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those after them up to `FILLED`
 /// to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
@@ -180,7 +180,7 @@ impl Lists {
         if self.dst_bytes < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Sizes of the lists, one behind the other.
+    /// Sizes of the lists, one after the other.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,

@@ -27,7 +27,7 @@ const COUNT_BYTES: usize = 8;
 /// Bytes of the counter by which blocks of threads share the work.
 const TAKEN_BYTES: usize = 4;
 
-/// Maximum device memory that [`find`] takes, in bytes. Its results count too.
+/// Maximum device memory that [`find`] takes, in bytes, including its results.
 pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
     let working = blocks.count().min((MOST_MULTIPROCESSORS * BLOCKS_PER_MULTIPROCESSOR) as usize);
     working * BLOCK_BYTES * CANDIDATE_BYTES

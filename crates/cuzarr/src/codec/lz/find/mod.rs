@@ -1,4 +1,4 @@
-//! The match finder of encoders: it finds what the blocks of chunks repeat (`lz_find.cu`). Not a codec.
+//! The match finder of encoders. It finds repeated bytes in the blocks of chunks (`lz_find.cu`). It is not a codec.
 //!
 //! An encoder cuts its chunks into [`Blocks`], calls [`find`] for their sequences, and writes these in its own format.
 
@@ -17,7 +17,7 @@ pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") a
 /// Bytes of a sequence.
 pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
 const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
-/// The number of entries that are read at a time.
+/// Number of entries that are read at a time.
 const ENTRIES_TOGETHER: usize = 4;
 
 /// From this compute capability on, a block of threads gets the shared memory that `lz_find.cu` asks for.

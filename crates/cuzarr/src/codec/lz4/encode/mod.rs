@@ -1,10 +1,10 @@
 //! Encodes LZ4 blocks on a device.
 //!
 //! In `lz4_encode.cu`, each block of threads encodes a piece of 16 KiB; then the pieces are joined to LZ4 blocks. Any
-//! decoder reads the blocks: pieces only divide the work.
+//! LZ4 decoder reads the blocks: pieces only divide the work.
 //!
 //! The blocks differ from liblz4's. Matches begin in their piece or shortly before it. The kernels look at every
-//! position, whatever level or acceleration is asked.
+//! position, at any level and acceleration.
 
 mod cuda;
 

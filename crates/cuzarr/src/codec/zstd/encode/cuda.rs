@@ -29,7 +29,7 @@ const CODES_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
 /// Bytes of a step of the three chains of states, two for each.
 const STATES_BYTES: usize = 2 * 3;
-/// Bytes that may be read behind literals, because kernels read 16 bytes and more at a time.
+/// Bytes that may be read after literals, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
 /// CUZARR_ZSTD_CHAIN_BLOCKS in zstd_chains.cu.
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
@@ -91,7 +91,7 @@ impl ZstdChunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes beside the chunks. Its results count too.
+    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes

@@ -1,8 +1,8 @@
 //! Encodes Zstandard frames on a device.
 //!
-//! `codec/lz/find` finds what blocks of 32 KiB repeat. The kernels of this folder code the sequences and literals of
-//! all blocks side by side, and assemble the frames. Any decoder reads the frames, and GPUs decode blocks of that size
-//! fast.
+//! `codec/lz/find` finds repeated bytes in blocks of 32 KiB. The kernels of this folder code the sequences and literals
+//! of all blocks side by side, and assemble the frames. Any decoder reads the frames, and GPUs decode blocks of that
+//! size fast.
 //!
 //! The frames differ from libzstd's. All levels up to [`MAX_LEVEL`] give the same frames. Higher levels ask for smaller
 //! frames, and are left to libzstd.

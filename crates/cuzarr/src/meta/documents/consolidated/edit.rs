@@ -197,7 +197,7 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// What happens to an existing member.
+/// The change of an existing member.
 #[derive(Clone)]
 enum EditStep {
     Keep,

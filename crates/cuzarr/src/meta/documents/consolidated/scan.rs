@@ -194,7 +194,7 @@ pub(super) fn document_kind(name: &str) -> Option<usize> {
     [ZARRAY, ZGROUP, ZATTRS].iter().position(|known| *known == name)
 }
 
-/// Refuses a path with more nested groups than any store has. A hierarchy is listed level by level.
+/// Refuses a path with too many names. A hierarchy is listed level by level, and no real store has so many levels.
 fn check_depth(path: &str) -> Result<()> {
     match path.split('/').count() {
         depth if depth <= MAX_DEPTH => Ok(()),
