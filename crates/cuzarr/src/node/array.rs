@@ -35,8 +35,8 @@ pub struct Array {
     pub(super) io: ArrayIo,
 }
 
-/// State that an array keeps between calls: its chain, bound to each device that was used, and the report of the last
-/// call. A clone starts with the same state, but does not share later changes.
+/// State that an array keeps between calls: its codec chain, bound to each device that was used, and the report of the
+/// last call. A clone starts with the same state, but does not share later changes.
 #[derive(Default)]
 pub(super) struct ArrayIo {
     state: Arc<Mutex<State>>,
@@ -125,7 +125,7 @@ impl Array {
 
     /// Makes an array of chunks that are already stored at its path, and creates the groups above it.
     ///
-    /// A program can write all chunks through [`Array::from_metadata`], and call this at the end. Then readers see the
+    /// A program can write all chunks through [`Array::from_metadata`], and then call this function. So readers see the
     /// whole array or nothing.
     ///
     /// # Errors
@@ -199,7 +199,8 @@ impl Array {
         Array { options, ..self.clone() }
     }
 
-    /// Returns the array with calls that `cancellation` can stop. Both share the bound codecs and the last report.
+    /// Returns a handle of the array whose calls `cancellation` can stop. Both handles share the bound codecs and the
+    /// last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -207,8 +208,8 @@ impl Array {
         array
     }
 
-    /// Returns the array with another view of its store, such as one that counts. Both share the bound codecs and the
-    /// last report.
+    /// Returns a handle of the array with another view of its store, such as one that counts requests. Both handles
+    /// share the bound codecs and the last report.
     #[must_use]
     pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, ..self.sharing() }
@@ -328,11 +329,11 @@ impl Array {
     /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
     /// elements appear again if the array grows.
     ///
-    /// The stored shape is changed, even if this array remembers another one. Other changes of the array's metadata
-    /// wait until the call returns.
+    /// The call changes the stored shape, even if this handle remembers another shape. Other changes of the array's
+    /// metadata wait until the call returns.
     ///
-    /// If the process is killed, the old array is left, or the new one. Chunks are only deleted when no stored shape
-    /// includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
+    /// If the process is killed, either the old array or the new one remains. Chunks are only deleted when no stored
+    /// shape includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
     ///
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
