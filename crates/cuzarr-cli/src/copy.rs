@@ -276,7 +276,7 @@ impl Common {
     }
 }
 
-/// Returns the JSON of a plan for the answer after its copies were made.
+/// Returns the JSON of a plan with all of its copies marked as complete.
 fn carried_out(mut copies: Value) -> Value {
     for copy in copies.as_array_mut().into_iter().flatten() {
         copy["complete"] = json!(true);
