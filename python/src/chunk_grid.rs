@@ -204,8 +204,8 @@ pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyRe
     Ok(Some(Shards { chunks: parse_chunks(given)?, target_bytes }))
 }
 
-/// Parses the chunks that a user gives: a length for every dimension, or one length for all, where -1 is a whole
-/// dimension; or `False` for a single chunk, lists of lengths, `"auto"`, or another array's grid.
+/// Parses the chunks that a user gives: a length for every dimension, or one for all; -1 is a whole dimension. Other
+/// forms are `False` for a single chunk, lists of lengths, `"auto"`, and another array's grid.
 pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
     if let Ok(grid) = given.cast::<PyChunkGrid>() {
         return Ok(Chunks::Grid(grid.get().0.clone()));

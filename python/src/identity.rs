@@ -19,8 +19,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a place from the value of an adapter: an address as text, or an object; or a tuple of one of these with a
-    /// path below it.
+    /// Makes a place from the value of an adapter: an address as text, or an object. The value may also be a tuple of
+    /// one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;

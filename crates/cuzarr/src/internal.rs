@@ -71,8 +71,8 @@ pub mod node {
     pub use crate::node::resize::ResizeOptions;
     pub use crate::node::unchanged::check_unchanged;
 
-    /// Sets the chunks and shards of a new array, in the forms that the Python package accepts, and the place of the
-    /// index in a shard.
+    /// Sets the chunks and shards of a new array in the forms that the Python package accepts. Also sets the place of
+    /// the index in a shard.
     pub fn with_grid(
         builder: ArrayBuilder,
         chunks: Chunks,

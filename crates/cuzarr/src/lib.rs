@@ -1,5 +1,5 @@
-//! Zarr arrays straight into and out of GPU memory: compressed bytes cross the bus, the GPU decodes them, and the array appears where
-//! the computation is. Without a GPU, the same calls work in host memory.
+//! Moves Zarr arrays straight into and out of GPU memory. Compressed bytes cross the bus, the GPU decodes them, and the
+//! array is where the computation needs it. Without a GPU, the same calls work in host memory.
 //!
 //! # A first program
 //!

@@ -186,7 +186,7 @@ impl NewNodes {
 }
 
 /// Creates a node, and the missing groups above it; see [`NewNodes`]. If several programs overwrite a node at the same
-/// time, each program that was too slow begins again, so the node of the last one remains.
+/// time, a program that was too slow begins again. So the node of the last one remains.
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
     let mut attempt = 0;

@@ -3,7 +3,7 @@
 //! A store deletes one value after another, so a killed process leaves some of them. What readers then see depends on
 //! the order. Four rules ensure that old data are either complete or gone:
 //!
-//! 1. **Documents go before chunks.** An array that has its document also has all of its chunks, so no reader takes
+//! 1. **Documents go before chunks.** An array that has its document also has all of its chunks. So no reader takes
 //!    deleted chunks for the fill value. The checkpoint of a copy or a computation counts as a document, because it
 //!    records which chunks exist.
 //! 2. **Members go before their group.** While members are left, the group still exists, so the deletion can be

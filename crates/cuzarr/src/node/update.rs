@@ -19,7 +19,7 @@ pub struct Update {
 }
 
 impl Array {
-    /// Begins an update: waits for other writes of this process to the objects of the selection, and makes later writes
+    /// Begins an update. First waits for other writes of this process to the objects of the selection. Later writes
     /// wait until the update is dropped. So elements can be read, changed and written back without losing changes of
     /// another thread.
     ///

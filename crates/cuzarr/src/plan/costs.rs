@@ -1,7 +1,7 @@
 //! Costs of decoding on a GPU and on the host's threads. They decide where a batch of frames is decoded.
 //!
-//! - On the device, a batch takes: the time of all frames at full load, the time of one frame alone divided by the
-//!   number of frames, and the launches. Stored bytes cross the bus at the same time.
+//! - On the device, a batch takes the time of one frame alone, of all frames at full load, and of the launches. Stored
+//!   bytes cross the bus at the same time.
 //! - On the host, each thread decodes one frame at a time. Threads must be woken first, and are slower when all are
 //!   busy. Decoded bytes cross the bus.
 //!
@@ -26,7 +26,7 @@ const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
 /// For a running sum of floats: seconds of one addition on the device (`device_bench --only 'delta float32'`), and GB/s
-/// of a host thread, which adds elements and also runs the decoders before the sum.
+/// of a host thread, which also runs the decoders before the sum.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
