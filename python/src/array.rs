@@ -75,7 +75,7 @@ impl PyArray {
     }
 
     /// Reads a selection of integers and slices, in C order, into new memory on the array's device. Returns `None` for
-    /// other items, for indices out of range, and if no element is selected.
+    /// other selections, for indices out of range, and if no element is selected.
     fn read_plain(&self, py: Python<'_>, selection: &Bound<'_, PyAny>) -> PyResult<Option<PyNdBuffer>> {
         let Some(axes) = plain_axes(selection, self.array.shape()) else { return Ok(None) };
         let selection = Selection::new(axes).py()?;
@@ -104,8 +104,8 @@ impl PyArray {
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
-    /// Reads boxes of the same extent into `out`, whose first dimension counts the boxes. `starts` has one row for each
-    /// box with its start, as int64 on the host.
+    /// Reads boxes of the same extent into `out`, whose first dimension counts the boxes. `starts` is int64 on the
+    /// host; each row is the start of one box.
     fn read_boxes_into(&self, py: Python<'_>, starts: &PyNdBuffer, extent: Vec<u64>, out: &PyNdBuffer) -> PyResult<()> {
         let (starts, out) = (starts.inner.clone(), out.inner.clone());
         self.run(py, move |array| {
@@ -168,9 +168,9 @@ impl PyArray {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Returns how elements are decoded if the array has these attributes, given as JSON: the type to read as, values
-    /// that mark missing elements, scale, offset, and the type of the result. `None` if stored elements need no
-    /// decoding.
+    /// Returns how elements are decoded if the array has these attributes, given as JSON. The parts are the type to
+    /// read as, values that mark missing elements, scale, offset, and the type of the result. `None` if stored elements
+    /// need no decoding.
     fn decoding(&self, py: Python<'_>, attributes: &str) -> PyResult<Option<Decoded>> {
         let mut metadata = self.array.metadata().clone();
         let decoding = metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()?;

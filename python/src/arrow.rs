@@ -219,14 +219,14 @@ unsafe extern "C" fn drop_capsule<T: Interface>(capsule: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// The caller passes a schema that [`capsules`] made, once. It may lie at another address than it was made at.
+/// The caller passes a schema that [`capsules`] made, once. The schema may have been moved to another address.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
     // SAFETY: the caller's. The schema owns nothing.
     unsafe { (*schema).release = None };
 }
 
 /// # Safety
-/// The caller passes an array that [`capsules`] made, once. It may lie at another address than it was made at.
+/// The caller passes an array that [`capsules`] made, once. The array may have been moved to another address.
 unsafe extern "C" fn release_array(array: *mut Array) {
     // SAFETY: the caller's. `capsules` put a boxed `Owned` there, which is freed here alone.
     unsafe {

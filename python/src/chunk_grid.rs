@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 use crate::error::{IntoPython, PyResult, wrong_type};
 use crate::json;
 
-/// Most chunk lengths that are listed for one dimension. They take 80 MB, which is more than a person reads.
+/// Most chunk lengths that are listed for one dimension. They take 80 MB, more than anyone would read.
 const MOST_EXTENTS: u64 = 10_000_000;
 
 /// The chunks along one dimension: all of one length, or each with its own length.
@@ -204,8 +204,8 @@ pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyRe
     Ok(Some(Shards { chunks: parse_chunks(given)?, target_bytes }))
 }
 
-/// Parses the chunks that a user gives: a length for every dimension, one length for all, -1 for a whole dimension,
-/// `False` for a single chunk, lists of lengths, `"auto"`, or another array's grid.
+/// Parses the chunks that a user gives: a length for every dimension, or one for all; -1 is a whole dimension. Other
+/// forms are `False` for a single chunk, lists of lengths, `"auto"`, and another array's grid.
 pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
     if let Ok(grid) = given.cast::<PyChunkGrid>() {
         return Ok(Chunks::Grid(grid.get().0.clone()));

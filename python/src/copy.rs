@@ -54,7 +54,7 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(|| "[]".into(), |copied| copied.to_json().to_string())
     }
 
-    /// How the source's consolidated metadata differs from the nodes' own documents, in one sentence for each node.
+    /// Differences between the source's consolidated metadata and the nodes' own documents: one sentence for each node.
     fn differences(&self) -> Vec<String> {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
@@ -243,7 +243,7 @@ pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Reads how far earlier work with the same name and the same region shape came.
+    /// Reads the progress of earlier work with the same name and the same region shape.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();

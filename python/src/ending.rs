@@ -1,6 +1,7 @@
 //! The end of the interpreter. While it shuts down, Python ends every thread that asks for its lock. Such a thread is
 //! unwound, and PyO3 then aborts the process. So once the end has begun, only the thread that ends the interpreter may
-//! attach. It waits for the other threads first. A thread that comes back from a call stays outside.
+//! attach. It first waits for the attached threads. A thread that returns from work without the lock does not attach
+//! again.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,8 @@ use cuzarr::{Error, ErrorKind};
 use cuzarr_device::PerProcess;
 use pyo3::prelude::*;
 
-/// How long the end waits for threads that run Python code. One that sleeps longer than this in Python code seldom wakes before
-/// the process has ended.
+/// Longest time that the end waits for threads that run Python code. A thread that sleeps longer in Python code seldom
+/// wakes before the process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 // A forked child has none of its parent's threads.
@@ -39,7 +40,8 @@ impl Ending {
 }
 
 thread_local! {
-    /// How often this thread counts as attached. Python code that a thread runs may call back.
+    /// Number of times that this thread is attached. Python code that the thread runs may call Rust, which attaches it
+    /// again.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -105,8 +107,8 @@ impl Unlocked for Python<'_> {
     }
 }
 
-/// Begins the end: no other thread attaches from now on. Waits for those that are attached. Python calls this at its
-/// exit.
+/// Begins the end: no other thread attaches from now on. Waits for the threads that are attached. Python calls this at
+/// its exit.
 #[pyfunction]
 pub fn begin_end(py: Python<'_>) {
     py.detach(|| {

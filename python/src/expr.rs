@@ -92,7 +92,7 @@ impl PyExpr {
         self.0.running(axis, scan).map(PyExpr).py()
     }
 
-    /// The same elements in one dimension, in C order.
+    /// Returns these elements in one dimension, in C order.
     fn flat(&self) -> PyResult<PyExpr> {
         self.0.flat().map(PyExpr).py()
     }
@@ -234,7 +234,7 @@ impl PyExpr {
     ) -> PyResult<PyNdBuffer> {
         let (options, expr) = (options(parse_device(device)?, memory_limit_bytes, threads), self.0.clone());
         if expr.is_in_memory() {
-            // This cannot be cancelled.
+            // This call cannot be cancelled.
             let inner = py.unlocked(|| expr.compute_region(&start, &extent, &options)).py()?;
             return Ok(PyNdBuffer { inner });
         }
@@ -268,7 +268,7 @@ impl PyExpr {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Refuses a place where an array that the expression reads lies, and places inside or around one.
+    /// Refuses a place of an array that the expression reads, and places inside or around such an array.
     fn refuse_overlap(&self, store: &PyStore, path: &str) -> PyResult<()> {
         self.0.refuse_overlap(&store.inner, path).py()
     }
@@ -306,8 +306,8 @@ impl PyExpr {
         })
     }
 
-    /// Returns start and extent of each region in which the elements are computed or, with a target, stored. They do
-    /// not depend on the device.
+    /// Returns start and extent of each region in which the elements are computed or, with a target, stored. The
+    /// regions do not depend on the device.
     #[pyo3(signature = (memory_limit_bytes, target=None))]
     fn regions(&self, py: Python<'_>, memory_limit_bytes: u64, target: Option<&PyArray>) -> PyResult<Vec<Box>> {
         let (expr, target) = (self.0.clone(), target.map(|target| target.array().clone()));

@@ -19,8 +19,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a place from what an adapter gives: an address as text, an object, or a tuple of one of these and a path
-    /// below it.
+    /// Makes a place from the value of an adapter: an address as text, or an object. The value may also be a tuple of
+    /// one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;
@@ -37,7 +37,7 @@ impl Place {
         Ok(Place { identity: identity.clone(), object: Some(what.clone().unbind()) })
     }
 
-    /// Takes the object out. The caller then counts as its holder.
+    /// Takes the object out. The caller then counts as the object's holder.
     fn into_object(mut self) -> Option<Py<PyAny>> {
         self.object.take()
     }

@@ -1,4 +1,4 @@
-//! Calls that Ctrl-C can end: work runs without the interpreter's lock, and signals are checked meanwhile.
+//! Calls that Ctrl-C can end: work runs without the interpreter's lock, while signals are checked.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ pub fn token() -> CancellationToken {
 }
 
 /// Runs `work` without the interpreter's lock. If a signal cancels `token`, which comes from [`token`], the work ends
-/// at its next object and the call raises Python's exception. Python's main thread only waits: code of stores could
-/// fail if a signal reached it.
+/// at its next object and the call raises Python's exception. Python's main thread only waits, because a signal that
+/// reached a store's code could make it fail.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     token: &CancellationToken,
@@ -49,8 +49,8 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Like [`interruptible`], for work that only reads from a store. If the store is far away, a cancellation does not
-/// wait for pending requests; their answers are dropped.
+/// Like [`interruptible`], for work that only reads from a store. If the store is far away, a cancelled call does not
+/// wait for pending requests, and drops their answers.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,
     is_far: bool,

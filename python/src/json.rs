@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::{IntoPython, PyResult};
 
-/// How deeply containers may be nested. Deeper documents could not be read again.
+/// Maximum depth of nested containers. Deeper documents could not be read again.
 const MAX_DEPTH: usize = 128;
 
 /// Python strings for member names. Each is made once.
@@ -135,7 +135,7 @@ fn from_python(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     let numpy = value.py().import("numpy")?;
     if value.is_instance(&numpy.getattr("generic")?)? || value.is_instance(&numpy.getattr("ndarray")?)? {
         let plain = value.call_method0("tolist")?;
-        // `tolist` returns scalars unchanged that Python has no type for.
+        // `tolist` returns a scalar unchanged if Python has no type for it.
         if !plain.is_instance(&numpy.getattr("generic")?)? {
             return from_python(&plain, depth + 1);
         }

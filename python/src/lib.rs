@@ -45,7 +45,7 @@ fn error_kinds() -> Vec<&'static str> {
     cuzarr::ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// Sets where NVIDIA's libraries and the shipped kernels are searched for. It loads nothing.
+/// Sets where cuzarr searches for NVIDIA's libraries and for the shipped kernels. Loads nothing.
 #[pyfunction]
 fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
     cuzarr_device::set_library_search_paths(libraries);
@@ -86,7 +86,7 @@ struct LeftOutOfTable {
 }
 
 /// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status.
-/// `make_references` takes the fields of a `TableRequest` and returns a `Table`: only Python reads HDF5 files.
+/// `make_references` takes the fields of a `TableRequest` and returns a `Table`, because only Python reads HDF5 files.
 /// `packages` are shown by the command `doctor`.
 #[pyfunction]
 #[pyo3(signature = (arguments, make_references=None, packages=Vec::new()))]

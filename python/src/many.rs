@@ -73,7 +73,7 @@ impl Handles {
         self.arrays.push(self.watches.array(array.get().array(), &self.token));
     }
 
-    /// Runs `work`, and checks for signals meanwhile.
+    /// Runs `work`, and checks for signals while it runs.
     fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
         match self.arrays.iter().all(|array| array.store().capabilities().divides_reads) {
             true => here(py, work),
@@ -123,7 +123,8 @@ pub enum Elements<'py> {
     Variable((Bound<'py, PyList>, bool)),
 }
 
-/// Writes to selections of several arrays in one call. Nothing is written unless all writes fit.
+/// Writes to selections of several arrays in one call. Writes from one device are checked before the first of them
+/// begins.
 #[pyfunction]
 pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>, Elements<'_>)>) -> PyResult<()> {
     let mut handles = Handles::new();
@@ -141,8 +142,8 @@ pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>,
     handles.run(py, || write_all(&given))
 }
 
-/// Changes the shapes of several arrays in one call. Returns the metadata that each array has then, and the error if
-/// only some of the shapes were changed.
+/// Changes the shapes of several arrays in one call. Returns the metadata that each array has afterwards, and the error
+/// if there was one.
 #[pyfunction]
 pub fn resize_many<'py>(
     py: Python<'py>,

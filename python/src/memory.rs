@@ -61,8 +61,8 @@ pub fn reset_memory_peak(device: &str) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets the allocator of results: a function that takes a number of bytes and a device's name, and returns an address
-/// and the object that owns the memory. `None` selects our pool.
+/// Sets the allocator of results. It is a function that takes a number of bytes and a device's name, and returns an
+/// address and the object that owns the memory. `None` selects our pool.
 #[pyfunction]
 pub fn set_allocator(function: Option<Py<PyAny>>) {
     pool::set_allocator(function.map(|function| Arc::new(PythonAllocator(function)) as Arc<dyn DeviceAllocator>));

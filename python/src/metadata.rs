@@ -53,7 +53,7 @@ impl PyArrayMetadata {
         Ok(self.checked.get_or_init(|| Arc::new(*metadata)))
     }
 
-    /// The outline, which has shape, grid and dimension names. Even arrays that cannot be used have one.
+    /// The outline: shape, grid and dimension names. Even arrays that cannot be used have one.
     fn outline(&self) -> PyResult<&Outline> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline);
@@ -179,8 +179,8 @@ impl PyArrayMetadata {
         Ok((name, encoding.separator().as_str()))
     }
 
-    /// The data type, twice: as a JSON description for `numpy.dtype` whose lists stand for tuples, and as it is written
-    /// in a v3 document (`None` for v2).
+    /// The data type in two forms: a JSON description for `numpy.dtype`, with lists instead of tuples; and the value in
+    /// a v3 document (`None` for v2).
     fn data_type<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let checked = self.checked()?;
         let described = match checked.codecs() {
@@ -205,7 +205,7 @@ impl PyArrayMetadata {
         Ok(self.checked()?.chunk_key_encoding().key(&chunk))
     }
 
-    /// Returns those of the keys that belong to the array's stored objects, with their indices in the grid.
+    /// Returns the keys that belong to the array's stored objects, with their indices in the grid.
     fn decode_chunk_keys<'py>(
         &self,
         py: Python<'py>,
@@ -225,7 +225,7 @@ impl PyArrayMetadata {
         Ok(found)
     }
 
-    /// The same metadata with another shape.
+    /// Returns this metadata with another shape.
     fn with_shape(&self, shape: Vec<u64>) -> PyResult<Self> {
         let mut metadata = (**self.checked()?).clone();
         metadata.set_shape(shape).py()?;
@@ -236,7 +236,7 @@ impl PyArrayMetadata {
         Ok(made)
     }
 
-    /// The same metadata with other attributes.
+    /// Returns this metadata with other attributes.
     fn with_attributes(&self, attributes: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (outline, checked) = (self.outline.clone(), self.checked.clone());
         PyArrayMetadata { documents: self.documents.clone(), outline, checked }.with_attributes_of(attributes)
@@ -250,7 +250,7 @@ impl PyArrayMetadata {
 /// Makes the metadata of a new array. `data_type` is a description for `numpy.dtype` with lists instead of tuples; its
 /// byte order is used in v2. `data_type_words` is the data type of a v3 document. `codecs` is the chain of v3, or the
 /// filters and the compressor of v2; with `None`, defaults are used. `fill_value` has the bytes of an element; with
-/// `is_undefined`, v2 leaves it open.
+/// `is_undefined`, v2 has no fill value.
 #[pyfunction]
 #[pyo3(signature = (zarr_format, shape, data_type, *, data_type_words, chunks, shards, target_bytes, index_location, codecs, fill_value,
     is_undefined, order, chunk_key_encoding, dimension_names, attributes))]

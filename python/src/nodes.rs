@@ -48,7 +48,7 @@ impl PyConsolidated {
 
 /// Finds the node at a path. `zarr_format` `None` means either format. `arrays` chooses arrays (`True`), groups
 /// (`False`) or either (`None`). `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or
-/// must not (`False`) be used; a string is its key.
+/// must not (`False`) be used. A string is the key of the metadata that must be used.
 #[pyfunction]
 pub fn find_node<'py>(
     py: Python<'py>,
@@ -70,8 +70,8 @@ pub fn find_node<'py>(
 }
 
 /// Lists the nodes below a group with their documents, each group before its members. Returns at most `most` nodes,
-/// down to `max_depth` levels below the direct members. With `use_consolidated`, a group that has consolidated metadata
-/// is listed with it, and its members are left out.
+/// down to `max_depth` levels below the direct members. With `use_consolidated`, a group comes with its consolidated
+/// metadata, if it has any, and its members are left out.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Python hands over each setting by itself")]
 pub fn walk_nodes<'py>(
@@ -131,7 +131,7 @@ pub fn consolidate<'py>(
     to_python(py, &found)
 }
 
-/// The right to change the metadata of one node, until its `with` block ends. Meanwhile, other changes wait.
+/// The right to change the metadata of one node, until its `with` block ends. Until then, other changes wait.
 #[pyclass(name = "NodeLock", module = "cuzarr._core", frozen)]
 pub struct PyNodeLock {
     lock: Mutex<Option<Arc<NodeLock>>>,
@@ -140,8 +140,8 @@ pub struct PyNodeLock {
 
 #[pymethods]
 impl PyNodeLock {
-    /// Waits for the lock of the node at a path, an array if `is_array`, else a group. With `for_shape`, nobody else
-    /// can change the array's shape while its chunks are written.
+    /// Waits for the lock of the node at a path, an array if `is_array`, else a group. With `for_shape`, no other
+    /// caller can change the array's shape while its chunks are written.
     #[new]
     fn new(
         py: Python<'_>,
@@ -164,7 +164,7 @@ impl PyNodeLock {
         slf
     }
 
-    /// Gives the lock back. In a bucket this takes a request; other threads run meanwhile.
+    /// Gives the lock back. In a bucket this takes a request, during which other threads run.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.unlocked(|| drop(lock));
@@ -179,8 +179,8 @@ impl PyNodeLock {
         Ok(documents)
     }
 
-    /// Replaces the documents that were read last, and the node's entries in consolidated copies above. Returns false,
-    /// and writes nothing, if another writer has changed a document since.
+    /// Replaces the documents that were read last, and the node's entries in consolidated copies above. Returns false
+    /// if another writer has changed a document since then. Then that document is not written.
     fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyAny>, indent: Option<usize>) -> PyResult<bool> {
         let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -254,7 +254,7 @@ type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
-    /// Makes room for nodes. Deletes existing nodes at these paths with `overwrite`, else refuses.
+    /// Makes room for nodes. With `overwrite`, deletes existing nodes at these paths; without it, refuses them.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
         let parse = |(path, documents, consolidated): &Given<'_>| {

@@ -79,7 +79,7 @@ impl Pending {
         self.end(index, outcome);
     }
 
-    /// The bytes that came for a request; `None` if the key does not exist.
+    /// Returns the bytes that came for a request; `None` if the key does not exist.
     pub fn classify(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> cuzarr::Result<Option<Held>> {
         if value.is_none() {
             return Ok(None);

@@ -47,8 +47,8 @@ impl PySelection {
     }
 
     /// Makes a selection of points, from the indices of all points along each dimension. Indices are packed integers of
-    /// any type; negative ones count from the end of `extents`. If an index is out of range, returns no selection, but
-    /// its dimension and the index.
+    /// any type; negative ones count from the end of `extents`. If an index is out of range, returns its dimension and
+    /// the index instead of a selection.
     #[staticmethod]
     fn points(
         py: Python<'_>,

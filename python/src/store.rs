@@ -37,8 +37,8 @@ pub struct PyStore {
     pub inner: Arc<dyn Store>,
 }
 
-/// Parses the options of a directory. `fsync` (`none`, `data`, `full`) sets what writes wait for. `direct_io` (`auto`,
-/// `on`, `off`) sets whether reads bypass the page cache.
+/// Parses the options of a directory. `fsync` (`none`, `data`, `full`) sets how much of a write must reach the disk
+/// before the write returns. `direct_io` (`auto`, `on`, `off`) sets whether reads bypass the page cache.
 fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
     Ok(LocalOptions::default().with_durability(fsync.parse()?).with_direct_io(direct_io.parse()?))
 }
@@ -54,8 +54,8 @@ impl PyStore {
 
     /// Opens the store of a URL, or of a chain of URLs. Returns `None` if a scheme is not built in. A named store in
     /// memory is the same for the whole process. `options` are for remote stores. `credentials` is called for new
-    /// credentials when the last ones are about to expire. It returns their parts, and when they expire in seconds
-    /// since 1970.
+    /// credentials when the last ones are about to expire. It returns the parts of the credentials, and the time when
+    /// they expire, in seconds since 1970.
     #[staticmethod]
     #[pyo3(signature = (url, options=Vec::new(), credentials=None))]
     fn open_url(
@@ -80,10 +80,10 @@ impl PyStore {
         Ok(Some(PyStore { inner }))
     }
 
-    /// Makes a store of references. `columns` are keys, file URLs, and for each key the index of its file's URL, the
-    /// first byte and the number of bytes (0: the whole file). `inline` are values that the table contains itself. Name
-    /// and identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and a
-    /// callable that returns the columns and the inline values of an array when its first chunk is read.
+    /// Makes a store of references. `columns` are keys and file URLs, and for each key the index of its file's URL, the
+    /// first byte, and the number of bytes (0: the whole file). `inline` are values that the table contains itself.
+    /// Name and identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and
+    /// a callable that returns the columns and the inline values of an array when its first chunk is read.
     #[staticmethod]
     #[pyo3(signature = (columns, inline, options, like, inside, pending=None))]
     fn references(
@@ -286,7 +286,7 @@ impl PyStore {
         Ok((listing.keys, listing.prefixes))
     }
 
-    /// Whether both stores refer to the same data, so that every key has the same value.
+    /// Whether both stores refer to the same data, so that each key has the same value in both.
     fn __eq__(&self, other: &PyStore) -> bool {
         self.inner.identity() == other.inner.identity()
     }
@@ -343,7 +343,7 @@ impl PyZipArchive {
         PyStore { inner: Arc::new(self.inner.clone()) }
     }
 
-    /// Whether something was written that is not in the final file yet, because `finish` was not called since.
+    /// Whether something was written since the last `finish`, and so is not in the final file yet.
     fn is_unfinished(&self) -> bool {
         self.inner.is_unfinished()
     }
@@ -360,7 +360,7 @@ impl PyZipArchive {
 }
 
 impl PyStore {
-    /// Changes the value of a key. The chunk cache drops what it has of the value.
+    /// Changes the value of a key. The chunk cache drops its chunks of the value.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -500,10 +500,9 @@ struct PythonStore {
     is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether sizes are cheap to ask for and values are large. Then memory for a value is reserved before it is
-    /// requested.
+    /// Whether sizes are cheap to ask for and values are large. Then memory is reserved before a value is requested.
     has_sizes: bool,
-    /// Whether the store gives the version of a value with a part of it.
+    /// Whether the store returns a value's version together with a part of the value.
     has_versions: bool,
     /// The device whose memory holds the values.
     device: Option<Device>,
@@ -558,8 +557,8 @@ impl PythonStore {
         }
         for (at, (request, (value, version))) in requests.iter().zip(values).enumerate() {
             let what = format!("get '{}'", request.key);
-            // The object is dropped under the interpreter's lock. Elsewhere, PyO3 would collect it under a lock of its own,
-            // which a forked child may find taken.
+            // The object is dropped under the interpreter's lock. Without that lock, PyO3 would keep the object in a
+            // list with a lock of its own, which a forked child may find taken.
             let outcome = self.call(&what, move |py, _| {
                 let value = value.into_bound(py);
                 match value.is_instance_of::<PyException>() {

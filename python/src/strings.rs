@@ -19,8 +19,8 @@ pub fn to_list<'py>(py: Python<'py>, elements: &VariableElements, text: bool) ->
     Ok(list)
 }
 
-/// Converts a list to elements. If they are `text`, `None` is empty and other objects are converted with `str`.
-/// Otherwise `None` and 0 are empty, and strings are encoded.
+/// Converts a list to elements. If they are `text`, `None` becomes an empty string, and other objects are converted
+/// with `str`. Otherwise `None` and 0 become empty bytes, and strings are encoded.
 ///
 /// # Errors
 /// `DTypeMismatch` for an element that is neither bytes nor text, in an array of bytes; exceptions of `str`.

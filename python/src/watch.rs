@@ -1,4 +1,4 @@
-//! Watches, which can stop reads and writes from outside, and count the stored objects that these have reached.
+//! Watches can stop reads and writes from outside, and count the stored objects that these have reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

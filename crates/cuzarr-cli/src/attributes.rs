@@ -15,10 +15,10 @@ use crate::{Verdict, nodes};
 pub struct Attrs {
     /// Path or URL of an array or group
     path: String,
-    /// Set an attribute, such as units=K or levels='[1, 2]'; what is not JSON is a text. Give it once for each attribute
+    /// Set an attribute, such as units=K or levels='[1, 2]'; a value that is not JSON is a text. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute)]
     set: Vec<(String, Value)>,
-    /// Delete an attribute. Give it once for each attribute
+    /// Delete an attribute. May be repeated
     #[arg(long, value_name = "NAME")]
     delete: Vec<String>,
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Largest deviation of a position, in steps, with which positions still count as evenly spaced.
+/// Evenly spaced positions may deviate by at most this, in steps.
 const UNEVEN: f64 = 1e-3;
 /// Largest number of coordinate elements that are read.
 const MOST_PLACES: u64 = 1 << 24;
@@ -38,8 +38,8 @@ pub struct Scaled<'a> {
 }
 
 impl Axis {
-    /// Returns the axes for the dimensions that a selection keeps. Positions come from an image, if given; else from
-    /// the array that has the dimension's name and lies beside this one; else they are indices.
+    /// Returns the axes for the dimensions that a selection keeps. Positions come from the image, if given, or else
+    /// from the array that has the dimension's name and lies beside this one. Otherwise positions are indices.
     pub fn of(array: &Array, selection: &Selection, image: Option<&Scaled<'_>>) -> Vec<Axis> {
         let names = array.metadata().xarray_dimensions().unwrap_or_default();
         let axes = selection.axes().unwrap_or_default().iter().enumerate().filter(|(_, axis)| !axis.dropped);
@@ -119,7 +119,7 @@ fn unnamed(number: usize) -> String {
 }
 
 /// Reads the selected part of a dimension's coordinate: the array that has the dimension's name and lies beside its
-/// array. Returns the numbers and their unit. `None` if there is no such array, or it does not fit.
+/// array. Returns the numbers and their unit. `None` if there is no such array, or if its shape does not fit.
 fn coordinate(
     array: &Array,
     name: &str,

@@ -88,7 +88,7 @@ impl Read {
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
         let rate = output::gigabytes_per_second(array_bytes, best);
         let report = traced.last_report();
-        // An array without stored chunks has no roofline; its picture is drawn without one.
+        // An array without stored chunks has no roofline; its picture is drawn without limits.
         let measured = (self.roofline || self.plot.is_some()).then(|| Roofline::measure(&array, array_bytes));
         let roofline = if self.roofline { measured.transpose()? } else { measured.and_then(Result::ok) };
         let notes: Vec<String> = roofline.iter().map(|roofline| roofline.line(rate)).collect();

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::output::{self, Output};
 use crate::{Verdict, arguments, destination, nodes, preview};
 
-/// Source and target, and the options that all commands that write arrays share.
+/// Source and target, and the options that `copy`, `rechunk` and `pyramid` share.
 #[derive(Args)]
 pub struct Place {
     /// Path or URL to read from
@@ -59,7 +59,8 @@ pub struct Common {
     /// the end is not part of it. Arrays of a group without such a dimension are copied whole
     #[arg(long, value_name = "NAME=RANGE", value_delimiter = ',', value_parser = range)]
     select: Vec<(String, SliceArg)>,
-    /// Leave out nodes of a group that cannot be read, and name them; without it, nothing is copied then
+    /// Leave out nodes of a group that cannot be read, and name them. Without this option, such a node stops the copy
+    /// before it begins
     #[arg(long)]
     skip_unreadable: bool,
     /// Zarr format of the copy: 2 or 3 [default: the source's]
@@ -260,8 +261,8 @@ impl Common {
         }
         target.finish()?;
         let seconds = started.elapsed().as_secs_f64();
-        // Chunks of an earlier attempt and bytes between two passes do not count, only what this run wrote to the
-        // target.
+        // Only bytes that this run wrote to the target count, without bytes of an earlier attempt or between two
+        // passes.
         let made_bytes = written.values().sum::<u64>().min(array_bytes);
         let gigabytes_per_second = output::gigabytes_per_second(made_bytes, seconds);
         let document = json!({
@@ -275,7 +276,7 @@ impl Common {
     }
 }
 
-/// Returns the JSON of a plan as it is after its copies were made.
+/// Returns the JSON of a plan with all of its copies marked as complete.
 fn carried_out(mut copies: Value) -> Value {
     for copy in copies.as_array_mut().into_iter().flatten() {
         copy["complete"] = json!(true);

@@ -1,7 +1,7 @@
 //! `cuzarr demo`: writes and reads arrays whose values come from a formula.
 //!
-//! The arrays are written with several codecs, sharded and unsharded, and read back into device memory: once as fast as
-//! the machine allows, and once within a memory limit that is smaller than the array. Every element of both reads is
+//! The arrays are written with several codecs, sharded and unsharded. Each is read back into device memory twice: as
+//! fast as the machine allows, and within a memory limit that is smaller than the array. Every element of both reads is
 //! compared with the formula.
 
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ impl Case {
         if let Some((name, configuration)) = &self.codec {
             codecs.push(extension(name, configuration.clone()));
         }
-        // With the checksum, a flipped byte is an error with any codec, and without a codec.
+        // With the checksum, a flipped byte is an error whatever the codec, and also without one.
         codecs.push(extension("crc32c", json!({})));
         let array = Array::builder([planes, PLANE[0], PLANE[1]], DataType::Float32).chunks(CHUNK).codecs(codecs);
         if self.sharded { array.shards(SHARD).metadata() } else { array.metadata() }

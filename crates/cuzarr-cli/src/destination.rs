@@ -24,7 +24,7 @@ pub enum Replaces {
     Nothing,
 }
 
-/// A file to write, and what the command reads.
+/// A file to write, and everything that the command reads.
 pub struct Destination<'a> {
     /// The path of the file.
     pub path: &'a Path,
@@ -89,7 +89,7 @@ impl Destination<'_> {
 }
 
 /// Names the kind of a file that is never replaced, because it holds data that no command can make again; `None` for
-/// other files. An input may refer to such a file without naming it to us.
+/// other files. An input may refer to such a file, so that the command does not know its name.
 fn kept(path: &Path) -> Option<&'static str> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if DOCUMENT_NAMES.contains(&name) {

@@ -52,8 +52,8 @@ struct Arguments {
     /// Print one JSON document instead of text
     #[arg(long, global = true, display_order = 100)]
     json: bool,
-    /// An option for buckets and web servers, such as anon=true or region=eu-west-1. Give it once for each option. Names of fsspec, obstore
-    /// and object_store are accepted
+    /// An option for buckets and web servers, such as anon=true or region=eu-west-1. May be repeated. Names of fsspec,
+    /// obstore and object_store are accepted
     #[arg(long = "storage-option", global = true, display_order = 101, value_name = "NAME=VALUE", value_parser = storage_option)]
     storage_options: Vec<(String, String)>,
     /// Write a line of progress to standard error every 10 seconds, also when that is not a terminal
@@ -172,7 +172,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
     };
     output.clear_progress();
     let status = match result {
-        // The work is done, so a signal that came too late changes nothing.
+        // The work is done, so a late signal changes nothing.
         Ok(Verdict::Passed) => 0,
         Ok(Verdict::Failed) => 1,
         Err(error) => {

@@ -78,8 +78,8 @@ pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<N
     })
 }
 
-/// Adds a hint to an error: how to resume unfinished work at a path, how to write a path inside a chain, or a similar
-/// name beside a local path.
+/// Adds a hint to an error. The hint says how to resume unfinished work at a path, how to write a path inside a chain,
+/// or which local name is similar.
 fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let Ok(url) = Url::parse(path) else { return error };
     // For a store that cannot answer, there is no hint.
@@ -180,7 +180,7 @@ pub struct Target {
 
 impl Target {
     /// Makes everything that was written visible, once it is complete. A ZIP file gets its name now. Without this call,
-    /// it leaves nothing behind.
+    /// no ZIP file is left behind.
     ///
     /// # Errors
     /// Those of [`ZipArchive::close`].

@@ -151,7 +151,7 @@ impl Output {
     }
 }
 
-/// Writes an error to standard error. If nobody reads it, that fails, but the exit status is still right.
+/// Writes an error to standard error. If that fails because nobody reads it, the exit status is still right.
 pub fn tell(error: &cuzarr::Error) {
     let _ = writeln!(io::stderr(), "cuzarr: {error}");
 }

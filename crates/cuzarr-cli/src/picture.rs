@@ -81,7 +81,7 @@ pub enum Legend<'a> {
     Names(&'a [(String, [u8; 3])]),
 }
 
-/// Least length of a plane's longer side in pixels, as far as each number can get several pixels.
+/// Least length of a plane's longer side in pixels. Numbers of smaller planes get several pixels each.
 const LEAST_PIXELS: usize = 512;
 /// The largest number on an axis.
 const MOST: f64 = 1e300;

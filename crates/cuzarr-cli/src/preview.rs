@@ -293,8 +293,8 @@ impl Preview {
         Ok(View { array: level(number)?, image: Some((image, number)), labels })
     }
 
-    /// Returns the channels of an image that are drawn over each other. There are none if options say what to draw, or
-    /// how.
+    /// Returns the channels of an image that are drawn over each other. There are none if options set the slice or the
+    /// colours.
     fn channels(&self, view: &View) -> Vec<Plan> {
         let Some((image, _)) = &view.image else { return Vec::new() };
         if self.slice.is_some() || self.cmap.is_some() || view.are_labels() {

@@ -17,7 +17,7 @@ use cuzarr::node::Node;
 pub struct Pyramid {
     #[command(flatten)]
     place: Place,
-    /// How several elements become one: mean, gaussian, max, nearest, or mode [default: mean; for labels mode]
+    /// Method that joins elements: mean, gaussian, max, nearest, or mode [default: mean; for labels mode]
     #[arg(long)]
     method: Option<String>,
     /// Number of levels, the original included [default: until no spatial dimension is longer than 256]
@@ -32,8 +32,8 @@ pub struct Pyramid {
     /// Unit of each dimension, such as ,micrometer,micrometer; empty for none
     #[arg(long, value_delimiter = ',')]
     units: Option<Vec<String>>,
-    /// How many elements become one along each dimension, from level to level: 1,1,2,2 [default: 2 along x, y and z, but a
-    /// dimension whose elements are at least twice as large as another one's waits]
+    /// Number of elements that become one along each dimension, from level to level: 1,1,2,2 [default: 2 along x, y and
+    /// z; 1 along a dimension whose elements are at least twice as large as those of another one]
     #[arg(long, value_delimiter = ',', value_parser = arguments::positive)]
     factors: Option<Vec<u64>>,
     /// Labels of the channels

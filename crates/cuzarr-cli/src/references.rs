@@ -66,7 +66,7 @@ pub struct Make {
     /// Join the variables of the files along this dimension, such as time, in the order of the files
     #[arg(long, value_name = "DIMENSION")]
     join: Option<String>,
-    /// Leave out this variable or group, a path in the files, without looking at it. Give it once for each
+    /// Leave out this variable or group, given as its path in the files, without looking at it. May be repeated
     #[arg(long, value_name = "NAME")]
     drop: Vec<String>,
     /// Fail when a variable cannot be read through a table, instead of leaving it out

@@ -1,5 +1,5 @@
 //! The roofline of an array: how fast each part of the machine would be alone. The parts are copies from the page cache
-//! to pinned memory, the bus, and the decoders. They are measured in the same run as the reads that are compared with
+//! to pinned memory, the bus, and the decoders. They are measured in the same run as the read that is compared with
 //! them.
 
 use std::any::Any;

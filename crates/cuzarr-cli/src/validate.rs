@@ -79,7 +79,7 @@ impl Validate {
         let mut found = Strays::find(&*store, &arrays, unread)?;
         found.unfinished.extend(unfinished);
         found.unfinished.sort();
-        // A result that can be resumed also has a checkpoint.
+        // A result that can be resumed also has a checkpoint, so it is found twice.
         found.unfinished.dedup();
         let document = json!({
             "valid": good, "stray_keys": found.strays, "unfinished": found.unfinished,

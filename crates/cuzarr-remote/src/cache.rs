@@ -6,10 +6,9 @@
 //! requests.
 //!
 //! An entry is one file: a few lines that describe it, then the bytes. It is written under another name and renamed, so
-//! that other processes only see complete entries. After a crash of the machine a file may have lost bytes. So every
-//! entry has one checksum for its lines and one for its bytes, and a damaged entry is treated as missing. When the
-//! files together exceed the limit, the least recently used ones are removed. Several processes may do that at the same
-//! time.
+//! that other processes only see complete entries. If the machine crashes, a file may lose bytes. So every entry has
+//! one checksum for its lines and one for its bytes. A damaged entry counts as missing. When the files together exceed
+//! the limit, the least recently used ones are removed. Several processes may do that at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,7 +32,7 @@ const FORMAT: &str = "cuzarr cache 2";
 const LARGEST_SHARE: u64 = 8;
 /// Divisor of the limit that gives how many bytes a process writes between two sweeps of the cache.
 const SWEEP_SHARE: u64 = 16;
-/// Age from which an unfinished file is considered abandoned by an interrupted process.
+/// Age from which an unfinished file counts as left behind by an interrupted process.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Longest line of an entry in bytes. Lines contain addresses and tags.
 const LONGEST_LINE: u64 = 1 << 14;
@@ -421,7 +420,7 @@ mod tests {
         assert_eq!(read(&cache, "k"), Some(vec![7; 100]));
     }
 
-    /// Each bit of each line: the entry is whole, or it is none.
+    /// Flips each bit of each line: then there is no entry.
     #[test]
     fn entries_whose_lines_are_damaged_are_none() {
         let folder = tempfile::tempdir().unwrap();

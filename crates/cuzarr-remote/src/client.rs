@@ -155,7 +155,7 @@ impl Client {
     }
 
     /// Returns the version of a value. Google's conditions compare generations instead of entity tags. For web servers
-    /// without strong tags, the version consists of hints.
+    /// without strong tags, the version consists of hints: weak tag, time and size.
     pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
         // A time of 1970 or before means that the server sent no time.
         let modified_seconds = u64::try_from(meta.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0);

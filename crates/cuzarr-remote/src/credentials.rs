@@ -13,7 +13,7 @@ use object_store::azure::{AzureAccessKey, AzureCredential, split_sas};
 use object_store::gcp::GcpCredential;
 use tokio::sync::Mutex;
 
-/// How long before they expire credentials are renewed.
+/// Credentials are renewed this long before they expire.
 const AHEAD: Duration = Duration::from_secs(60);
 
 /// Credentials that may expire.
@@ -35,7 +35,8 @@ impl fmt::Debug for Credentials {
 
 /// A source of credentials in the user's program.
 pub trait CredentialSource: Send + Sync {
-    /// Returns new credentials. It is called on a thread that may wait, and never twice at the same time for one store.
+    /// Returns new credentials. This is called on a thread that may wait, and never twice at the same time for one
+    /// store.
     ///
     /// # Errors
     /// Any error. The request that needs the credentials fails with it.

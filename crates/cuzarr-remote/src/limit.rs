@@ -3,12 +3,12 @@
 //! The number of requests begins at [`FIRST_REQUESTS`] and adapts. It is checked once per window. A window has as many
 //! answers as there may be requests in flight.
 //!
-//! - If the host refused many requests of the window (status 429 or 503), it gets fewer.
-//! - If no request waited for anything but this limit, and answers began about as fast as ever, the host gets more.
+//! - If the host refused many requests of the window (status 429 or 503), the limit falls.
+//! - If it refused few, all places are taken, and answers began about as fast as before, the limit rises.
 //!
 //! A few refusals are not a sign of overload: large clouds always send some. While a host refuses few requests, a
 //! refused request lends its place to another request during its pause, and takes precedence over all others
-//! afterwards. If a host refuses many requests, they keep their places, so that the host can recover.
+//! afterwards. If a host refuses many requests, refused requests keep their places, so that the host can recover.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,7 +124,7 @@ impl Limit {
         Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
     }
 
-    /// Returns a place. A refused request that waits for one gets it first.
+    /// Returns a place. A refused request that waits for a place gets it first.
     fn give_back(&self) {
         let mut window = self.window();
         if window.surplus > 0 {
@@ -264,7 +264,7 @@ impl Slot {
     }
 
     /// Records that the request was refused, and returns the pause before it is repeated. The first pause is one round
-    /// trip, and each further refusal doubles it. Another request may be made meanwhile.
+    /// trip, and each further refusal doubles it. During the pause, another request may be made.
     pub(crate) fn refused(&self) -> Duration {
         let doublings = self.refusals.fetch_add(1, Ordering::Relaxed);
         if !self.limit.refuses_many() {

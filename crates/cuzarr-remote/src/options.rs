@@ -20,7 +20,7 @@ use crate::cloud::Cloud;
 use crate::credentials::CredentialSource;
 use crate::web::RedirectCheck;
 
-/// Default time limits: for a whole request with its answer, and for making a connection.
+/// Default time limits: for a whole request including its answer, and for making a connection.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -140,8 +140,8 @@ impl fmt::Debug for StorageOptions {
     }
 }
 
-/// Returns an option's name for messages. The name of a header is left out, because a user may have passed a secret
-/// there by mistake.
+/// Returns an option's name for messages. The name of a header is left out, because a user may have put a secret there
+/// by mistake.
 fn shown(name: &str) -> &str {
     name.find("headers.").map_or(name, |at| &name[..at + "headers".len()])
 }
@@ -480,7 +480,7 @@ pub(crate) fn is_true(text: &str) -> bool {
     ["1", "true", "on", "yes", "y"].contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// Adds the unit `s` to times without a unit. They are seconds, as in Python.
+/// Adds the unit `s` to times without a unit. Such times are seconds, as in Python.
 fn with_unit(name: &str, value: &str) -> String {
     let is_time = name.ends_with("timeout") || name.ends_with("interval");
     if is_time && value.parse::<f64>().is_ok() { format!("{value}s") } else { value.to_string() }

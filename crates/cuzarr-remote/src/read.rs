@@ -8,7 +8,7 @@
 //! A whole value is divided into parts of at most [`VALUE_PART_BYTES`], because several connections deliver a single
 //! value sooner. A span of a larger file mostly consists of neighbouring chunks, joined to save requests, and is one of
 //! many in flight. So its parts are larger: at most [`SPAN_PART_BYTES`]. This also holds for a span that is one large
-//! chunk: its file takes one request for each 16 MiB, however large its chunks are.
+//! chunk: 16 MiB per request, however large the chunk is.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ async fn fetch_admitted(
     let is_ranged = is_part || !client.ignores_ranges.load(Ordering::Relaxed);
     let source = Source { client, path, meta: &meta, part_bytes: most_bytes, is_ranged };
     let Some(etag) = meta.e_tag.clone() else {
-        // Two requests could get two versions, so a single request reads everything.
+        // Two requests could get two versions, so one request reads everything.
         source.fill_untagged(offset..offset + size_bytes, &mut *lease, *body).await?;
         return Ok(ReadOutcome::Filled(lease));
     };

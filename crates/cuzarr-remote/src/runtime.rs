@@ -81,9 +81,9 @@ impl Runtime {
         self.threads.spawn(work).abort_handle()
     }
 
-    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. If it
-    /// belongs to this one, it first hands over its other tasks: a failed read requests the size of its value on the
-    /// thread that met the failure.
+    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. A thread of
+    /// this runtime first hands over its other tasks. (After a failed read, such a thread requests the size of the
+    /// value.)
     ///
     /// # Errors
     /// Those of the work.

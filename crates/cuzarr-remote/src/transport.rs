@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// The pause after a refusal of a request that has no place in its host's limit, such as a listing.
 const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The slowest upload that is waited for. Its time is added to the time limit of any request.
+/// The slowest upload that is waited for. The time that it takes is added to the time limit of a request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Counts the requests that a task makes, wherever in the clients it makes them.
@@ -163,7 +163,7 @@ impl HttpService for Watched {
         }
         let response = self.execute(request).await?;
         if is_refusal(response.status()) {
-            // A connection is only reused once the answer was read.
+            // A connection is only reused after the whole answer was read.
             let (parts, body) = response.into_parts();
             let body = body.bytes().await?;
             let pause = slot.map_or(PLAIN_PAUSE, |slot| slot.refused());

@@ -39,8 +39,8 @@ const UNSIZED_AT_ONCE: u64 = 8;
 /// Number of bytes of a failure's text that are kept.
 const FAILURE_BYTES: usize = 16 << 10;
 
-/// A weak entity tag, which is returned beside an answer without a tag. The client would treat it as a strong one, and
-/// join parts of different values.
+/// A weak entity tag, which is returned beside an answer without a tag. The client would treat a weak tag as a strong
+/// one, and join parts of different values.
 #[derive(Clone)]
 pub(crate) struct WeakTag(pub(crate) String);
 
@@ -72,8 +72,8 @@ impl fmt::Debug for Web {
 }
 
 impl Web {
-    /// Makes settings for a web server whose requests may ask for `most_bytes` together. Fields that options set have
-    /// their default values.
+    /// Makes settings for a web server whose requests may ask for `most_bytes` together. Fields that come from options
+    /// get their default values.
     pub(crate) fn new(headers: HeaderMap, connect_timeout: Duration, most_bytes: u64) -> Web {
         Web {
             headers,

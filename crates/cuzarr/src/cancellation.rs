@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Time between two checks, by a thread that waits for others.
+/// Time between two checks of a token by a waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Stops calls, from any thread. Clones share one state. A cancelled token stays cancelled.
@@ -73,7 +73,7 @@ impl CancellationToken {
         if self.hears() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Waits for the next message, and checks the token meanwhile. `None` if there is no sender left.
+    /// Waits for the next message, and checks the token while it waits. `None` if there is no sender left.
     ///
     /// # Errors
     /// `Cancelled`

@@ -1,5 +1,5 @@
-//! The error type of the library: its kind ([`ErrorKind`]), a trail to the place (array, chunk, codec), a hint, the
-//! cause, and other errors of the same call.
+//! The error type of the library. An error has a kind ([`ErrorKind`]), a trail to its place (array, chunk, codec), a
+//! hint, a cause, and other errors of the same call.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -100,7 +100,7 @@ kinds! {
 }
 
 impl ErrorKind {
-    /// Whether the store failed or refused, so that its content is not known.
+    /// Whether the store failed or refused, so that the content of the store is not known.
     pub(crate) const fn is_of_store(self) -> bool {
         matches!(self, ErrorKind::StoreFailed | ErrorKind::PermissionDenied)
     }
@@ -125,8 +125,8 @@ struct Inner {
     others: Vec<Error>,
 }
 
-/// Maximum number of characters in a message, and in a place of a trail. Names, shapes and keys in them come from
-/// stored bytes.
+/// Maximum number of characters in a message, and in a place of a trail. They contain names, shapes and keys, which
+/// come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
 /// Returns the text, or only its beginning if it is too long.
@@ -164,7 +164,7 @@ impl Error {
         self
     }
 
-    /// Adds a hint: what the reader can do, as an imperative.
+    /// Adds a hint: what the user can do, as an imperative.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
@@ -225,12 +225,12 @@ impl Error {
         &self.0.message
     }
 
-    /// The places where it happened, the outermost first.
+    /// The places where the error happened, the outermost first.
     pub fn trail(&self) -> &[String] {
         &self.0.trail
     }
 
-    /// The hint: what the reader can do about it.
+    /// The hint: what the user can do about the error.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -351,8 +351,8 @@ impl StdError for Error {
     }
 }
 
-/// The known name that a wrong name probably means. It is the same but for case, or has the wrong name behind its
-/// last dot, or begins with it, or differs in a few letters (more in longer names).
+/// Finds the known name that a wrong name probably means. The known name may differ in case or in a few letters (more
+/// in longer names), begin with the wrong name, or have it after its last dot.
 ///
 /// ```
 /// assert_eq!(cuzarr::internal::nearest("flaot32", ["float32", "float64"]), Some("float32"));

@@ -71,8 +71,8 @@ pub mod node {
     pub use crate::node::resize::ResizeOptions;
     pub use crate::node::unchanged::check_unchanged;
 
-    /// Sets the chunks and shards of a new array, in the forms that the Python package accepts, and where shards have
-    /// their index.
+    /// Sets the chunks and shards of a new array in the forms that the Python package accepts. Also sets the place of
+    /// the index in a shard.
     pub fn with_grid(
         builder: ArrayBuilder,
         chunks: Chunks,
@@ -111,8 +111,8 @@ pub mod node {
         array.trusting_consolidated()
     }
 
-    /// Returns an array with another view of its store, such as one that counts. Both share the bound codecs and the
-    /// last report.
+    /// Returns a handle of the array with another view of its store, such as one that counts requests. Both handles
+    /// share the bound codecs and the last report.
     #[must_use]
     pub fn with_store(array: &Array, store: Arc<dyn Store>) -> Array {
         array.with_store(store)
@@ -121,7 +121,7 @@ pub mod node {
     /// Like [`resize_all`](crate::node::resize_all), with options.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`resize_all`](crate::node::resize_all).
     pub fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions) -> Result<()> {
         resize::resize_with(arrays, options)
     }

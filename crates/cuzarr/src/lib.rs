@@ -1,5 +1,5 @@
-//! Zarr arrays straight into and out of GPU memory: compressed bytes cross the bus, the GPU decodes them, and the array appears where
-//! the computation is. Without a GPU, the same calls work in host memory.
+//! Moves Zarr arrays straight into and out of GPU memory. Compressed bytes cross the bus, the GPU decodes them, and the
+//! array is where the computation needs it. Without a GPU, the same calls work in host memory.
 //!
 //! # A first program
 //!
@@ -7,8 +7,9 @@
 #![doc = include_str!("../examples/first_array.rs")]
 //! ```
 //!
-//! [`Array::builder`] makes an array, [`Group::builder`] a group, and [`open`] finds either. [`Array::read`] and [`Array::write`] move elements of host memory as Rust
-//! values; [`Selection`] says which. Results are [`Values`](node::Values), which are used like slices.
+//! [`Array::builder`] makes an array, [`Group::builder`] a group, and [`open`] opens either. [`Array::read`] and
+//! [`Array::write`] move elements of host memory as Rust values; [`Selection`] says which. Results are
+//! [`Values`](node::Values), which are used like slices.
 //!
 //! # Where things are
 //!
@@ -40,7 +41,7 @@
 //! # Arrays larger than memory
 //!
 //! [`ArrayOptions::memory_limit_bytes`] limits the memory that calls use beside their results. [`Array::stream`] reads
-//! one region after another, so that the results are small, too. [`Array::write_stream`] writes in the same way.
+//! one region after another, so each result is small, too. [`Array::write_stream`] writes in the same way.
 //!
 //! ```
 #![doc = include_str!("../examples/larger_than_memory.rs")]
@@ -60,7 +61,7 @@
 //! | `half` | elements as `half::f16` and `half::bf16` |
 //! | `num-complex` | elements as `num_complex::Complex` |
 //!
-//! There is no feature for CUDA: the driver is looked for when a GPU is first used.
+//! CUDA needs no feature: cuzarr looks for the driver when a GPU is first used.
 
 #[macro_use]
 mod setters;

@@ -1,4 +1,4 @@
-//! How the chunks of a request are encoded.
+//! The encoding of a request's chunks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +29,7 @@ pub struct PyChunks {
 #[pymethods]
 impl PyChunks {
     /// Describes chunks by an array of one chunk: `document` is its `zarr.json` or `.zarray`. For every level of
-    /// sharding, `write_orders` lists the C-order numbers of inner chunks in the order of writing.
+    /// sharding, `write_orders` lists the C-order numbers of inner chunks in the order in which they are written.
     #[new]
     fn new(document: &[u8], zarr_format: u8, write_orders: Vec<Vec<u32>>) -> PyResult<Self> {
         let metadata = match zarr_format {

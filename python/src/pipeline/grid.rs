@@ -144,8 +144,8 @@ impl Grid {
     }
 
     /// Makes a box of an array of `shape`; `None` if it leaves the array or is empty. If the box ends within a chunk,
-    /// the whole chunk counts, so that its elements beyond the array's edge are kept. With `keep_beyond`, every chunk
-    /// counts as whole.
+    /// the grid includes the whole chunk, so that elements beyond the array's edge are kept. With `keep_beyond`, the
+    /// grid has only whole chunks.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],

@@ -75,7 +75,7 @@ impl PyChunkRequest {
 
     /// Makes the request for a box of an array. Each axis has a first element, a count, a step, and whether the result
     /// drops it. A key is `prefix` and the chunk's index in the encoding `default` or `v2`. `None` if the array has no
-    /// such box, or the box is empty. Such a request does not list missing chunks.
+    /// such box, or the box is empty. A request for a box does not list missing chunks.
     #[staticmethod]
     fn of_box(
         shape: Vec<u64>,
@@ -271,8 +271,8 @@ impl PyChunkRequest {
     }
 }
 
-/// From this many threads on, a read on another thread leaves one core to the interpreter, which lists chunks
-/// meanwhile. On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
+/// From this many threads on, a read on another thread leaves one core to the interpreter, which lists chunks at the
+/// same time. On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
 const MANY_THREADS: usize = 8;
 
 /// The end of a read that runs on another thread.

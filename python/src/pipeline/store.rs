@@ -46,7 +46,7 @@ impl PyChunkStore {
     }
 
     /// A store behind a Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request is
-    /// (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values. Or it
+    /// (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values, or
     /// returns `None` and calls `reply` with the number and the value of each request, from any thread. A value is
     /// bytes-like, `None`, or an exception.
     #[staticmethod]

@@ -146,7 +146,8 @@ struct Chunks {
     repository: Arc<dyn Store>,
     arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,
     containers: HashMap<String, String>,
-    /// Arrays whose manifests have been read. The lock is held while others are read, so that each is read once.
+    /// Arrays whose manifests have been read. The lock is held while other manifests are read, so that each is read
+    /// once.
     loaded: Mutex<HashSet<String>>,
 }
 

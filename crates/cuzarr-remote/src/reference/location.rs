@@ -138,7 +138,8 @@ impl Rules {
 }
 
 /// Returns the prefix to allow for a normalized URL: the folder of a file, or a bucket or host. The option `allow` is a
-/// list separated by spaces and commas. So a folder whose name contains one of them is allowed by a folder above it.
+/// list separated by spaces and commas. So a folder whose name contains a space or comma is allowed by a folder above
+/// it.
 fn prefix_of(url: &str) -> String {
     let (scheme, path) = parts(url);
     if scheme != "file" {

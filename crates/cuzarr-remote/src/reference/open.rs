@@ -88,7 +88,8 @@ pub(crate) fn of_table_as(
     Ok(ReferenceStore::with_parts(name, identity, table, Files::new(registry, rules, options.files), None))
 }
 
-/// Opens `reference::URL` or `reference:///path`: the table at that URL. `reference://inside::URL` opens a part of it.
+/// Opens `reference::URL` or `reference:///path`: the table at that URL. `reference://inside::URL` opens a part of the
+/// table.
 pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
     let (inside, mut target) = inside_and_target(url)?;

@@ -149,7 +149,7 @@ fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     items
 }
 
-/// Passes on the results of requests to the parts that wanted them.
+/// Passes the results of requests to the parts that wanted them.
 struct Parts {
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
@@ -228,7 +228,7 @@ impl ReadSink for Parts {
         self.sink.check()
     }
 
-    // The caller knows its own keys, but not those of files.
+    // The caller knows its own keys, but not the keys of files.
     fn open_values(&self) -> Option<&OpenValues> {
         None
     }

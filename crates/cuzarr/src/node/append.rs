@@ -17,9 +17,9 @@ impl Array {
     /// Appends elements of host memory along dimension `axis`; see [`HostData`] for what `elements` may be. Elements
     /// without a shape fill whole slices of the other dimensions.
     ///
-    /// The new elements begin at the end of the stored shape, even if this array remembers another one. Other changes
-    /// of the shape wait until the call returns, so several programs can append to one array. A call that fails leaves
-    /// the old shape, except in a store that commits its writes itself
+    /// The new elements begin at the end of the stored shape, even if this handle remembers another shape. Other
+    /// changes of the shape wait until the call returns, so several programs can append to one array. A call that fails
+    /// leaves the old shape, except in a store that commits its writes itself
     /// ([`Capabilities::transactional`](crate::store::Capabilities::transactional)).
     ///
     /// ```

@@ -34,8 +34,8 @@ pub struct Array {
     pub(super) io: ArrayIo,
 }
 
-/// State that an array keeps between calls: its chain, bound to each device that was used, and the report of the last
-/// call. A clone starts with the same state, but does not share later changes.
+/// State that an array keeps between calls: its codec chain, bound to each device that was used, and the report of the
+/// last call. A clone starts with the same state, but does not share later changes.
 #[derive(Default)]
 pub(super) struct ArrayIo {
     state: Arc<Mutex<State>>,
@@ -124,7 +124,7 @@ impl Array {
 
     /// Makes an array of chunks that are already stored at its path, and creates the groups above it.
     ///
-    /// A program can write all chunks through [`Array::from_metadata`], and call this at the end. Then readers see the
+    /// A program can write all chunks through [`Array::from_metadata`], and then call this function. So readers see the
     /// whole array or nothing.
     ///
     /// # Errors
@@ -198,7 +198,8 @@ impl Array {
         Array { options, ..self.clone() }
     }
 
-    /// Returns the array with calls that `cancellation` can stop. Both share the bound codecs and the last report.
+    /// Returns a handle of the array whose calls `cancellation` can stop. Both handles share the bound codecs and the
+    /// last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -206,8 +207,8 @@ impl Array {
         array
     }
 
-    /// Returns the array with another view of its store, such as one that counts. Both share the bound codecs and the
-    /// last report.
+    /// Returns a handle of the array with another view of its store, such as one that counts requests. Both handles
+    /// share the bound codecs and the last report.
     #[must_use]
     pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, ..self.sharing() }

@@ -115,7 +115,7 @@ impl Array {
     }
 
     /// Reads boxes to the array's device in one pipeline, in order, and hands each to `deliver` when it is complete.
-    /// There is memory for `at_once` boxes. After an error, no delivered box may be used.
+    /// Memory is allocated for `at_once` boxes. After an error, no delivered box may be used.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`]; `MemorySpace` if [`Array::reads_in_turn`] is false.

@@ -123,7 +123,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets where a shard has its index. The default is the end.
+    /// Sets the place of the index in a shard. The default is the end.
     pub(crate) fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
         self.index_location = location;
         self

@@ -20,8 +20,8 @@ const LARGE_BYTES: u64 = 64 << 10;
 /// root. Each copy is read and written once. Returns whether a copy was changed.
 ///
 /// # Errors
-/// What the store reports. Group documents that cannot be read are skipped, and so is everything above the store's root
-/// that the store cannot read.
+/// What the store reports. Group documents that cannot be read are skipped. Above the store's root, this ends at the
+/// first one.
 pub(super) fn update_copies(
     store: &dyn Store,
     format: ZarrFormat,
@@ -149,8 +149,8 @@ impl Copy<'_> {
     }
 
     /// Reads the documents that the nodes have now, after the copy was read. Without a lock, another process may have
-    /// changed a node after this one did. Then its change of the copy is either in the copy that was read, or makes
-    /// this write fail.
+    /// changed a node after this process did. If that process changes the copy between this read and this write, this
+    /// write fails and is tried again.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {

@@ -1,4 +1,4 @@
-//! Creating one or many nodes. The order of steps does no harm if the process is killed.
+//! Creating one or many nodes. The steps are ordered so that a killed process does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -186,7 +186,7 @@ impl NewNodes {
 }
 
 /// Creates a node, and the missing groups above it; see [`NewNodes`]. If several programs overwrite a node at the same
-/// time, each that loses begins again, so the last one remains.
+/// time, a program that was too slow begins again. So the node of the last one remains.
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
     let mut attempt = 0;

@@ -1,13 +1,13 @@
-//! Deleting nodes and chunks. The order of steps does no harm if the process is killed.
+//! Deleting nodes and chunks. The steps are ordered so that a killed process does no harm.
 //!
 //! A store deletes one value after another, so a killed process leaves some of them. What readers then see depends on
 //! the order. Four rules ensure that old data are either complete or gone:
 //!
-//! 1. **Documents go before chunks.** An array that has its document also has all of its chunks, so no reader takes
+//! 1. **Documents go before chunks.** An array that has its document also has all of its chunks. So no reader takes
 //!    deleted chunks for the fill value. The checkpoint of a copy or a computation counts as a document, because it
 //!    records which chunks exist.
 //! 2. **Members go before their group.** While members are left, the group still exists, so the deletion can be
-//!    repeated. When the group is gone, nothing below it is a node, so nothing comes back if a new group is made there.
+//!    repeated. When the group is gone, no nodes are left below it, so a new group at this path has no old members.
 //! 3. **Consolidated metadata of the groups above goes first.** The entry of a node must not outlive the node's chunks.
 //! 4. **Left-over chunks never become elements of a new array.** Creating an array over them is refused. Growing an
 //!    array deletes those that it would include.
@@ -81,8 +81,8 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
         }
     }
     batches.values().try_for_each(|batch| store.delete_many(batch))?;
-    // Buckets have no folders to delete, and listing them again would be another request. They may have names that are
-    // not valid keys.
+    // Buckets have no folders to delete, and `delete_prefix` would list them again. But names in a bucket that are not
+    // valid keys can only be deleted by prefix.
     let deleted = match store.capabilities().conditional_writes && others.iter().all(|key| validate_key(key).is_ok()) {
         true => store.delete_many(&others),
         false => store.delete_prefix(prefix),

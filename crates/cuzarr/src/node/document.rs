@@ -1,18 +1,19 @@
 //! Changes of stored metadata. Arrays, groups, creation and deletion change documents here and nowhere else.
 //!
 //! A change reads the *stored* document, modifies it and writes it. It never uses what a handle remembers. Three things
-//! keep two changes apart:
+//! keep two changes from mixing:
 //!
 //! 1. A lock for each node, in this process.
-//! 2. A conditional write, if the store has it ([`Condition::Unchanged`]). A change that lost begins again with the new
-//!    document.
+//! 2. A conditional write, if the store has it ([`Condition::Unchanged`]). If another writer was faster, the change
+//!    begins again with the new document.
 //! 3. The store's own lock of the node ([`Store::try_lock`]), such as `flock` on a directory. It excludes other
 //!    processes. Stores with conditional writes need it only for changes of the shape, which also write or delete
 //!    chunks.
 //!
 //! After the node's own documents, its entries in the consolidated copies are replaced (`copies`). A process that is
 //! killed in between leaves a stale copy, which the next change of the node repairs. A caller that holds locks of nodes
-//! may take locks of groups above, never of nodes below or beside. Whoever needs several takes them by one call.
+//! may take locks of groups above, never of nodes below or beside. A caller that needs several locks takes all of them
+//! by one call.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,7 +49,7 @@ use crate::store::{ByteRange, Condition, Payload, ReadRequest, Store, StoreExt};
 /// process, and, if the store has locks, those of other processes.
 pub struct NodeLock(NodeLocks);
 
-/// The same right for several nodes of one store.
+/// The right to change the documents of several nodes of one store.
 pub(super) struct NodeLocks {
     store: Arc<dyn Store>,
     nodes: Vec<NodePlace>,
@@ -94,7 +95,7 @@ impl NodeLock {
         NodeLocks::take(store, vec![node], false, cancellation).map(NodeLock)
     }
 
-    /// Like [`NodeLock::take`], for an array whose shape changes. Nobody else changes the shape while chunks are
+    /// Like [`NodeLock::take`], for an array whose shape changes. No other caller changes the shape while chunks are
     /// written or deleted.
     ///
     /// # Errors
@@ -121,7 +122,7 @@ impl NodeLock {
     }
 
     /// Replaces the stored documents that differ, with `indent` spaces per level, then the node's entries in the
-    /// consolidated copies above. If another writer has changed a document since it was read, it returns false and that
+    /// consolidated copies above. Returns false if another writer has changed a document since it was read. Then that
     /// document is not written.
     ///
     /// # Errors
@@ -157,7 +158,7 @@ impl NodeLock {
     }
 }
 
-/// A change of the documents of one of the nodes that are locked together.
+/// A change of the documents of one locked node.
 pub(super) struct NodeChange<'a> {
     /// The node, by its place among the locked nodes.
     pub number: usize,
@@ -166,8 +167,8 @@ pub(super) struct NodeChange<'a> {
 }
 
 impl NodeLocks {
-    /// Waits for the locks of nodes, whose paths are sorted. With `owns_chunks`, nobody else changes the shape of these
-    /// arrays.
+    /// Waits for the locks of nodes, whose paths are sorted. With `owns_chunks`, no other caller changes the shape of
+    /// these arrays.
     ///
     /// # Errors
     /// `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.

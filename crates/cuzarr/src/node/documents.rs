@@ -11,8 +11,8 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMET
 use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Maximum size of a metadata document that is read: the configuration's `metadata_max_bytes`. An array's own options
-/// cannot set it, because documents are read before there is an array.
+/// Maximum size of a metadata document that is read: the configuration's `metadata_max_bytes`. An array's options
+/// cannot set this limit, because documents are read before there is an array.
 pub(super) fn limit_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
@@ -102,8 +102,8 @@ impl FoundNode {
     }
 }
 
-/// Reads the documents at a path; `None` if no node is there. v3 documents take precedence. All are read as one batch,
-/// except consolidated metadata of a v2 group: it is read after the group was found.
+/// Reads the documents at a path; `None` if no node is there. v3 documents take precedence. One batch reads all
+/// documents, except the consolidated metadata of a v2 group, which is read after the group was found.
 ///
 /// # Errors
 /// `InvalidArgument` when consolidated metadata is required but missing; `MetadataInvalid`; what the store reports.
@@ -123,7 +123,7 @@ pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
 }
 
-/// The node that was found at a path, as metadata.
+/// The metadata of the node that was found at a path.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,

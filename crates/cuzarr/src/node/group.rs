@@ -152,7 +152,8 @@ impl Group {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives names.
+    /// Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives their
+    /// names.
     fn trusts_copy(&self) -> bool {
         self.store.capabilities().read_only && !self.reads_documents
     }
@@ -302,8 +303,8 @@ impl Group {
         }
     }
 
-    /// Opens the array of an image's level, at a path relative to the image's group. In GeoZarr a level may be a group. Then it is the
-    /// only array of two or more dimensions directly below that group.
+    /// Opens the array of an image's level, at a path relative to the image's group. In GeoZarr a level may be a group.
+    /// Then the level's array is the only array of two or more dimensions directly below that group.
     ///
     /// # Errors
     /// `ArrayNotFound` when nothing is there; `Unsupported` for a group with several such arrays, or with none.
@@ -360,8 +361,8 @@ impl Group {
     /// directly followed by its members, which are sorted.
     ///
     /// `max_depth` counts levels below the direct members: `Some(0)` visits only direct members, `None` visits all. If
-    /// the metadata of a node cannot be read, `visit` gets the error; the walk only ends if `visit` returns it. Groups
-    /// come without their consolidated metadata.
+    /// the metadata of a node cannot be read, `visit` gets the error; the walk ends only if `visit` returns this error.
+    /// Groups come without their consolidated metadata.
     ///
     /// # Errors
     /// What the store and `visit` report.
@@ -489,7 +490,8 @@ impl Group {
     /// `NodeNotFound`; what the store reports.
     pub fn delete(&mut self, path: &str) -> Result<()> {
         let (relative, absolute) = self.member_path(path)?;
-        // The consolidated copy loses the node first. So after an interrupted deletion, the node may be missing there.
+        // The consolidated copy loses its entry first. So after an interrupted deletion, a stored node may have no
+        // entry.
         let format = Some(self.metadata.zarr_format());
         let is_gone = || matches!(documents::find(&*self.store, &absolute, format, &Consolidation::Never), Ok(None));
         if !self.contains(&relative)? && is_gone() {

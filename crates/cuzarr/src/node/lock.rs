@@ -44,8 +44,8 @@ impl Drop for StoreLocks {
 }
 
 impl HeldDocuments {
-    /// Waits for the locks of the nodes at `paths`, which are sorted. With `owns_chunks`, nobody else changes the shape
-    /// of these arrays.
+    /// Waits for the locks of the nodes at `paths`, which are sorted. With `owns_chunks`, no other caller changes the
+    /// shape of these arrays.
     pub(super) fn take(
         store: &dyn Store,
         paths: &[&str],
@@ -64,7 +64,7 @@ impl HeldDocuments {
         while let Some(next) = paths.get(held.locks.len()) {
             let tried = each(store, &paths[held.locks.len()..], |path| store.try_lock(path))?;
             let mut tried = StoreLocks { locks: tried, is_far: capabilities.far };
-            // Whoever waits holds only locks of earlier paths, so no two callers wait for each other.
+            // A waiting caller only holds locks of earlier paths, so no two callers wait for each other.
             let free = tried.locks.iter().take_while(|lock| !matches!(lock, Lock::Busy)).count();
             held.locks.extend(tried.locks.drain(..free));
             if free > 0 {

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Names and modes follow zarr-python 3. v3 metadata wins over v2 metadata at the same path, with a warning (see
-//! [`Group::warnings`]). Creating a node creates the groups above it. A group's members have its own format.
+//! [`Group::warnings`]). Creating a node creates the groups above it. All members of a group have the group's format.
 
 mod append;
 mod array;

@@ -1,4 +1,4 @@
-//! Changes of shapes. The shapes of many arrays of a store change together, in as many rounds of requests as that of one.
+//! Changes of shapes. The shapes of many arrays of a store change together, in as many rounds of requests as one shape.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ impl Array {
     /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
     /// elements appear again if the array grows.
     ///
-    /// The stored shape is changed, even if this array remembers another one. Other changes of the array's metadata
-    /// wait until the call returns.
+    /// The call changes the stored shape, even if this handle remembers another shape. Other changes of the array's
+    /// metadata wait until the call returns.
     ///
-    /// If the process is killed, the old array is left, or the new one. Chunks are only deleted when no stored shape
-    /// includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
+    /// If the process is killed, either the old array or the new one remains. Chunks are only deleted when no stored
+    /// shape includes them. Chunks that a killed call left behind are deleted before a new shape includes them.
     ///
     /// # Errors
     /// `ShapeMismatch` when the number of dimensions differs; `ArrayNotFound` when the array is gone; what the store reports.
@@ -43,7 +43,7 @@ impl<'a> ArrayResize<'a> {
     }
 }
 
-/// What a resize does beside changing the shapes.
+/// Options of a resize.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeOptions {
     /// Whether chunks outside of the new shapes are deleted.
@@ -61,8 +61,8 @@ impl Default for ResizeOptions {
 /// Changes the shapes of several arrays, as [`Array::resize`] changes one. Arrays of one store change together: their
 /// documents are read and written at once, and consolidated metadata above them is changed once.
 ///
-/// Nothing changes if a shape is refused. If a store fails in the middle, some of the arrays have their new shape, and
-/// this call has told their handles.
+/// If a shape is refused, no array of its store changes. If a store fails in the middle, some of the arrays have their
+/// new shape, and their handles have it too. Stores are changed one after another.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -135,7 +135,7 @@ struct Change {
     path: String,
     stored: StoredNode,
     old: ArrayMetadata,
-    /// Its grid covers the old shape, too: a rectilinear grid only grows.
+    /// The new metadata. The grid covers the old shape, too: a rectilinear grid only grows.
     new: ArrayMetadata,
 }
 
@@ -173,9 +173,9 @@ fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers:
     numbers.iter().zip(stored).map(change).collect()
 }
 
-/// What is deleted before the shapes change: chunks that a killed resize left behind and that a new shape would include.
-/// A transactional store only accepts chunks of the current shape, so chunks outside the new one go here, too. (A resize
-/// that was not committed there leaves nothing.)
+/// Deletes chunks before the shapes change: those that a killed resize left behind and that a new shape would include.
+/// A transactional store only accepts chunks of the current shape. So there, the chunks outside the new shape are
+/// deleted instead; a killed resize leaves nothing in such a store.
 fn delete_before(store: &dyn Store, changes: &[Change], cancellation: &CancellationToken) -> Result<()> {
     changes.iter().try_for_each(|change| refuse_undeletable(store, &change.removed()))?;
     if store.capabilities().transactional {
@@ -194,8 +194,8 @@ fn delete_before(store: &dyn Store, changes: &[Change], cancellation: &Cancellat
     delete_chunks(store, &growing.into_iter().map(Change::added).collect::<Vec<_>>())
 }
 
-/// Stores the new shapes, and deletes the chunks outside of them, which no reader expects any more. Returns the arrays
-/// that another writer changed first.
+/// Stores the new shapes, and then deletes the chunks outside them, which no reader expects any more. Returns the
+/// arrays that were not changed because another writer was faster.
 fn replace(
     store: &dyn Store,
     locks: &NodeLocks,
@@ -262,7 +262,7 @@ mod tests {
         resize_all(&mut resizes.collect::<Vec<_>>())
     }
 
-    /// The shapes that the consolidated metadata of the root has, and those of the documents.
+    /// The shapes in the consolidated metadata of the root, and those in the documents.
     fn shapes(store: &Arc<dyn Store>) -> [Vec<u64>; 2] {
         let copied = |name: &&str| {
             let consolidation = Consolidation::Required;
@@ -393,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let local = || -> Arc<dyn Store> { Arc::new(LocalStore::new(folder.path()).unwrap()) };
         prepare(&local(), ZarrFormat::V3);
-        // `flock` by another descriptor is as good as another process.
+        // A `flock` through another descriptor acts like one of another process.
         let Lock::Held(held) = local().try_lock("deep/v").unwrap() else { panic!("nobody else has it") };
         std::thread::scope(|threads| {
             let resizing = threads.spawn(|| {

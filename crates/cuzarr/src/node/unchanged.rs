@@ -16,8 +16,8 @@ use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 /// Compares arrays with their stored documents: shape, data type, chunks, codecs and fill value. Attributes and names
 /// of dimensions may differ.
 ///
-/// Reads one document for each array, as one batch per store. If the metadata came from a group's consolidated copy,
-/// the array also counts as unchanged as long as a group above still describes it in this way.
+/// Reads one document for each array, as one batch per store. If the metadata came from a group's consolidated copy, it
+/// is enough that a group above still describes the array in this way.
 ///
 /// # Errors
 /// `ArrayNotFound` when an array was deleted; `ShapeMismatch`, `DTypeMismatch` or `InvalidArgument` when it was changed, all with

@@ -19,12 +19,12 @@ pub struct Update {
 }
 
 impl Array {
-    /// Begins an update: waits for other writes of this process to the objects of the selection, and makes later writes
+    /// Begins an update. First waits for other writes of this process to the objects of the selection. Later writes
     /// wait until the update is dropped. So elements can be read, changed and written back without losing changes of
     /// another thread.
     ///
-    /// A thread that holds an update must write to these objects only through the update. Any other write would wait
-    /// forever.
+    /// A thread that holds an update must write to these objects only through the update. Any other write of this
+    /// thread to them would wait forever.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -64,7 +64,7 @@ impl Update {
     /// Writes to the update's selection, like [`Array::write_buffer`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Array::write_buffer`].
     pub fn write_buffer(&self, value: &NdBuffer) -> Result<()> {
         self.array.write_alone(&self.selection, value)
     }
@@ -72,7 +72,7 @@ impl Update {
     /// Writes to the update's selection, like [`Array::write_variable`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Array::write_variable`].
     pub fn write_variable(&self, value: &VariableElements) -> Result<()> {
         self.array.write_variable_alone(&self.selection, value)
     }
@@ -133,7 +133,7 @@ mod tests {
             scope(|threads| {
                 for first in 0..6 {
                     threads.spawn(move || {
-                        let array = open(store()); // by everybody for himself
+                        let array = open(store()); // each thread opens its own array
                         for row in (first..ROWS).step_by(6) {
                             let selection = Selection::region(&[row, 0], &[1, 5]).unwrap();
                             array.write_buffer(&selection, &bytes(&[1, 5], &[row as u8 + 1; 5])).unwrap();

@@ -73,7 +73,7 @@ impl<T> DerefMut for Values<T> {
     }
 }
 
-/// What typed writes take their elements from: slices, vectors and arrays in C order; [`Values`]; and, with the feature
+/// A source of elements for typed writes: slices, vectors and arrays in C order; [`Values`]; and, with the feature
 /// `ndarray`, arrays and views of the crate `ndarray`.
 ///
 /// Slices, vectors and arrays take the shape of the selection. The others have a shape of their own, which is broadcast

@@ -79,8 +79,7 @@ pub struct Unit {
     pub(crate) layout: Arc<ChunkLayout>,
     /// Bytes of the packed unit.
     pub packed_size_bytes: usize,
-    /// Whether this is a whole chunk, which must be decoded. Otherwise it is a piece of packed bytes, which needs no
-    /// decoding.
+    /// Whether this is a whole chunk. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
     /// The boxes that the unit fills, in the order of results. There are several if several selections need the chunk.
     pub places: Vec<Place>,
@@ -88,7 +87,7 @@ pub struct Unit {
     pub keep: bool,
 }
 
-/// What the engine keeps of a chunk between calls. Plans do not look at it.
+/// A chunk that the engine keeps between calls. Plans do not look inside.
 pub trait Kept: Any + fmt::Debug + Send + Sync {}
 
 /// A box of a result, and where its elements begin in a packed chunk.
@@ -197,7 +196,7 @@ impl Batch {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }
 
-    /// Sum of the packed bytes of a read's units.
+    /// Packed bytes of all units of a read together.
     pub fn packed_bytes(&self, read: usize) -> usize {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
     }
@@ -211,7 +210,7 @@ impl Batch {
         size_bytes.saturating_sub(wanted.sum()) as usize
     }
 
-    /// Offset and size of a unit's bytes in the bytes of its read; `None` if they are all of the read.
+    /// Offset and size of a unit's bytes in the bytes of its read; `None` if the unit has all bytes of the read.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
             (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {
@@ -230,8 +229,8 @@ pub(crate) struct CoalesceLimits {
     pub gap_bytes: u64,
     /// Maximum size of a merged read.
     pub max_bytes: u64,
-    /// A read of at least this size is not joined with others. It is worth its own request, and separate reads run in
-    /// parallel.
+    /// A read of at least this size is not joined with others. Such a read is worth its own request, and separate reads
+    /// run in parallel.
     pub enough_bytes: u64,
     /// Maximum size of all gaps of a batch together.
     pub spare_bytes: u64,

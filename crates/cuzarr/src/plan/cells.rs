@@ -61,7 +61,7 @@ impl CellsAlong {
         }
     }
 
-    /// Counts the cells that hold elements of a range, from the range's positions `positions`.
+    /// Counts the cells that hold the elements at the positions `positions` of a range.
     pub(crate) fn touched(&self, range: &AxisSelection, positions: Range<u64>) -> u64 {
         match self {
             CellsAlong::Even(extent) => cells_inside(range, positions, *extent),
@@ -82,7 +82,7 @@ impl CellsAlong {
         let mut cells = 0;
         while let Some(&first) = indices.first() {
             let end = self.at(first).end;
-            // The distance doubles with each look, until it reaches the end of the cell.
+            // The distance doubles with each step, until it reaches the end of the cell.
             let mut beyond = 1;
             while indices.get(beyond).is_some_and(|&index| index < end) {
                 beyond *= 2;
@@ -95,7 +95,7 @@ impl CellsAlong {
     }
 }
 
-/// Splits indices along one dimension into cell number and index in the cell. For many indices.
+/// Splits many indices along one dimension into cell number and index in the cell.
 pub(crate) enum Splitter {
     Even(Divisor),
     Uneven(CellsAlong),
@@ -117,8 +117,8 @@ impl Splitter {
         }
     }
 
-    /// Replaces each of `rests`, an index, by the index in its cell. Calls `cell` with its number in `rests`, and the
-    /// cell's number and extent.
+    /// Replaces each index in `rests` by the index in its cell. For each, calls `cell` with its place in `rests`, and
+    /// the cell's number and extent.
     pub(crate) fn split(&self, rests: &mut [u64], mut cell: impl FnMut(usize, u64, u64)) {
         match self {
             Splitter::Even(divisor) => divisor.split(rests, |at, number| cell(at, number, divisor.extent())),

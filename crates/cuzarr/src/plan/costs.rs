@@ -1,12 +1,12 @@
 //! Costs of decoding on a GPU and on the host's threads. They decide where a batch of frames is decoded.
 //!
-//! - On the device, a batch takes: the time of all frames at full load, the time of one frame alone divided by the
-//!   number of frames, and the launches. Stored bytes cross the bus at the same time.
+//! - On the device, a batch takes the time of one frame alone, of all frames at full load, and of the launches. Stored
+//!   bytes cross the bus at the same time.
 //! - On the host, each thread decodes one frame at a time. Threads must be woken first, and are slower when all are
 //!   busy. Decoded bytes cross the bus.
 //!
-//! The figures are GB/s of decoded bytes for several sizes of frames. They were measured on one machine and are shipped; for
-//! another GPU they are scaled by its number of multiprocessors. A placement needs their ratio, not their value.
+//! The figures are GB/s of decoded bytes for several sizes of frames. They were measured on one machine and are
+//! shipped. For another GPU they are scaled by its number of multiprocessors. A placement only needs their ratio.
 //! `bench/placement.py` compares them with measured times.
 
 use crate::codec::Work;
@@ -26,7 +26,7 @@ const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
 /// For a running sum of floats: seconds of one addition on the device (`device_bench --only 'delta float32'`), and GB/s
-/// at which a host thread adds elements and decodes the codecs before.
+/// of a host thread, which also runs the decoders before the sum.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
@@ -93,8 +93,8 @@ impl Costs {
                 (!estimate.prefers_device()).then_some("the host's threads decode this many frames of this size faster")
             }
             Work::FloatSum(elements, element_bytes) => {
-                // The device adds up all chunks in parallel. The host does as many chunks at a time as it has threads,
-                // which also decode the codecs before.
+                // The device adds up all chunks in parallel. On the host, each thread takes one chunk at a time, and
+                // also runs the decoders before the sum.
                 let rounds = load.frames.div_ceil(load.threads.max(1) as u64) as f64;
                 let device_s = elements as f64 * DEVICE_ADDITION_S;
                 let host_s = rounds * (elements * element_bytes) as f64 / 1e9 / HOST_SUM_GB_S;

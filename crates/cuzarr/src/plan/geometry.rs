@@ -19,20 +19,20 @@ pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64
     strides
 }
 
-/// The strides of selected elements in packed bytes, per kept dimension. `kept` has the step and the stride of all
-/// elements.
+/// The strides of selected elements in packed bytes, per kept dimension. `kept` has the selection's step and the stride
+/// of neighbouring elements in the chunk.
 pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = isize> {
-    // A stride is only too large if the chunk has one element along the dimension, and then it is not used.
+    // A stride is only too large if the chunk has one element along the dimension. Then the stride is not used.
     kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// A box of memory from positions of the selection in the kept dimensions: start and extent of each.
+/// The start and extent of a box of memory, from the selection's positions in each kept dimension.
 pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
     // The selected elements fit in memory, so their extents fit `usize`.
     kept.map(|(from, to)| (from as usize, (to - from) as usize))
 }
 
-/// Counts the cells of extent `cell` that a range of a selection's positions touches, in one dimension of the array.
+/// Counts the cells of extent `cell` that the positions `indices` of a selection touch, in one dimension of the array.
 pub(crate) fn cells_inside(select: &AxisSelection, indices: Range<u64>, cell: u64) -> u64 {
     let element = |index: u64| select.start + index * select.step;
     match indices.end - indices.start {

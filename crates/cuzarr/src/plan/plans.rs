@@ -25,8 +25,7 @@ impl From<Plan> for Plans {
 }
 
 impl Plans {
-    /// Makes the plans of a call. Each item is for the array with that number: its group, the number of its first
-    /// result, and its plan.
+    /// Makes the plans of a call. Item `n` is for array `n`: its group, the number of its first result, and its plan.
     pub fn new(plans: Vec<(usize, usize, Plan)>) -> Plans {
         let numbered = plans.into_iter().enumerate();
         let numbered = numbered.map(|(array, (group, out, plan))| (group, array, plan.numbered(array, out)));

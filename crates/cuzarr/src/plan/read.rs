@@ -2,7 +2,7 @@
 //!
 //! A plan is a value that does nothing. Its caller asks for one batch after another, each as large as the available
 //! memory. So a selection of millions of chunks is never listed as a whole. When the plan needs a shard's index, it
-//! asks for it. It continues after it was given the index.
+//! asks its caller, and continues once it has the index.
 
 mod descent;
 mod units;
@@ -237,8 +237,8 @@ impl Plan {
     }
 
     /// Plans a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of
-    /// the next, but each box is complete before the next one begins. The first index of a place is the number of its
-    /// box.
+    /// the next, but each box is complete before the next one begins. The first index of each `Place` is the number of
+    /// its box.
     ///
     /// # Errors
     /// `SelectionInvalid` when a selection does not fit the array, or is not a box of all its dimensions.
@@ -307,8 +307,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins the next selections in the array's own grid. It takes so many that the list of their cells stays small,
-    /// but at least one.
+    /// Begins the next selections in the array's own grid. Their number is limited so that the list of their cells
+    /// stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);
@@ -360,7 +360,7 @@ impl Plan {
         self.known.insert(place, entries);
     }
 
-    /// Returns an index that the plan was given. It is kept only if another selection may use the same shard.
+    /// Returns an index that the plan was given. The plan keeps it only if another selection may use the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
         if self.is_of_several() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
@@ -370,13 +370,13 @@ impl Plan {
         Some(taken)
     }
 
-    /// The same plan, with the array's name in errors.
+    /// Returns this plan with the array's name in errors.
     #[must_use]
     pub(crate) fn labelled(self, name: &str) -> Plan {
         Plan { label: Some(name.into()), ..self }
     }
 
-    /// The same plan, for the array with this number in a call. Its results are numbered from `first_out` on.
+    /// Returns this plan for the array with this number in a call. Its results are numbered from `first_out` on.
     #[must_use]
     pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
         self.goals.iter_mut().for_each(|goal| goal.out += first_out);

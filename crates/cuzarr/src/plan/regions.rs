@@ -147,7 +147,7 @@ impl Regions {
     }
 }
 
-/// A greedy search. It first takes the steps that save the most reads for the memory that they cost.
+/// A greedy search. Each time, it takes the step that saves the most reads for the memory that it costs.
 struct Search<'a> {
     array: &'a [u64],
     element_bytes: u64,

@@ -15,7 +15,7 @@ pub struct AxisSelection {
     pub count: u64,
     /// Distance between neighbours; at least 1.
     pub step: u64,
-    /// Whether the dimension is missing in the result. This is so for an integer index; then `count` is 1.
+    /// Whether the dimension is missing in the result, as for an integer index. Then `count` is 1.
     pub dropped: bool,
 }
 
@@ -341,7 +341,7 @@ fn resolve(arg: SliceArg, axis: usize, len: u64) -> Result<AxisSelection> {
 
 impl fmt::Display for AxisSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The stop is one full step behind the last element, as people write it.
+        // The stop lies one full step behind the last element, as people usually write it.
         let stop = self.count.saturating_mul(self.step).saturating_add(self.start);
         match (self.dropped, self.step) {
             (true, _) => write!(f, "{}", self.start),

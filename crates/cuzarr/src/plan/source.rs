@@ -32,7 +32,7 @@ pub struct ShardLayout {
     pub index_size_bytes: u64,
 }
 
-/// The layout of an innermost chunk after the host has undone its codecs: of its packed bytes.
+/// The layout of the packed bytes of an innermost chunk: its bytes after the host has undone the codecs.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
     /// Bytes of a packed chunk; 0 for variable-length elements.
@@ -43,7 +43,7 @@ pub struct PackedLayout {
     pub axes: Vec<usize>,
     /// Whether stored bytes are packed bytes, so that no host codec has to run.
     pub stored_is_packed: bool,
-    /// Whether a part of the packed bytes can be used alone. It can if elements lie one after the other.
+    /// Whether a part of the packed bytes can be used alone, because elements lie one after the other.
     pub divisible: bool,
 }
 
@@ -101,7 +101,7 @@ impl ChunkLayout {
     }
 }
 
-/// What plans know of an array: its shape, and the keys and layouts of its objects.
+/// The description of an array for plans: its shape, and the keys and layouts of its objects.
 #[derive(Clone)]
 pub struct Source {
     /// Extents of the array.

@@ -26,9 +26,9 @@ pub struct WholeShards {
     pub bound_bytes: u64,
 }
 
-/// The shards that hold the selection, if they should be read whole. They should if they are small, all fit in memory
-/// at once, and at least half of their inner chunks are needed. Otherwise reading parts is faster: many at a time,
-/// while others are decoded.
+/// The shards that hold the selection, if reading them whole is faster. It is faster if they are small, all fit in
+/// memory at once, and at least half of their inner chunks are needed. Otherwise many parts are read while others are
+/// decoded.
 pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOptions) -> Option<WholeShards> {
     let [_, inner, ..] = &source.layout().levels[..] else { return None };
     let Sizes { elements_bytes, bound_bytes } = sizes(source.layout())?;

@@ -1,7 +1,7 @@
-//! The plan of a write: the objects and chunks that it touches, the part of the value for each chunk, and whether the chunk's old
-//! elements matter.
+//! The plan of a write. It has the objects and chunks that the write touches, the part of the value for each chunk, and
+//! whether the chunk's old elements are needed.
 //!
-//! Like the plan of a read, it does nothing and lists nothing: objects and inner chunks come from iterators. The plan
+//! Like the plan of a read, it does no work and makes no lists: objects and inner chunks come from iterators. The plan
 //! does not know the value's elements. If a chunk would only hold the fill value, `run` deletes it, or leaves it out of
 //! its shard.
 
@@ -16,12 +16,12 @@ use super::selection::Selection;
 use super::source::{ChunkLayout, Source};
 use crate::error::Result;
 
-/// Bytes that the writer of a shard needs for each inner chunk, written or not: the handle of its new bytes, its part
-/// of the new object, and its entries in the old and the new index.
+/// Bytes that the writer of a shard needs for each inner chunk, even for one that is not written. They are for the
+/// handle of its new bytes, its part of the new object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
 /// Lists of up to this size (thousands of inner chunks) are not counted.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
-/// Bytes for the old and new place of a variable-length element. A plan cannot know the size of the element itself.
+/// Bytes for the old and the new place of a variable-length element. A plan cannot know the size of the element itself.
 const VARIABLE_PLACE_BYTES: u64 = 24;
 /// Number of extra copies of a chunk while it is encoded: packed bytes, and encoded bytes.
 const ENCODING_COPIES: u64 = 2;
@@ -192,7 +192,7 @@ impl WritePlan {
         chunks_bytes.saturating_add(old_bytes).saturating_add(slots_bytes)
     }
 
-    /// Size of the lists of inner chunks, for all touched shards of an object.
+    /// Size of the lists of inner chunks of all touched shards in an object.
     fn slots_bytes(&self, object: &Touched) -> u64 {
         let slots = object.layout.levels.iter().enumerate().filter_map(|(number, level)| {
             let shards = self.cells_touched(object, number);

@@ -25,11 +25,11 @@ pub struct Access {
     indexes: Indexes,
     /// The names of the array's chunks in the chunk cache, if it keeps any.
     cached_as: OnceLock<CachedAs>,
-    /// The same array bound to the host, for small reads into another device's memory. It does not convert elements.
+    /// This array bound to the host, for small reads into another device's memory. It does not convert elements.
     host: OnceLock<Arc<Access>>,
 }
 
-/// What the chunk cache calls the chunks of an array.
+/// The part that all chunks of an array share in their names in the chunk cache.
 #[derive(Clone)]
 pub(crate) struct CachedAs {
     /// The identity of the store.
@@ -58,7 +58,7 @@ struct Binding {
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
-/// The size of the chunk cache is divided by this for uncompressed chunks that are read whole because of it.
+/// The size of the chunk cache, divided by this, is the largest uncompressed chunk that is read whole for the cache.
 const WHOLE_SHARE: u64 = 8;
 
 /// Layouts by the shape of objects.
@@ -95,7 +95,7 @@ impl Binding {
         Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
     }
 
-    /// Makes the array's description for plans, for this binding. The array's grid is that of `like`.
+    /// Makes the array's description for plans, for this binding. The array has the grid of `like`.
     fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
         let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
         Ok(self.with_grid(source))
@@ -296,8 +296,8 @@ impl Access {
         });
     }
 
-    /// The names of the array's chunks in the chunk cache; `None` if reads with these options keep none. Near bytes
-    /// that need no decoding are not kept in host memory a second time.
+    /// The names of the array's chunks in the chunk cache; `None` if reads with these options keep none. Uncompressed
+    /// bytes of near stores are not kept in host memory a second time.
     pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
         let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
         let can = store.capabilities();

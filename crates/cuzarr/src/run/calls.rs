@@ -95,11 +95,10 @@ impl Engine {
         })
     }
 
-    /// Reads boxes of an array in order to the device that `access` is bound to, in one pipeline, and hands each to `deliver`
-    /// when it is complete.
-    /// Beside the memory limit, there is memory for `at_once` boxes. The receiver must return boxes without waiting for
-    /// memory of reads and writes. Damage in a box may be noticed after later boxes were delivered. So a box is only
-    /// valid once this call has returned without an error.
+    /// Reads boxes of an array in order, in one pipeline, to the device that `access` is bound to. Hands each box to
+    /// `deliver` when it is complete. Beside the memory limit, there is memory for `at_once` boxes. The receiver must
+    /// return boxes without waiting for memory of reads and writes. Damage in a box may be noticed after later boxes
+    /// were delivered. So a box is only valid once this call has returned without an error.
     ///
     /// # Errors
     /// `MemorySpace` on the host, or for a store on the device; else those of [`Engine::read`].
@@ -301,8 +300,8 @@ fn check_device(access: &Access, out: &NdBuffer) -> Result<()> {
     Err(Error::new(ErrorKind::MemorySpace, message).with_hint(hint))
 }
 
-/// Runs a read. The chunk cache may have trusted the index of a shard that another program has replaced. It has dropped
-/// the index by then, so the read succeeds when it is repeated.
+/// Runs a read, and repeats it if the chunk cache trusted the index of a shard that another program has replaced. The
+/// cache has dropped that index by then, so the second read succeeds.
 fn with_current_shards<T>(options: &Options, read: impl Fn() -> Result<T>) -> Result<T> {
     match read() {
         Err(error) if options.chunk_cache && Context::is_replaced(&error) => read(),

@@ -123,8 +123,7 @@ impl Context {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
 
-    /// Runs a job on the call's threads. If it `waits` for a far store, it runs on a thread that does nothing else but
-    /// wait.
+    /// Runs a job on the call's threads. If the job `waits` for a far store, it runs on a thread that only waits.
     pub(crate) fn submit(&self, waits: bool, job: impl FnOnce() + Send + 'static) {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
@@ -219,7 +218,7 @@ impl Context {
         if failures.is_empty() {
             return Ok(());
         }
-        // A cancellation is first only if its cause was recorded shortly after it.
+        // A cancellation may be recorded shortly before its cause, so the first other failure counts.
         let first = failures.iter().position(|error| error.kind() != ErrorKind::Cancelled).unwrap_or(0);
         let first = failures.swap_remove(first);
         Err(first.with_others(failures.into_iter().filter(|error| error.kind() != ErrorKind::Cancelled)))

@@ -85,7 +85,7 @@ impl Engine {
         self.caches().entry(device).or_insert_with(|| ChunkCache::new(bytes)).clone()
     }
 
-    /// What the chunk cache of a device holds.
+    /// The number of chunks in the chunk cache of a device, and their bytes.
     pub fn cache_use(&self, device: Device) -> CacheUse {
         self.caches().get(&device).map(ChunkCache::used).unwrap_or_default()
     }
@@ -96,7 +96,7 @@ impl Engine {
         cache.into_iter().for_each(|cache| cache.clear());
     }
 
-    /// Allocates memory for a result. If there is too little, the chunk cache of the device gives up its memory.
+    /// Allocates memory for a result. If there is too little, the device's chunk cache drops chunks.
     ///
     /// # Errors
     /// Those of `allocate`.
@@ -143,7 +143,7 @@ impl Engine {
         self.call_by(&self.pool, options.threads, stores, device, options)
     }
 
-    /// Makes the context of a read into device memory in which the calling thread works too. Otherwise, work for the
+    /// Makes the context of a read into device memory, for which the calling thread works too. Otherwise, work for the
     /// device would have to wait until a worker leaves the calling thread a core, which takes milliseconds.
     pub(crate) fn driven_call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.driven_pool, options.threads.saturating_sub(1).max(1), stores, device, options)

@@ -2,9 +2,9 @@
 //!
 //! **Reading.** The calling thread asks the plan for batches, and launches them while there is memory. On worker
 //! threads, the store fills memory that the batch lends it. The thread that gets the bytes decodes them while they are
-//! in its cache: into their place (host), or into a slab of pinned memory (device). When all bytes of a batch are
-//! there, the calling thread closes the batch: on a device it enqueues one copy and one scatter on the streams. Workers
-//! never wait for each other, and never for memory, which the calling thread reserves beforehand.
+//! in its cache: to their place (host), or to a slab of pinned memory (device). When all bytes of a batch are there,
+//! the calling thread closes the batch: on a device, it enqueues one copy and one scatter. Workers never wait for each
+//! other, and never for memory, which the calling thread reserves beforehand.
 //!
 //! **Writing** goes the same way back. Workers gather, encode and deliver chunks. The worker that delivers the last
 //! inner chunk of a shard makes the shard. Stores write atomically, so a failure leaves the old value intact. Calls

@@ -19,7 +19,8 @@ const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// Default of `coalesce_gap_bytes`: the largest gap between ranges that one read covers.
 const DEFAULT_GAP_BYTES: u64 = 1 << 20;
-/// The same default for near stores: copying more bytes than this from the page cache takes longer than another read.
+/// The default of `coalesce_gap_bytes` for near stores: copying more bytes than this from the page cache takes longer
+/// than another read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Multiprocessors of the GPU on which the shipped costs were measured.
@@ -51,8 +52,8 @@ pub struct Options {
     pub memory_limit_bytes: u64,
     /// Maximum number of threads of one call.
     pub threads: usize,
-    /// Largest gap between ranges that one read covers. The default is 1 MiB; it stands for 128 KiB in stores that
-    /// divide reads, such as local files.
+    /// Largest gap between ranges that one read covers. The default is 1 MiB, which means 128 KiB in stores that divide
+    /// reads, such as local files.
     pub coalesce_gap_bytes: u64,
     /// Maximum bytes of one read that covers several ranges.
     pub coalesce_max_bytes: u64,
@@ -62,7 +63,7 @@ pub struct Options {
     pub chunk_cache: bool,
     /// Maximum size of the chunk cache of one device.
     pub chunk_cache_bytes: u64,
-    /// For how long the cache trusts that a far store's objects, and missing ones, are unchanged.
+    /// Time for which the cache trusts that a far store's objects are unchanged, and that missing objects stay missing.
     pub chunk_cache_max_age: Duration,
     /// Whether reports list every piece of work.
     pub trace: bool,

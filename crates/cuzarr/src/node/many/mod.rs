@@ -14,14 +14,14 @@ use crate::run::Options;
 pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One of the reads or writes of a call.
+/// One read or one write of a call.
 trait OfMany {
     fn array(&self) -> &Array;
 
     /// The device of the elements in memory.
     fn device(&self) -> Device;
 
-    /// Whether both can share one call of the engine.
+    /// Whether this item and `other` can share one call of the engine.
     fn goes_with(&self, other: &Self) -> bool {
         let (one, two) = (self.array().options(), other.array().options());
         self.device() == other.device()

@@ -75,7 +75,7 @@ impl<'a> ArraySelection<'a> {
         work().at(|| self.array.place())
     }
 
-    /// What the result is of.
+    /// The part of the array that fills the result.
     fn of(&self) -> ResultOf<'_> {
         match &self.wanted {
             Wanted::Selection(selection) => ResultOf::One(selection),
@@ -213,7 +213,7 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Runs a call of the engine. One result of one array is read like a single read.
+/// Runs a call of the engine. A single result of a single array takes the path of a single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)

@@ -43,8 +43,9 @@ impl OfMany for ArrayWrite<'_> {
     }
 }
 
-/// Writes to selections of any arrays by one call. Nothing is written unless all elements fit, and no two writes touch
-/// the same stored object.
+/// Writes to selections of any arrays by one call. Nothing is written if two writes touch the same stored object.
+/// Writes from one device to arrays with equal options share a call of the engine, which writes nothing unless all of
+/// its elements fit.
 ///
 /// The call uses the smallest memory limit and the smallest number of threads of all arrays. Cancelling any of them
 /// ends the call. Other writes of this process to the same objects come before all of these writes, or after all of
@@ -106,7 +107,7 @@ impl ArrayWrite<'_> {
     }
 }
 
-/// Refuses two writes to one object, because the order would be left to chance.
+/// Refuses two writes to one object, because their order would be random.
 fn refuse_common_objects(writes: &[ArrayWrite<'_>], objects: &[Option<Objects>]) -> Result<()> {
     let of_writes = || writes.iter().zip(objects).enumerate();
     for (other, (write, bounds)) in of_writes() {

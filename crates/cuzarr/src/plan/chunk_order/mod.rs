@@ -168,7 +168,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The strides of selected elements in packed bytes, per dimension of the result. For a list, the stride of
+    /// The strides of selected elements in packed bytes, per dimension of the result. For a list, this is the stride of
     /// neighbouring indices.
     pub(crate) fn packed_strides(&self, strides: &[u64]) -> Vec<isize> {
         match self {
@@ -243,7 +243,7 @@ impl ChunkOrder {
         match self {
             ChunkOrder::Product(axes) => axes.iter().zip(inside).zip(dims).all(|((axis, &inside), (&origin, &end))| {
                 match axis {
-                    // A list for writing has no index twice, so the count tells.
+                    // A list for writing has no index twice, so comparing the counts is enough.
                     Along::List { .. } => inside.1 - inside.0 == end - origin,
                     even => covers(even.step().unwrap_or(1), inside, origin, end),
                 }

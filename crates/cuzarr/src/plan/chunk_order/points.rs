@@ -23,7 +23,7 @@ pub(crate) struct Points {
     list: Arc<List>,
     /// The number of the first point of each chunk, and the number of points.
     starts: Vec<usize>,
-    /// For each chunk, the place of its first point in the caller's list, and so in `indices`.
+    /// For each chunk, the place of its first point in the caller's list. It is also the place in `indices`.
     firsts: Vec<usize>,
     /// The extents of a chunk (the largest one, if chunks differ), and the strides of its packed bytes.
     leaf: Vec<u64>,
@@ -139,7 +139,7 @@ impl Points {
     }
 }
 
-/// How to compute the chunk of a point, and its element in that chunk, from the point's indices.
+/// Computes the chunk of a point, and its element in that chunk, from the point's indices.
 struct Ways {
     /// One entry per dimension, in packed order, the outermost first.
     axes: Vec<Way>,
@@ -187,8 +187,8 @@ impl Ways {
         Ok(Ways { axes, chunks })
     }
 
-    /// Computes the number of each point's chunk, and of its element in the packed chunk. `numbers` and `elems` must be
-    /// 0 before. Returns `None` if a point lies outside.
+    /// Computes the number of each point's chunk, and of its element in the packed chunk. All `numbers` and `elems`
+    /// must be 0 at first. Returns `None` if a point lies outside.
     fn number<N: ChunkNumber>(
         &self,
         indices: &[Arc<[u64]>],
@@ -222,7 +222,7 @@ impl Ways {
     }
 }
 
-/// A number of a chunk, of 32 or 128 bits.
+/// The number of a chunk, in 32 or 128 bits.
 trait ChunkNumber: Copy {
     /// Adds `cells` cells, each of which counts `weight` chunks.
     fn add(&mut self, cells: u64, weight: u128);

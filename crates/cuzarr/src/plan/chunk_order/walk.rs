@@ -1,5 +1,5 @@
-//! A walk over the cells of a grid that a selection touches. It makes no list of them. It is in C order, or, for
-//! points, in the order of the points.
+//! A walk over the cells of a grid that a selection touches. It visits them one by one, without a list: in C order, or
+//! for points in the order of the points.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ impl PointWalk {
 
     fn enter(&mut self, from: usize) {
         self.from = from;
-        // A cell holds whole chunks, and their points are consecutive. A binary search finds the last one, after near
-        // ones were tried.
+        // A cell holds whole chunks, whose points are consecutive. Near chunks are tried first; then a binary search
+        // finds the last one.
         let starts = self.points.starts();
         let chunks = starts.len() - 1;
         let first = starts.partition_point(|&start| start <= from) - 1;
@@ -102,7 +102,7 @@ pub(crate) struct Cell {
 
 impl Walk {
     /// A walk over the cells of a grid that begins at the array element `origin`. `inside` is the range of positions of
-    /// the selection that it visits. They must lie in the grid.
+    /// the selection that it visits. These positions must lie in the grid.
     pub(crate) fn new(axes: &[Along], origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let mut walk = Vec::with_capacity(axes.len());
         let finished = inside.iter().any(|(first, end)| first >= end);

@@ -13,18 +13,18 @@ use crate::plan::costs::{Costs, Load};
 /// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
 /// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch whose bytes come in device memory, as a multiple of its packed bytes. Packed chunks take
-/// the bytes as they came. Frames take two more copies: frames put together, and packed bytes.
+/// Device memory of a batch whose bytes come in device memory, as a multiple of its packed bytes. Packed chunks need no
+/// further memory. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
-/// Number of usual batches in one batch of frames that come in device memory. An early start gains nothing there, and
-/// each batch waits once for the headers of its frames.
+/// Number of usual batches in one batch of frames that come in device memory. An early start gains nothing for such
+/// frames, and each batch waits once for their headers.
 const LARGER_BATCHES: u64 = 4;
 /// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
-/// Number of batches that are decoded at once if regions are read in order. Regions take memory too, and smaller batches
-/// fill them sooner. On an H200, the mean of 8 GiB with a limit of 2 GiB took 1.04 times as long as reading them; with three batches 1.20, with
-/// five 1.18 (`docs/notes/engine.md`).
+/// Number of batches that are decoded at once if regions are read in order. Regions take memory too, and smaller
+/// batches fill them sooner. On an H200 with a limit of 2 GiB, the mean of 8 GiB took 1.04 times as long as the read
+/// alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
 /// Maximum size of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a
@@ -74,7 +74,7 @@ pub(crate) enum Route {
     Resident(Resident),
 }
 
-/// What happens to chunks whose bytes come in device memory.
+/// The treatment of chunks whose bytes come in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
     /// They are packed, and are scattered from the memory in which they came.
@@ -84,7 +84,7 @@ pub(crate) enum Resident {
 }
 
 impl Route {
-    /// Whether chunks of both routes can share a batch: the same work, with the same kernel steps.
+    /// Whether chunks of both routes can share a batch, because they need the same work and the same kernel steps.
     pub(crate) fn is_like(&self, other: &Route) -> bool {
         match (self, other) {
             (Route::Host, Route::Host) | (Route::Hybrid(None), Route::Hybrid(None)) => true,
@@ -260,7 +260,7 @@ fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -
 fn batch_bytes(division: &Divided, given: &Circumstances) -> u64 {
     let Some(native) = division.native.as_ref().filter(|_| division.host_passes == 0) else { return given.slab_bytes };
     // At least one batch fits the limit with its scratch memory. If batches are larger than a slab, several fit, and
-    // another one can be fetched meanwhile.
+    // one more can be fetched while they decode.
     let copies = PLAIN_COPIES + native.scratch_copies();
     let most = given.memory_limit_bytes / copies;
     let decoding = if given.in_turn { DECODING_IN_TURN } else { DECODING_BATCHES };

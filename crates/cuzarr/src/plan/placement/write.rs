@@ -15,13 +15,13 @@ use crate::plan::source::ChunkLayout;
 use crate::plan::write::Coverage;
 
 /// Number of batches that kernels should encode at once. One batch would not be enough, because its slowest piece takes
-/// as long as the whole batch. There are fewer if memory is short.
+/// as long as the whole batch. There are fewer batches if memory is short.
 pub(super) const ENCODING_BATCHES: usize = 4;
 /// Number of batches that are encoded at once if each is one large chunk, which fills the device by itself. The sooner
 /// the first one is done, the sooner its frame is on its way.
 const ENCODING_LARGE_CHUNKS: usize = 2;
 /// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
-/// their ends. But then the first frames come later, and nothing overlaps with the last ones.
+/// their ends. But larger batches deliver their first frames later, and nothing overlaps with the last ones.
 const BATCHES_OF_A_WRITE: u64 = 16;
 /// Size of the largest batch, as a multiple of the usual size.
 const LARGEST_ENCODING_BATCH: u64 = 4;
@@ -100,7 +100,7 @@ pub(crate) enum ChunkRoute {
 pub(crate) struct DeviceWrite {
     /// The kernels that encode; `None` when the host encodes.
     pub(crate) encoding: Option<DeviceEncoding>,
-    /// Whether whole chunks may be gathered in packed form. They may if that loses no information.
+    /// Whether whole chunks may be gathered in packed form, because that loses no information.
     pub(crate) gathers_packed: bool,
     /// Whether the store takes packed whole chunks in device memory.
     pub(crate) keeps_packed: bool,
@@ -231,8 +231,7 @@ impl DeviceWrite {
         let largest = elements_bytes.max(gathered).max(if is_in_parts { 0 } else { frame_bytes });
         let slab_bytes = slab_bytes.max(padded(largest));
         // Some slabs are being downloaded while others are being encoded. Each thread writes one part while the next
-        // ones come. Frames come one after the other, and each is written by one thread at a time, so more of them
-        // wait.
+        // ones come. Frames come one after the other, and one thread at a time writes each, so more parts wait.
         let parts_a_thread = if encoding.is_some() { 4 } else { 2 };
         let for_parts = if is_in_parts { (parts_a_thread * given.threads).div_ceil(PARTS_A_SLAB) } else { 0 };
         // Old elements go to the device while frames come from it, so these slabs are extra.

@@ -116,7 +116,7 @@ impl Plan {
         let Some(open) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_of_several() { 4096 } else { 256 };
         let (mut wanted, mut places, mut wanted_bytes) = (Vec::new(), HashSet::new(), 0);
-        // If boxes are read in order, indexes for later boxes too, so that one round serves many boxes.
+        // If boxes are read in order, indexes for later boxes are requested too, so that one round serves many boxes.
         let later = self.selections[self.next..].iter().filter(|_| self.in_turn && level == 0);
         let later = later.flat_map(|selection| places_of(selection.walk_all(self.source.cells(0))));
         for (at, origin) in open.tour.places().chain(later) {

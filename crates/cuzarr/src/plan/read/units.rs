@@ -1,4 +1,4 @@
-//! How a stored chunk becomes units, how a missing one becomes filled boxes, and the batch that takes both.
+//! Turns stored chunks into units and missing chunks into filled boxes, and collects both in a batch.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Plan {
             let offset = first * element_bytes + piece.offset_bytes;
             let size_bytes = piece.size_bytes;
             let range = match found.span {
-                // A request without an end detects an object that is too long.
+                // A request without an end shows whether the object is too long.
                 None if size_bytes == whole_bytes => ByteRange::Full,
                 None if offset + size_bytes == whole_bytes => ByteRange::From { offset },
                 None => ByteRange::Span { offset, size_bytes },
@@ -157,7 +157,7 @@ impl Filling {
         self.places + self.fills.len() >= self.room.units.max(1)
     }
 
-    /// Whether the unit fits. If it is too large for any batch, it fits an empty one.
+    /// Whether the unit fits. A unit that is too large for any batch fits an empty one.
     pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
         let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
         (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())

@@ -3,10 +3,10 @@
 //!
 //! It keeps packed chunks, before conversion and selection, so one entry serves every type and selection. The chunks
 //! that were used last stay, up to the configured size and within the memory limit. When work in flight needs memory,
-//! the cache gives it up first.
+//! the cache frees its memory first.
 //!
-//! A call claims the chunks that it decodes for the cache. Other calls that need them wait for it, but only when they
-//! hold no memory and no claims themselves. So no two calls wait for each other.
+//! A call claims the chunks that it decodes for the cache. Other calls that need these chunks wait for that call, but
+//! only when they hold no memory and no claims themselves. So no two calls wait for each other.
 
 mod of_call;
 
@@ -37,7 +37,7 @@ pub(crate) struct ChunkCache(Arc<Shared>);
 struct Shared {
     /// The memory in flight on the device, of which the cache's memory is a part.
     memory: Bytes,
-    /// Bytes of all chunks, those included that calls still use after the cache dropped them, or that are not yet added.
+    /// Bytes of all chunks, including chunks that are not added yet, and dropped chunks that calls still use.
     bytes: Arc<AtomicU64>,
     state: Mutex<State>,
     /// Notified when a claim ends.
@@ -89,7 +89,7 @@ pub(crate) struct ChunkPlace {
 /// A decoded chunk, or the index of a shard.
 pub(crate) struct KeptChunk {
     pub(crate) content: KeptContent,
-    /// Given back when nobody uses the chunk any more.
+    /// Returned when no call uses the chunk any more.
     _memory: CacheMemory,
 }
 
@@ -187,7 +187,7 @@ impl ChunkCache {
         }
     }
 
-    /// Drops a chunk that was found but that its object no longer has. One that was added since then stays.
+    /// Drops a found chunk that its object no longer has. A chunk that was added since then stays.
     pub(crate) fn drop_stale(&self, place: &ChunkPlace, found: &Found) {
         let mut state = self.state();
         let is_same = state.entries.get(place).is_some_and(|entry| Arc::ptr_eq(&entry.found.chunk, &found.chunk));
@@ -219,8 +219,8 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// The claims on these chunks that other calls have now. Later claims are not among them, so callers do not queue up for
-    /// a chunk that cannot be kept.
+    /// The claims on these chunks that other calls have now. A caller does not wait for later claims, so callers do not
+    /// queue up for a chunk that cannot be kept.
     pub(crate) fn claims_on(&self, places: &[Arc<ChunkPlace>]) -> Vec<(Arc<ChunkPlace>, u64)> {
         let state = self.state();
         places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()
@@ -270,7 +270,7 @@ impl ChunkCache {
     }
 
     /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written
-    /// meanwhile.
+    /// since the claim began.
     pub(crate) fn keep(
         &self,
         place: &Arc<ChunkPlace>,
@@ -309,7 +309,7 @@ impl ChunkCache {
         self.forget_if(prefix, |object| object.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')));
     }
 
-    /// Drops the chunks of all objects that `is_it` names. Their addresses begin with `first`.
+    /// Drops the chunks of all objects for whose address `is_it` is true. Their addresses begin with `first`.
     fn forget_if(&self, first: &str, is_it: impl Fn(&str) -> bool) {
         let from = ChunkPlace { object: first.to_string(), inner: Vec::new(), coding: "".into() };
         let mut state = self.state();

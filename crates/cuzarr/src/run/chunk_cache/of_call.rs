@@ -100,7 +100,7 @@ impl CallCache {
         self.versions().insert((array, key.to_string()), version);
     }
 
-    /// Drops what the cache has of an object that was replaced.
+    /// Drops all chunks and indexes of an object that was replaced.
     pub(crate) fn forget(&self, array: usize, key: &str) {
         if let Some(Some(CachedAs { store, .. })) = self.arrays.get(array) {
             self.cache.forget(&store.object(key));
@@ -133,7 +133,7 @@ impl CallCache {
     }
 
     /// Looks for the index of a shard that is trusted without asking the store. The inner `None` stands for a missing
-    /// shard. Else claims it, so that [`CallCache::keep_index`] can add it.
+    /// shard. If there is no such index, claims it, so that [`CallCache::keep_index`] can add it.
     pub(crate) fn index(
         &self,
         array: usize,

@@ -13,8 +13,8 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// Size from which a chunk that is no such row gets its own launch. A launch takes about 20 microseconds, as long as
-/// copying this many bytes.
+/// Minimum size of a chunk that gets its own launch although it is not such a row. A launch takes about 20
+/// microseconds, as long as copying this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
 /// Maximum size of the temporary array.
@@ -97,7 +97,7 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
 }
 
 /// Moves packed chunks of one shape and type, each given with its offset, to their outputs. For several chunks it uses
-/// at most about `limit_bytes`.
+/// at most about `limit_bytes` of device memory.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -1,5 +1,5 @@
-//! Reads through the chunk cache: which chunks of a batch it has, which ones this read decodes for it, and which ones
-//! another read decodes at the moment.
+//! Reads through the chunk cache. A chunk of a batch is in the cache, or is decoded by this read for the cache, or is
+//! being decoded by another read.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn find(
         let is_fresh = || cache.is_fresh(call.of(unit.array).store.capabilities(), &found);
         match &unit.version {
             _ if !fits(unit, &found) => cache.cache.drop_stale(place, &found),
-            // The version of a shard was asked for when its index was needed.
+            // The store was asked for the shard's version when the index was needed.
             Some(version) if found.version.as_ref() == Some(version) => chunks[at] = Some(found.chunk),
             Some(_) => cache.cache.drop_stale(place, &found),
             None if is_fresh() => chunks[at] = Some(found.chunk),
@@ -104,7 +104,7 @@ fn find(
 }
 
 /// Asks the stores for the versions of the objects of units. `None` for objects that do not exist; the inner `None` for
-/// those whose version the store does not say.
+/// objects whose version the store does not tell.
 fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Option<Version>>>>> {
     let mut versions: Vec<Result<Option<Option<Version>>>> = (0..units.len()).map(|_| Ok(None)).collect();
     let mut others = Vec::new();

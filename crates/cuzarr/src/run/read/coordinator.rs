@@ -91,8 +91,8 @@ impl<D: Destination> Reading<'_, D> {
         self.launch(batch)
     }
 
-    /// Waits for the chunks that other reads decode, and places them. This read has ended its own work before, and
-    /// holds no memory, so no two reads wait for each other.
+    /// Waits for the chunks that other reads decode, and places them. Before that, this read has ended its own work and
+    /// returned its memory, so no two reads wait for each other.
     fn read_later(&mut self) -> Result<()> {
         let Some(cache) = self.call.cache.get() else { return Ok(()) };
         for mut batch in std::mem::take(&mut self.later) {
@@ -114,7 +114,7 @@ impl<D: Destination> Reading<'_, D> {
     fn launch(&mut self, mut batch: Batch) -> Result<()> {
         while !self.call.is_cancelled() {
             let launcher = Launcher { call: self.call, number: self.launched, sender: &self.sender };
-            // A batch that may wait for memory holds no kept chunks, which take memory themselves.
+            // A batch that may wait for memory must hold no kept chunks, because these take memory themselves.
             let alone = self.flying.is_empty() && batch.kept.is_empty();
             match self.destination.launch(&launcher, batch, alone)? {
                 Launch::Launched(flight) => {
@@ -140,7 +140,7 @@ impl<D: Destination> Reading<'_, D> {
         self.destination.idle()?;
         match self.call.cancellation.receive(&self.receiver)? {
             Some(number) => self.close(number),
-            // The reading holds a sender itself, so this never happens.
+            // This struct holds a sender itself, so this never happens.
             None => Err(Error::new(ErrorKind::StoreFailed, "reads ended without an outcome")),
         }
     }
@@ -217,7 +217,8 @@ impl<D: Destination> Reading<'_, D> {
     }
 }
 
-/// The request for a shard's index. When the index is known, it asks for no bytes, only for the shard's version.
+/// The request for a shard's index. When the index is known, the request asks for no bytes, only for the shard's
+/// version.
 fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     let (range, size_bytes) = match is_known {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),

@@ -15,7 +15,7 @@ pub(crate) trait Destination {
     fn room(&self, group: usize) -> Room;
 
     /// Launches a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is
-    /// in flight; then it may wait for other calls, or fail.
+    /// in flight; then this may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
     /// Closes a batch that came back: each of its units has landed, is missing, or has failed.

@@ -272,7 +272,7 @@ struct Sink<R> {
     in_shards: bool,
 }
 
-/// What a destination needs to launch a batch.
+/// The parts of a call with which a destination launches a batch.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
@@ -439,7 +439,7 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
         match outcome {
             Ok(ReadOutcome::Filled(lease)) => {
                 let time = Duration::from_nanos(self.ticket.call.elapsed_ns().saturating_sub(begun));
-                // If its memory was divided, only the first part comes back.
+                // If the read's memory was divided, only its first part comes back.
                 let size_bytes = self.size_bytes[index].load(Ordering::Relaxed);
                 self.ticket.call.counters.add(Stage::Fetch, size_bytes, time);
                 self.filled(self.first + index, lease);

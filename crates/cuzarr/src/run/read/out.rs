@@ -178,7 +178,8 @@ impl Out {
     }
 }
 
-/// Groups packed elements and fills by region. The first index of each box is the number of its region. It is set to 0.
+/// Groups packed elements and fills by region. The first index of each box is the number of its region; afterwards it
+/// is 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

@@ -30,7 +30,7 @@ pub(crate) struct Bytes(Arc<Counter>);
 struct Counter {
     state: Mutex<State>,
     returned: Condvar,
-    /// Gives up some memory that nobody needs now. Returns whether it had some.
+    /// Frees some memory that no call needs now. Returns whether there was any.
     spare: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -86,7 +86,7 @@ impl Memory {
     }
 }
 
-/// The error for work that does not fit the limit even when no other call runs.
+/// The error for work that exceeds the limit even when no other call runs.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
@@ -98,13 +98,13 @@ impl Bytes {
         self.lock().used_bytes
     }
 
-    /// Sets who gives up memory when there is too little. The first one stays.
+    /// Sets the function that frees memory when there is too little. Only the first function is kept.
     pub(crate) fn set_spare(&self, spare: impl Fn() -> bool + Send + Sync + 'static) {
         // A cache is made once for each device.
         let _ = self.0.spare.set(Box::new(spare));
     }
 
-    /// Frees memory that is kept for later. Returns whether there was some. The caller does not hold the lock.
+    /// Frees memory that is kept for later. Returns whether there was any. The caller does not hold the lock.
     fn make_room(&self) -> bool {
         self.0.spare.get().is_some_and(|spare| spare())
     }

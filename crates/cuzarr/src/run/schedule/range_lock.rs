@@ -10,7 +10,7 @@ use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::Result;
 use crate::store::Identity;
 
-/// A box of objects of one array: those from the first to the last along each dimension of the array's grid.
+/// A box of objects of one array: the objects from the first to the last along each dimension of the array's grid.
 pub(crate) struct Objects {
     /// The identity of the array. All writers of the array have the same.
     pub(crate) array: Identity,
@@ -61,7 +61,7 @@ impl RangeQueue {
 
 impl Turns {
     /// Waits until all earlier calls are done with these objects, unless the token is cancelled first. A call that
-    /// writes to several arrays takes one turn for all of them: with one turn per array, two such calls could wait for
+    /// writes to several arrays takes one turn for all of them. With one turn per array, two such calls could wait for
     /// each other.
     ///
     /// # Errors

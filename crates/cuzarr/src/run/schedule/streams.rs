@@ -17,7 +17,7 @@ const DECODING: usize = 4;
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 
 impl Streams {
-    /// Takes a stream of `device` that nobody else uses.
+    /// Takes a stream of `device` that no other call uses.
     ///
     /// # Errors
     /// Those of [`Stream::new`].

@@ -107,8 +107,8 @@ pub fn relay<I: Send, T: Send>(
 }
 
 /// Reads, processes and writes any number of items. Separate threads read `ahead` items at a time and write the
-/// previous result; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: those that are being
-/// read, the one that is worked on, its result, and the result before it.
+/// previous result; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: `ahead` that are
+/// being read, the one that is worked on, its result, and the result before it.
 ///
 /// ```
 /// use cuzarr::plan::{Region, Regions};

@@ -33,14 +33,14 @@ const LANES: usize = 8;
 const OBJECTS_A_THREAD: usize = 8;
 /// Time to wait for an object before chunks that wait on the device are flushed. The object may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Number of attempts to write an object that other writers change meanwhile. Of several writers, one succeeds each
-/// time.
+/// Number of attempts to write an object that other writers change at the same time. In each round, one writer
+/// succeeds.
 const MOST_ATTEMPTS: u32 = 24;
 /// Longest pause before the second attempt. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
-/// If the maximum size of an object is at most this fraction of the memory limit, that size is reserved, and a far
-/// store is not asked for the real size.
+/// If an object has at most the memory limit divided by this, its maximum size is reserved. Then a far store is not
+/// asked for the real size.
 const AFFORDABLE_SHARE: u64 = 16;
 /// The value that is written.
 #[derive(Clone)]
@@ -200,7 +200,7 @@ impl Coordinator {
     }
 
     /// Pauses before objects are written again. The pause is a random part of a time that grows with each attempt, so
-    /// that writers get out of each other's way.
+    /// that writers do not collide again.
     fn pause(&self, attempt: u32) -> Result<()> {
         let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
         let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
@@ -280,7 +280,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Reserves memory for one more object; `None` if the call failed meanwhile.
+    /// Reserves memory for one more object; `None` if the call has failed.
     fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
         let call = Arc::clone(&self.writing.call);
         while !call.is_cancelled() {
@@ -298,7 +298,7 @@ impl Coordinator {
     fn wait_for_one(&mut self) -> Result<()> {
         let mut patience = PATIENCE;
         loop {
-            // The object may need chunks that wait on the device for others.
+            // The object may need chunks that wait on the device for more chunks.
             match self.receiver.recv_timeout(patience) {
                 Err(RecvTimeoutError::Timeout) if self.advance()? => patience = PATIENCE,
                 Err(RecvTimeoutError::Timeout) => patience = POLL_INTERVAL,

@@ -17,7 +17,7 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// What the routes need to bring chunks to the host.
+/// The state with which the routes bring chunks to the host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,

@@ -18,7 +18,7 @@ pub(crate) struct Flow {
 }
 
 struct State {
-    /// Chunks that came but are not written yet, by their C-order number.
+    /// Chunks that came but are not written yet, by their C-order number; `None` for a chunk that is not stored.
     waiting: HashMap<usize, Option<Vec<u8>>>,
     /// `None` while a thread writes, and after a failure.
     writer: Option<FlowWriter>,

@@ -27,15 +27,15 @@ pub(crate) struct Object {
     pub(crate) key: Arc<str>,
     /// Whether the whole object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Protects what others write to the object meanwhile. `None` if the old bytes are not needed, or the store has no
-    /// conditional writes.
+    /// Protects values that other writers store at the same time. `None` if the old bytes are not needed, or the store
+    /// has no conditional writes.
     pub(crate) guard: Option<Guard>,
     /// When dropped with the object, tells the coordinator that all work on it has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects what other writers store after this call has read an object's old bytes. The object is only written over
-/// the version that was read. If there is another version, the object is noted in `lost`, and its write begins again.
+/// Protects values that other writers store after this call has read an object's old bytes. Only the version that was
+/// read is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
@@ -94,7 +94,7 @@ impl Object {
     }
 
     /// Whether the object must be stored even if it only holds the fill value. Stores cannot delete an object under a
-    /// condition, and another writer may just have written elements to it.
+    /// condition, and another writer may just have written elements to the object.
     pub(crate) fn must_stay(&self) -> bool {
         matches!(self.condition(), Condition::Unchanged(_))
     }
@@ -141,8 +141,8 @@ impl Object {
         })
     }
 
-    /// Maximum size of a shard whose inner chunks can be written while they come; `None` if they cannot, or if they are
-    /// too small to be written alone.
+    /// Maximum size of a shard whose inner chunks can be written while they come. `None` if the chunks must be written
+    /// together, or are too small to be written alone.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
         let can = self.array.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;

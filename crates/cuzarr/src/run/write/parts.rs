@@ -15,7 +15,7 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 use crate::store::Unfinished;
 
-/// What the parts belong to.
+/// The kind of content that the parts make up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.
@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the waiting parts, and those that come meanwhile.
+    /// Writes the waiting parts, and the parts that come while it writes.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

@@ -25,8 +25,8 @@ pub(crate) enum Place {
 
 /// A shard that is being written.
 pub(crate) struct WriteShard {
-    /// Takes chunks that are written while they come. Without it, the last chunk writes the shard. It is dropped before
-    /// the object, and the coordinator waits for the object's end. So nothing of a failed shard is left when a call
+    /// Writes chunks while they come. Without a flow, the last chunk writes the shard. The flow is dropped before the
+    /// object, and the coordinator waits for the object's end. So nothing of a failed shard is left when a call
     /// returns.
     flow: Option<Flow>,
     place: Place,

@@ -4,7 +4,7 @@
 //! At its launch, a batch reserves its slab, memory for the slab's bytes on the device, and memory for packed bytes.
 //! The scratch memory of its decoder is reserved only when it decodes, because the size depends on the headers. The
 //! first batch must always be able to continue. So a call keeps scratch memory for one batch (`spare`) from its first
-//! launch on. A call that holds memory never waits for another call: without scratch memory, it decodes a batch in
+//! launch on. A call that holds memory never waits for another call. Without scratch memory, it decodes a batch in
 //! parts within the spare, or on the host.
 
 use std::collections::BTreeMap;

@@ -64,8 +64,8 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches that are being fetched.
     fetching: usize,
-    /// If results must be completed in order: batches that ended before an earlier one, and the number of placed
-    /// batches.
+    /// If results must be completed in order: batches that ended while an earlier batch is still in flight, and the
+    /// number of placed batches.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches whose elements are on their way to the result, oldest first.

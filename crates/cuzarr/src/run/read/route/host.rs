@@ -191,7 +191,7 @@ impl Target {
     }
 
     /// Stored and packed bytes outside the result while a read is in flight. Stored bytes count as much as packed
-    /// bytes. If there are more, the surplus is reserved when it comes.
+    /// bytes. If a read brings more bytes than that, the surplus is reserved when it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));

@@ -174,7 +174,7 @@ impl BatchRoute for HybridBatch {
             if let (Some((slab, _)), true) = (&slab, landed.is_empty()) {
                 slab.stop_upload();
             }
-            // Dropped first: when a slab's upload ends, nobody else may use the slab.
+            // Dropped first, because no other owner may use a slab when its upload ends.
             drop(pieces);
             Ok(Fetched { held, slab, landed: landed.to_vec() })
         });

@@ -3,9 +3,9 @@
 //! decodes sequentially and takes milliseconds, no matter how many chunks there are. Several batches decode at once, on
 //! separate streams.
 //!
-//! Each thread reads the headers of the frames that it brings. The thread that brings a batch's last bytes prepares the
-//! decoding, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might have
-//! to wait for a core.) All other work, and waiting for memory, is done by the calling thread.
+//! Each thread reads the headers of the frames that it fetched. The thread that fetched a batch's last bytes prepares
+//! the decoding, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might
+//! have to wait for a core.) The calling thread does all other work, and all waiting for memory.
 
 use std::any::Any;
 use std::ops::Range;

@@ -66,9 +66,9 @@ impl Target {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
     }
 
-    /// Decodes a chunk within the budget. Its decoded size is not known before. So the first attempt gets the memory
-    /// that such chunks usually need. If that is not enough, the chunk is decoded again, alone and with all memory: a
-    /// job cannot wait for memory that later jobs hold.
+    /// Decodes a chunk within the budget. Its decoded size is not known in advance. So the first attempt gets the
+    /// memory that such chunks usually need. If that is not enough, the chunk is decoded again, alone and with all
+    /// memory: a job cannot wait for memory that later jobs hold.
     fn decode(&self, chain: &Chain, stored: &[u8]) -> Result<VariableElements> {
         let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
         {

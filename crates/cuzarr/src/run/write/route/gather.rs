@@ -2,7 +2,7 @@
 //! and all cores encode them from pinned memory.
 //!
 //! Whole chunks are gathered in packed form, through the program's tail, if the tail loses no information. Parts of
-//! chunks, and chunks whose tail rounds or casts, are gathered as plain elements: the host must compare them, or merge
+//! chunks, and chunks whose tail rounds or casts, are gathered as plain elements. The host must compare these, or merge
 //! them with old elements.
 
 use cuzarr_device::internal::pool;
@@ -27,7 +27,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Makes it without any chunks. `part_shape` has the extents of the largest part of a chunk that is written.
+    /// Makes the route without any chunks. `part_shape` has the extents of the largest part of a chunk that is written.
     pub(crate) fn new(program: &Program, placement: &DeviceWrite, part_shape: &[u64]) -> Gather {
         let (tail, slab_bytes) = (program.tail(), placement.slab_bytes);
         let part_strides = strides(0..part_shape.len(), part_shape).into_iter().map(|stride| stride as isize).collect();

@@ -21,7 +21,7 @@ use crate::run::write::writing::{Leaf, LeafValue, Seal, Writing};
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
-    // Reading old bytes from a far store keeps a thread waiting. So a thread does it that nobody else needs.
+    // Reading old bytes from a far store keeps a thread waiting. So a thread without other work does it.
     let waits = writing.array.is_far() && !leaf.chunk.coverage.replaces();
     let call = Arc::clone(&writing.call);
     call.submit(waits, move || {

@@ -52,7 +52,7 @@ pub(crate) struct OldChunks {
     waiting: usize,
 }
 
-/// A worker's answer. It is sent in any case, so that nobody waits for a worker that failed.
+/// A worker's answer. It is sent in any case, so that no thread waits for a worker that failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
     changed: Option<Changed>,
@@ -60,7 +60,7 @@ struct Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // If the call has failed, nobody receives the answer.
+        // If the call has failed, no thread receives the answer.
         let _ = self.sender.send(self.changed.take());
     }
 }
