@@ -206,9 +206,9 @@ def stored_variable(
     times: bool = True,
     dimensions: tuple[str, ...] | None = None,
 ) -> xarray.Variable:
-    """An array as a variable whose elements are not decoded. ``opening`` learns what xarray will read of it soon.
+    """An array as a variable whose elements are not decoded. ``opening`` is told which of its elements xarray will read soon.
 
-    ``dimensions`` are the names of its dimensions, if it has none of its own.
+    ``dimensions`` are the names of its dimensions, if the array stores none.
     """
     is_of_2 = array.metadata.zarr_format == 2
     attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)
