@@ -29,7 +29,7 @@ class Enabled:
     Raises
     ------
     None
-        Undoing cannot fail.
+        The undo cannot fail.
 
     Examples
     --------
@@ -79,15 +79,15 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     Parameters
     ----------
     gpu
-        Also read arrays into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or, if CuPy is missing,
-        with cuzarr's, as ``cuzarr.DeviceArray``.
+        Also read arrays into GPU memory: with zarr-python's buffers, like ``zarr.config.enable_gpu()``, or, if CuPy is missing, with
+        cuzarr's buffers, which hold ``cuzarr.DeviceArray``.
     patch
         Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
         work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
         ``cuzarr.storage`` are accepted. Results are the same.
 
-    While it is in force, Python's monitoring (``sys.monitoring``) tells cuzarr when zarr-python starts to list the chunks of a
-    read. cuzarr then starts the read at once.
+    While the change is in force, Python's monitoring (``sys.monitoring``) informs cuzarr when zarr-python starts to list the chunks of a
+    read. cuzarr then starts the read immediately.
 
     Returns
     -------
