@@ -275,7 +275,7 @@ class DeviceArray(
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         """Calls this library's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
         made = super().__array_function__(function, types, arguments, options)
-        # Other functions get no elements, because `__array__` refuses, so that NumPy cannot return an array of its own.
+        # Only a call with `like=` returns a NumPy array. NumPy's other functions cannot get the elements, because `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
 
     def __len__(self) -> int:

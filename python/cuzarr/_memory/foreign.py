@@ -149,7 +149,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     InvalidArgumentError
-        It is a masked array.
+        The value is a masked array.
     """
     refuse_masked(value)
     view = foreign_view(value)
@@ -164,7 +164,7 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     ConversionError
         NumPy refuses to assign the value.
     InvalidArgumentError
-        It is a masked array.
+        The value is a masked array.
     """
     refuse_masked(value)
     if np.isscalar(value):

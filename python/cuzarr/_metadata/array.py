@@ -39,7 +39,7 @@ def as_attributes(attributes: Any) -> dict[str, Any]:
     Raises
     ------
     TypeError
-        They are no dictionary.
+        The attributes are not a dictionary.
     """
     if attributes is None:
         return {}
@@ -54,7 +54,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
     Raises
     ------
     TypeError, InvalidArgumentError
-        They are no dictionary, or a value has no JSON form.
+        The attributes are not a dictionary, or a value has no JSON form.
     """
     given = as_attributes(attributes)
     return _core.plain_json(given) if given else {}

@@ -130,7 +130,7 @@ def write(
         for rank, item in enumerate(part.items):
             _, spec, chunk_selection, out_selection, _ = batch[item]
             selected = _selected(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
-            # To a single element, NumPy cannot assign an array of one element. zarr-python allows this if the element is the whole chunk.
+            # NumPy cannot assign an array of one element to a single element. zarr-python allows this if the element is the whole chunk.
             part.chunk(elements, rank)[chunk_selection] = selected.reshape(()) if selected.size == 1 else selected
         write_box(part.request, part.chunks, source, elements, options)
 
