@@ -197,8 +197,7 @@ def _result_of_twin(section: str, is_listed: bool) -> str:
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
-    """An example in which each call of the method ``name`` of the object ``of`` is replaced by a call of ``path``. ``"{}"`` stands for
-    any object."""
+    """An example with each call of the method ``name`` of the object ``of`` (``"{}"``: of any object) replaced by a call of ``path``."""
     done = ""
     while (dot := example.find(f".{name}(")) >= 0:
         start, stop = _object_start(example, dot), dot + len(name) + 2

@@ -69,8 +69,7 @@ class _Tasks:
 
 
 def is_wanted(progress: Any) -> bool:
-    """Whether a caller wants progress reports. Objects are not converted to bool, because tqdm's objects refuse the conversion or are
-    false."""
+    """Whether a caller wants progress reports. Objects are not converted to bool, because tqdm's refuse this or are false."""
     return bool(progress) if isinstance(progress, int | np.bool_) else progress is not None
 
 

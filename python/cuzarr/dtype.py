@@ -73,8 +73,7 @@ class _Kind(type):
 
 
 class _Elements(DataType, metaclass=_Kind):
-    """Base class of types that NumPy describes. ``_code`` is a type such as ``"f4"``, or only a kind (``"M"``), which stands for all
-    sizes and units of that kind."""
+    """Base class of types that NumPy describes. ``_code`` is a type such as ``"f4"``, or a kind (``"M"``) for all its sizes and units."""
 
     _code: ClassVar[str]
     # common text of the docstrings of a family of classes

@@ -197,8 +197,7 @@ class Sources:
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
-        """The shape of blocks. A block has as many whole ``unit`` s as fit the limit, and is cut so that chunks are read as few times as
-        possible."""
+        """The shape of blocks: as many whole ``unit`` s as fit the limit, cut so that chunks are read as few times as possible."""
         # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]

@@ -211,8 +211,7 @@ def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any
 
 
 def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
-    """One value for each dimension, in their order. In a dictionary, values have dimension names as keys; other dimensions get
-    ``missing``."""
+    """One value for each dimension, in their order. The keys of a dictionary are dimension names; other dimensions get ``missing``."""
     if not isinstance(values, Mapping):
         return None if values is None else items(values, what, "one value for each dimension")
     if names is None:

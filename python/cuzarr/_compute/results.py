@@ -152,8 +152,7 @@ class Target:
 
     @contextlib.contextmanager
     def finishing(self) -> Iterator[None]:
-        """Removes the mark after all results are written. If a ZIP file was given by its path, it is closed, or after an error
-        discarded."""
+        """Removes the mark after all results are written. A ZIP file given by its path is then closed, or discarded after an error."""
         with finishing(getattr(self._place, "store", None), self._given):
             yield
             if is_stored(self.array):

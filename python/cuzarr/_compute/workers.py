@@ -101,8 +101,7 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """The error that prevents this process from doing tasks, or ``None``. A thread checks this, so that the worker's loop stays
-    responsive."""
+    """The error that prevents this process from doing tasks, or ``None``. A thread checks this, to keep the worker's loop responsive."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 

@@ -52,8 +52,7 @@ def normalize_index(index: Any, extent: int) -> int:
 
 @dataclass(frozen=True)
 class Box:
-    """A first element, a count and a step for each dimension. Dimensions in ``dropped`` were selected by one index, and are not in the
-    result."""
+    """A first element, a count and a step for each dimension. The result lacks the dimensions ``dropped``, which one index selects."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]

@@ -379,8 +379,7 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """The elements that a key with index arrays or masks selects. If one of the index arrays is on this device, the others are moved
-        there."""
+        """The elements that a key with index arrays or masks selects. If one of these arrays is on this device, all are moved there."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:

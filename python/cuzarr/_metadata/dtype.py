@@ -93,8 +93,7 @@ class DataType:
 
     @property
     def item_bytes(self) -> int:
-        """Size of one element in bytes. For elements of variable length it is 1, so that chunk shapes are chosen by the number of
-        elements."""
+        """Size of one element in bytes. It is 1 for elements of variable length, so that chunk shapes are chosen by count."""
         return 1 if self.is_variable else self.native.itemsize
 
     @property

@@ -245,8 +245,7 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
 
 
 def in_own_order(array: OpenArray, elements: Any) -> Any:
-    """Elements that were read, in the array's own byte order if they are a NumPy array. Other libraries only have the machine's byte
-    order."""
+    """Read elements, in the array's own byte order if they are a NumPy array. Other libraries only have the machine's order."""
     own = array._metadata.data_type.native
     if isinstance(elements, np.ndarray) and elements.dtype != own:
         return elements.astype(own) if own.names is not None else elements.byteswap(inplace=True).view(own)

@@ -69,8 +69,7 @@ def _described(item: Any) -> str:
 
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
-    """The selection with lists converted to arrays. Plans, such as the mask ``array > 0``, and stored arrays are replaced by their
-    elements."""
+    """The selection with lists converted to arrays. Plans (such as the mask ``array > 0``) and stored arrays become their elements."""
     try:
         return tuple(map(_as_array, selection))
     except ValueError as error:

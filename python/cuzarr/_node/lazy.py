@@ -775,8 +775,8 @@ class LazyIndex:
 def _parts(
     borders: list[Sequence[int]], start: tuple[int, ...], extent: tuple[int, ...], most: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Divides a box at ``borders`` into boxes of at most ``most`` elements, and returns their starts and extents. A box without borders
-    inside may be larger."""
+    """Divides a box at ``borders``, and yields starts and extents of the parts. Parts without borders inside may exceed ``most``
+    elements."""
     if math.prod(extent) <= most:
         if 0 not in extent:
             yield start, extent

@@ -40,8 +40,7 @@ _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.
 
 
 inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
-"""Whether a NumPy function currently uses shapes and methods of a plan. It must not get the elements then, because the user did not
-request them."""
+"""Whether a NumPy function currently uses shapes and methods of a plan. It must not get the elements, which the user did not request."""
 
 OperandT = TypeVar("OperandT")
 """Type of the other operand of an operator."""

@@ -37,8 +37,7 @@ def _result(array: DeviceArray) -> Any:
 
 
 def _adopt(array: Any, what: str) -> Any:
-    """The array itself if it is an array of CuPy or cuzarr in device memory. An array in host memory is copied to the device, with a
-    warning."""
+    """The array itself if it is CuPy's or cuzarr's, in device memory. An array in host memory is copied to the device, with a warning."""
     if not _foreign.is_on_device(array):
         message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):

@@ -82,8 +82,8 @@ class ChunkEdges:
         Along each axis, the positions at which chunks of all arrays begin, and the end of the axis. If these positions are too far apart,
         those of the array with the largest chunks.
     whole : frozenset of int
-        Numbers of small arrays whose chunks do not begin at these positions. A pass reads them once and holds them whole. An example are
-        labels in long chunks beside images in short ones.
+        Numbers of small arrays whose chunks do not begin at these positions. A pass reads them once and holds them whole. For example,
+        these are labels in long chunks beside images in short ones.
     """
 
     edges: tuple[Ints, ...]
@@ -109,8 +109,8 @@ def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: in
 
 
 def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
-    """The positions along an axis at which chunks of all grids begin, and the end of the axis. If they are too far apart, the positions
-    of the grid with the largest chunks."""
+    """The positions along an axis at which chunks of all grids begin, and the end of the axis; if too far apart, those of the largest
+    chunks."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))

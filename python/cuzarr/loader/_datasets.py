@@ -561,8 +561,7 @@ class CropDataset(SampleDataset):
 
 
 def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
-    """The number of chunks along an axis of a block with at least ``block`` elements. For 0, a block has at least two crops and two
-    chunks."""
+    """The chunks along an axis of a block with at least ``block`` elements. For 0, a block has at least two crops and two chunks."""
     chunk = float(np.diff(edges[:-1]).mean()) if len(edges) > 2 else float(edges[-1])
     if block:
         return max(math.ceil(max(block, length) / chunk), 1)

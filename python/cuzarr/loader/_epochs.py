@@ -16,8 +16,8 @@ from cuzarr.loader._progress import Progress
 from cuzarr.loader._shares import Share
 
 # Numbers that the main process and its workers share; some workers live longer than a pass. The main process writes the epoch, how many
-# states it has loaded, how many batches the last state counts (-1 without a state), and how many processes took them. Workers write their
-# number, and the seed of the workers that continued from the state. All workers of a pass write the same numbers.
+# states it has loaded, how many batches the last state counts (-1 without a state), and how many processes took them. Workers write how
+# many they are, and the seed of the workers that continued from the state. All workers of a pass write the same numbers.
 _EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 

@@ -162,8 +162,7 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """A cell for which a cell of the frontier waits. ``None`` while the frontier may grow, if it is empty, or if the order is not
-        random."""
+        """A cell for which a cell of the frontier waits. ``None`` if the frontier may grow or is empty, or the order is not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.

@@ -94,8 +94,7 @@ class _Part:
 
     @property
     def form(self) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-        """Shape and element type, which must be equal for parts to be stacked; ``None`` for elements of variable length, which are not
-        stacked."""
+        """Shape and element type. Parts with equal forms are stacked. ``None`` for elements of variable length, which are not stacked."""
         return None if self.array.metadata.data_type.is_variable else (self.box.shape, self.dtype)
 
 

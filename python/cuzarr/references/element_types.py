@@ -120,8 +120,7 @@ def _class_name(kind: int) -> str:
 
 
 def ends_at_nul(stored: h5py.h5t.TypeID) -> bool:
-    """Whether elements have text that ends at its first NUL. Bytes behind the NUL are not text. Only a read shows if there are such
-    bytes."""
+    """Whether elements have text that ends at its first NUL. Only a read shows if there are bytes behind the NUL."""
     kind = stored.get_class()
     if kind == h5py.h5t.COMPOUND:
         return any(ends_at_nul(stored.get_member_type(number)) for number in range(stored.get_nmembers()))

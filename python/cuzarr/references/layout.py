@@ -218,8 +218,7 @@ class Layout:
             )
 
     def _cut(self, whole_rows: int) -> None:
-        """Divides contiguous elements into chunks of whole rows. The number of rows per chunk divides the number of all rows, because
-        Zarr stores chunks at the edge whole."""
+        """Divides contiguous elements into chunks of equally many whole rows, because chunks at the edge are stored whole."""
         if self.is_inline or self.dataset.chunks or not self.shape or not self.ranges:
             return
         whole, row = self.ranges[()], self.dataset.dtype.itemsize * math.prod(self.shape[1:])

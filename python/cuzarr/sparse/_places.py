@@ -87,5 +87,5 @@ def _joined(starts: Ints, ends: Ints, borders: Ints) -> Ranges:
     starts, ends = starts[filled], ends[filled]
     is_first = np.ones(len(starts), bool)
     is_first[1:] = starts[1:] != ends[:-1]
-    starts, ends = starts[is_first], ends[np.roll(is_first, -1)]  # the range before the first of a run is the last of the run before
+    starts, ends = starts[is_first], ends[np.roll(is_first, -1)]  # the range before the first of a run ends the run before
     return Ranges(starts, ends - starts, borders)

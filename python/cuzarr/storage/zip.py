@@ -50,7 +50,7 @@ class ZipStore(Store):
     FileExistsError
         The mode is ``"x"``, and the file exists.
     UnsupportedError
-        Another compression was requested.
+        The compression is not supported.
     StoreFailedError
         From :meth:`close`: another program changed the file while the store was open. The file is left unchanged.
 

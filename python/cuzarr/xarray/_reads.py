@@ -296,8 +296,8 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
 
 
 def _keeps_text(array: Array) -> bool:
-    """Whether xarray gets strings of variable length as strings, not as Python objects. Only format 3 does, to which newer versions can
-    write them."""
+    """Whether xarray gets strings of variable length as strings, not as Python objects. Only for format 3, to which newer versions can
+    write strings."""
     return array.metadata.zarr_format == 3 and _xarray_keeps_text(array.dtype)
 
 

@@ -128,8 +128,7 @@ class _Target:
 
 
 class _Writes:
-    """Collects the writes of xarray. Elements in memory wait, up to the memory limit, for one call. dask's blocks are written one by
-    one."""
+    """Collects xarray's writes. Elements in memory wait, up to the memory limit, for one call. dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target

@@ -244,8 +244,7 @@ def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
 
 
 def _unique(x: Any, name: str) -> tuple[Any, ...]:
-    """The distinct elements, sorted; the position of the first occurrence of each; for every element the position of its value; the
-    counts."""
+    """The distinct elements, sorted; the first position of each; for every element the position of its value; the counts."""
     own = in_memory(x, name)
     flat = own.reshape(-1)
     if isinstance(flat, np.ndarray):

@@ -94,8 +94,7 @@ class Started:
 
 
 class _Begun(threading.local):
-    """The last indexer of this thread, and the read that was started for it. One is enough, because nothing is awaited before ``read`` is
-    looked up."""
+    """This thread's last indexer, and the read that was started for it. One suffices: nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None

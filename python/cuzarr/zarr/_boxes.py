@@ -151,8 +151,7 @@ class Box:
 
 
 def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
-    """For each dimension its first element, count and step, and whether the result lacks the dimension. ``None`` if the indexer does not
-    select a box."""
+    """First element, count and step of each dimension, and whether the result lacks it. ``None`` if the indexer does not select a box."""
     if type(indexer) not in _INDEXERS or indexer.drop_axes:
         return None
     axes = []

@@ -1,5 +1,5 @@
-"""Opens a pipeline's chunks on the Rust side. It converts codecs and a chunk's specification to one document, or gives the reason why it
-cannot."""
+"""Opens a pipeline's chunks on the Rust side. Converts codecs and a chunk's specification to one document, or refuses them with a
+reason."""
 
 from __future__ import annotations
 
