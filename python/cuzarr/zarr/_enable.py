@@ -76,6 +76,9 @@ class Enabled:
 def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     """Make zarr-python read and write through cuzarr, from now on or for a ``with`` block.
 
+    While the change is in force, Python's monitoring (``sys.monitoring``) informs cuzarr when zarr-python starts to list the chunks of a
+    read. cuzarr then starts the read immediately.
+
     Parameters
     ----------
     gpu
@@ -85,9 +88,6 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
         work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
         ``cuzarr.storage`` are accepted. Results are the same.
-
-    While the change is in force, Python's monitoring (``sys.monitoring``) informs cuzarr when zarr-python starts to list the chunks of a
-    read. cuzarr then starts the read immediately.
 
     Returns
     -------
