@@ -1,7 +1,6 @@
 """Zarr arrays that are read straight into GPU memory, and written from it.
 
-Names and signatures are zarr-python's, so most programs only need another import. ``device=`` says where an array is
-read to.
+Names and signatures are zarr-python's, so most programs only need another import. ``device=`` chooses the memory that an array is read to.
 
 >>> import cuzarr, numpy as np
 >>> store = cuzarr.storage.MemoryStore()

@@ -27,7 +27,7 @@ from cuzarr.errors import (
 def refusing(what: str, hint: str | None = None) -> Iterator[None]:
     """Turns errors of Python and NumPy inside the block into errors of this package.
 
-    Each one derives from the built-in class of the error that it replaces.
+    Each new error derives from the built-in class of the error that it replaces.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape, given as a number or an iterable of numbers. None may be negative.
+    """A shape, given as a number or an iterable of numbers, none of them negative.
 
     Raises
     ------
@@ -148,7 +148,8 @@ def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
 
 
 def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None) -> int:
-    """The number of a dimension, counted from the first. It is given by name, or by number (negative ones count from the end).
+    """The number of a dimension, counted from the first. The dimension is given by name, or by number (negative numbers count from the
+    end).
 
     Raises
     ------
@@ -179,8 +180,8 @@ MAX_EXTENT = (1 << 63) - 1
 
 
 def parse_shape(shape: object) -> tuple[int, ...]:
-    """A shape, given as a number or an iterable of numbers. None may be negative."""
-    # Lists are tested first: asking for a protocol takes twenty times as long.
+    """A shape, given as a number or an iterable of numbers, none of them negative."""
+    # Lists are tested first, because a test for a protocol takes twenty times longer.
     if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
         shape = (shape,)
     try:
@@ -203,13 +204,13 @@ Axis = int | str | tuple[int | str, ...] | None
 
 
 def axis_of(axis: Any, ndim: int) -> Any:
-    """The axis as it was given. Without dimensions, 0 and -1 become ``None`` (all), as many NumPy functions accept them."""
+    """The axis, unchanged. For an array without dimensions, 0 and -1 become ``None`` (all), because many NumPy functions accept them."""
     is_first = not ndim and isinstance(axis, int | np.integer) and axis in (0, -1)
     return None if is_first else axis
 
 
 def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
-    """The numbers of dimensions, counted from the first; ``None`` for all. They are given by number or name.
+    """The numbers of dimensions, counted from the first; ``None`` for all. The dimensions are given by number or name.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Completes docstrings of methods that share parameters, results and errors.
 
 Methods of one class take the same parameters, and their examples use the same object. The description of such a parameter, and
-the lines that make the object, are written once, above the class. A method's own docstring has only what differs: its meaning,
-other parameters, its result where the annotation is not enough, and an example. :func:`documented` adds the rest when the class
-is defined, so that ``help`` shows everything for each method.
+the lines that make the object, are written once, above the class. A method's own docstring has only the rest: its meaning, other
+parameters, its result if the annotation is not enough, and an example. :func:`documented` adds the rest when the class is defined, so
+that ``help`` shows everything for each method.
 
 >>> import cuzarr
 >>> print(cuzarr.Group.get_array.__doc__[22:85])
@@ -44,12 +44,12 @@ def documented(shared: str, errors: Texts | None = None, results: Texts | None =
     Parameters
     ----------
     shared : str
-        Descriptions of parameters, written as in a docstring. Methods that take such a parameter and do not describe it get the text.
-        Below them, lines to put before each example, unless the example begins with an import.
+        Descriptions of parameters, written as in a docstring. A method that takes such a parameter and does not describe it gets the
+        text. Below the descriptions, lines to put before each example, unless the example begins with an import.
     errors : dict, optional
-        The errors that a parameter may cause, written as in a docstring. Methods that take the parameter and list no errors get them.
+        The errors that a parameter may cause, written as in a docstring. A method that takes the parameter and lists no errors gets them.
     results : dict, optional
-        Descriptions of results, by annotation. Other results that a method does not describe have their annotation only.
+        Descriptions of results, by annotation. For other results that a method does not describe, only the annotation is shown.
     """
     parameters, prompt, setup = inspect.cleandoc(shared).partition(">>> ")
     texts = _Shared(_entries(parameters), prompt + setup, errors or {}, results or {})
@@ -154,9 +154,9 @@ def follow(twin: Any, original: Any, path: str, place: str, *, errors: tuple[str
     path : str
         The original's public path.
     place : str
-        The object whose method the twin is in examples; ``{}`` stands for the object of the original's example.
+        In examples, the object whose method the twin is; ``{}`` stands for the object of the original's example.
     errors : (str, str)
-        The name of an error that the original raises, and what the twin raises in its place.
+        The name of an error of the original, and the name of the error that the twin raises instead.
     """
     own, sections = _sections(clean(twin.__doc__)), _sections(clean(original.__doc__))
     is_awaited = bool(twin.__code__.co_flags & inspect.CO_COROUTINE)
@@ -197,7 +197,7 @@ def _result_of_twin(section: str, is_listed: bool) -> str:
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
-    """An example with each call of ``name`` of the object ``of`` replaced by a call of ``path``. With ``"{}"``, of any object."""
+    """An example with each call of the method ``name`` of the object ``of`` (``"{}"``: of any object) replaced by a call of ``path``."""
     done = ""
     while (dot := example.find(f".{name}(")) >= 0:
         start, stop = _object_start(example, dot), dot + len(name) + 2
@@ -211,7 +211,7 @@ def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
 
 
 def _object_start(example: str, dot: int) -> int:
-    """The position where the object begins, a method of which is called behind the dot at ``dot``."""
+    """The start of the object whose method is called behind the dot at ``dot``."""
     if example[dot - 1] not in ")]":
         return max(example.rfind(one, 0, dot) for one in " ,=([\n") + 1
     depth = 0

@@ -14,7 +14,7 @@ from cuzarr import _core
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:
-    """A hint that suggests the known name most like a wrong one; ``None`` if no name is similar.
+    """A hint that suggests the known name nearest to a wrong one; ``None`` if no name is similar.
 
     >>> from cuzarr._names import did_you_mean
     >>> did_you_mean("flaot32", ["float32", "float64"])
@@ -27,8 +27,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
 def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str], None]:
     """A module's ``__getattr__`` for names that it does not have.
 
-    For NumPy's functions, the error says where the function is: in the module ``beside`` or in another library. For a misspelt
-    name it suggests the right one.
+    For NumPy's functions, the error names the place of the function: the module ``beside`` or another library. For a misspelt name, it
+    suggests the right one.
 
     >>> import cuzarr
     >>> cuzarr.sort
@@ -60,7 +60,7 @@ def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str
 def importing(module: str, later: Collection[str], beside: ModuleType) -> Callable[[str], Any]:
     """Like :func:`missing_from`, but imports the sub-modules ``later`` when they are used.
 
-    If a sub-module needs a library that is missing, the error says how to install it.
+    If a sub-module needs a missing library, the error says how to install it.
     """
     missing = missing_from(module, beside)
 

@@ -1,4 +1,4 @@
-"""NumPy's element types and values as callers pass them: which types are supported, and how single values become elements."""
+"""Checks the element types that callers pass, and converts single values to elements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SMALL_NUMBERS = {
 }
 """Types of ``ml_dtypes`` that cuzarr moves but does not compute with: names there, and names in Zarr and on the Rust side."""
 OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
-"""Types with the same name in PyTorch and ``ml_dtypes``. An element of them takes at least one byte."""
+"""Types with the same name in PyTorch and ``ml_dtypes``. An element takes at least one byte."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
@@ -44,11 +44,11 @@ def parse_type(spec: Any) -> np.dtype[Any]:
     Raises
     ------
     DataTypeValidationError
-        It is one of another library that is not supported, also by a name that NumPy learns only with that library.
+        The type, or its name, belongs to another library and is not supported.
     LibraryMissingError
-        It is bfloat16 or a smaller number, and ml_dtypes, which NumPy needs for that, is not installed, or too old.
+        The type is bfloat16 or a smaller number, and ml_dtypes, which NumPy needs for it, is not installed or too old.
     TypeError
-        NumPy does not know it.
+        NumPy does not know the type.
     """
     spec = of_library(spec)
     if isinstance(spec, str) and (spec == "bfloat16" or spec in SMALL_NUMBERS):
@@ -67,7 +67,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Raises
     ------
     DataTypeValidationError
-        It is one, or has a field of one, such as ``int1``. ``bfloat16`` and :data:`SMALL_NUMBERS` are taken.
+        The type, or the type of a field, is registered by another library, for example ``int1``.
     """
     if dtype.names is not None:
         for name in dtype.names:
@@ -113,7 +113,7 @@ def of_library(dtype: Any) -> Any:
     Raises
     ------
     DataTypeValidationError
-        Neither NumPy nor Zarr has such elements, such as ``torch.qint8`` and ``torch.float4_e2m1fn_x2``.
+        Neither NumPy nor Zarr has elements of this type, for example ``torch.qint8`` and ``torch.float4_e2m1fn_x2``.
     """
     if hasattr(dtype, "as_numpy_dtype"):
         return dtype.as_numpy_dtype
@@ -160,7 +160,7 @@ def check_range(value: Any, dtype: np.dtype[Any]) -> None:
     Raises
     ------
     OverflowError
-        A number is too large or too small; ``ml_dtypes`` lets it wrap.
+        A number is too large or too small. ``ml_dtypes`` would let it wrap.
     """
     if not is_small(dtype) or "int" not in dtype.name or hasattr(value, "dtype"):
         return
@@ -175,7 +175,7 @@ def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     Raises
     ------
     ConversionError
-        NumPy refuses to assign it.
+        NumPy refuses to assign the value.
     """
     result = np.empty((), dtype)
     with conversion(dtype):
@@ -208,9 +208,9 @@ def check_dtype(dtype: np.dtype[Any], what: str) -> None:
     Raises
     ------
     DTypeMismatchError
-        Dates, strings, structures, objects.
+        The elements are dates, strings, structures or objects.
     DataTypeValidationError
-        Types of other libraries.
+        The type belongs to another library.
     """
     check_type(dtype)
     if not is_computable(dtype):

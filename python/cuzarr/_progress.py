@@ -58,7 +58,7 @@ class _Meter:
 
 
 class _Tasks:
-    """Adapter for objects like rich's ``Progress``, which shows several tasks. A call of ours is one task."""
+    """Adapter for objects like rich's ``Progress``, which shows several tasks. One call of this package is one task."""
 
     def __init__(self, tasks: Any, what: str) -> None:
         self._tasks = tasks
@@ -69,7 +69,7 @@ class _Tasks:
 
 
 def is_wanted(progress: Any) -> bool:
-    """Whether a caller wants progress reports. Objects are not converted to bool, because tqdm's refuse that, or are false."""
+    """Whether a caller wants progress reports. Objects are not converted to bool, because tqdm's refuse this or are false."""
     return bool(progress) if isinstance(progress, int | np.bool_) else progress is not None
 
 
@@ -104,8 +104,8 @@ def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None
     """Reports to ``progress`` the number of objects that calls inside the block have read (``what`` is ``"reading"``) or written.
 
     ``progress`` is ``True`` (a line on the terminal or in the notebook), a function of the number done and the total (``None`` if it
-    is unknown), or an object with ``update``, such as tqdm's and rich's. ``None`` and ``False`` cost nothing. ``watch`` is given for
-    work that was planned earlier under it.
+    is unknown), or an object with ``update``, such as tqdm's and rich's. ``None`` and ``False`` cost nothing. Pass ``watch`` for work
+    that was planned earlier under this watch.
     """
     if not is_wanted(progress):
         yield

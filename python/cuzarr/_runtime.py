@@ -1,8 +1,8 @@
-"""State that the package shares with its process: folders of libraries, threads for awaited calls, and an event loop for
-coroutines of other libraries.
+"""State of the package in its process: folders of libraries, threads for awaited calls, and an event loop for coroutines of other
+libraries.
 
-An awaited call runs in a thread, releases Python's lock while the Rust side works, and can be cancelled. When it ends, it wakes
-the caller's loop; nothing polls.
+An awaited call runs in a thread, releases Python's lock while the Rust side works, and can be cancelled. When the call ends, it wakes the
+caller's loop, without polling.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Threads:
 
 _threads = _Threads()
 
-# The watch of the awaited call that this context belongs to. It applies to one thread; those that help with the call enter it, too.
+# The watch of the awaited call to which this context belongs. It applies to one thread; threads that help with the call enter it, too.
 _awaited: ContextVar[_core.Watch | None] = ContextVar("awaited", default=None)
 # Threads that help with one call.
 _MOST_HELPERS = 8
@@ -87,9 +87,9 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def run_beside(call: Callable[[], T], others: Sequence[Callable[[], U]]) -> tuple[T, list[U]]:
-    """The results of calls that run at the same time: one in this thread, the others in threads of their own, in the same context.
+    """The results of calls that run at the same time: one in this thread, the others in separate threads, with the same context.
 
-    The first failure ends all of them. It is raised when all have ended.
+    The first failure ends all calls. It is raised when all calls have ended.
     """
     if not others:
         return call(), []
@@ -131,9 +131,9 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
 
 
 def announce() -> None:
-    """Tells the Rust side the folders of NVIDIA's libraries in this Python and of this package's compiled kernels, and when Python ends.
+    """Passes the folders of NVIDIA's libraries and of this package's compiled kernels to the Rust side, and informs it when Python ends.
 
-    Loads nothing: the Rust side looks into these folders when a GPU is first used.
+    This loads nothing: the Rust side looks into these folders when a GPU is first used.
     """
     # NVIDIA's wheels put their libraries into site-packages/nvidia/<library>/lib.
     nvidia = [folder for entry in sys.path if entry and os.path.isdir(folder := os.path.join(entry, "nvidia"))]

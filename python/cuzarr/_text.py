@@ -37,7 +37,7 @@ def names_text(names: Sequence[str | None] | None) -> str | None:
 
 
 def human_bytes(size: int) -> str:
-    """A size in bytes. A long one is followed by a short form."""
+    """A size in bytes as text. A large number is followed by a short form."""
     if size < 1024:
         return str(size)
     number, unit = Fraction(size), ""
@@ -45,7 +45,7 @@ def human_bytes(size: int) -> str:
         number /= 1024
         if number < 1024:
             break
-    # The size of an array, which metadata alone can claim, may be larger than any float.
+    # The size of an array may be larger than any float, because metadata can claim any size.
     return f"{size} ({float(number):.1f}{unit})" if number < _MOST else f"more than {_MOST}{unit}"
 
 

@@ -6,8 +6,8 @@
 >>> lazy.chunks, float(lazy.sum().compute(scheduler="threads"))
 (((2, 2, 2), (4,)), 24.0)
 
-An array is sent to other processes as its store, path and metadata; each process opens its own. ``device="cuda"`` is the first
-GPU that a process sees, which under dask-cuda is the worker's own.
+An array is sent to other processes as its store, path and metadata, and each process opens it again. ``device="cuda"`` is the first GPU
+that a process sees; under dask-cuda that is the worker's own GPU.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ def from_cuzarr(
     array : Array or StoreLike
         The array, or its path. Its ``device`` decides where dask's blocks are.
     chunks : optional
-        Extents of dask's chunks, also as a dictionary of dimensions by number or name. By default those of the stored objects, so
-        that each one is read once.
+        Extents of dask's chunks, or a dictionary of them by dimension number or name. By default the extents of the stored objects, so
+        that each object is read once.
     name : str, optional
-        Name of the dask array; by default one that equal arrays share.
+        Name of the dask array; by default a name that equal arrays share.
     inline_array : bool
         Whether each task includes the array, which is small: its store, path and metadata.
 
     Returns
     -------
     dask.array.Array
-        Lazy; its blocks have the array type of ``array``'s device.
+        A lazy array. Its blocks have the array type of ``array``'s device.
 
     Raises
     ------
     ArrayNotFoundError
         There is no array at the path.
     ShapeMismatchError
-        When blocks are read: ``array`` was resized after this call.
+        From reading blocks: ``array`` was resized after this call.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def meta(array: Array) -> MemoryArray:
     Returns
     -------
     array
-        Extents of 0, on the device of ``array``.
+        An array with extents of 0, on the device of ``array``.
 
     Raises
     ------
@@ -166,17 +166,17 @@ def to_cuzarr(
     lazy : dask.array.Array
         The dask array to write, with blocks on any device.
     array : Array or StoreLike
-        The target: an array of the same shape, or the path, URL or store of one. If there is none, it is created with the dask array's
-        shape and element type, and its largest blocks as chunks.
+        The target: an array of the same shape, or the path, URL or store of one. A missing array is created with the shape and element
+        type of the dask array. Its chunks have the extents of the largest blocks.
     compute : bool
-        Whether to write now. Otherwise the result writes when it is computed.
+        Whether to write now. Otherwise the elements are written when the result is computed.
     **kwargs
-        For ``dask.array.store``: ``scheduler``, for example.
+        Arguments for ``dask.array.store``, such as ``scheduler``.
 
     Returns
     -------
     None or dask.delayed.Delayed
-        Without ``compute``, an object that writes when it is computed.
+        ``None``; with ``compute=False``, an object that writes the elements when it is computed.
 
     Raises
     ------

@@ -73,7 +73,7 @@ class _Kind(type):
 
 
 class _Elements(DataType, metaclass=_Kind):
-    """Base class of types that NumPy describes. ``_code`` is ``"f4"``, or a kind alone (``"M"``) for all its sizes and units."""
+    """Base class of types that NumPy describes. ``_code`` is a type such as ``"f4"``, or a kind (``"M"``) for all its sizes and units."""
 
     _code: ClassVar[str]
     # common text of the docstrings of a family of classes
@@ -268,9 +268,9 @@ class DateTime64(_Time):
     endianness : {"little", "big"}
         Byte order of the stored elements.
     scale_factor : int
-        Units of one step.
+        Number of units in one step.
     unit : str
-        NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
+        A unit of NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
 
     >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.DateTime64(unit="D"), store={}, fill_value=0).dtype
     dtype('<M8[D]')
@@ -287,9 +287,9 @@ class TimeDelta64(_Time):
     endianness : {"little", "big"}
         Byte order of the stored elements.
     scale_factor : int
-        Units of one step.
+        Number of units in one step.
     unit : str
-        NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
+        A unit of NumPy's: ``"ns"``, ``"s"``, ``"D"``, ….
 
     >>> cuzarr.zeros((2,), dtype=cuzarr.dtype.TimeDelta64(unit="s"), store={}, fill_value=0).dtype
     dtype('<m8[s]')
@@ -344,7 +344,7 @@ class RawBytes(_Bytes):
     Parameters
     ----------
     length : int
-        Bytes of an element.
+        Size of an element in bytes.
 
     >>> cuzarr.dtype.RawBytes(length=5).native
     dtype('V5')
@@ -418,7 +418,7 @@ def parse_dtype(dtype_spec: DTypeLike, *, zarr_format: ZarrFormat) -> DataType:
     Parameters
     ----------
     dtype_spec : dtype-like
-        NumPy's types and their names, Zarr's names and documents, zarr-python's objects, Python's types.
+        A NumPy type or its name, a name or document of Zarr's, an object of zarr-python, or a Python type.
     zarr_format : {2, 3}
         The format whose names are used.
 
@@ -430,7 +430,7 @@ def parse_dtype(dtype_spec: DTypeLike, *, zarr_format: ZarrFormat) -> DataType:
     Raises
     ------
     DataTypeValidationError
-        Zarr cannot store it, or the name is not known.
+        Zarr cannot store the type, or its name is not known.
 
     Examples
     --------

@@ -114,7 +114,7 @@ class CuzarrError(Exception):
         hint: str | None = None,
         others: tuple[CuzarrError, ...] = (),
     ) -> None:
-        # Names, shapes and keys in messages come from stored bytes. Megabytes of them help no reader.
+        # Names, shapes and keys in messages come from stored bytes, and may have megabytes. So messages are shortened.
         if len(message) > _LONGEST_MESSAGE:
             message = message[:_LONGEST_MESSAGE] + "…"
         super().__init__(message)
@@ -204,7 +204,7 @@ class MetadataValidationError(BaseZarrError):
 
 
 class NodeTypeValidationError(MetadataValidationError):
-    """Metadata describe another type of node than the requested one."""
+    """Metadata describe another type of node than the requested type."""
 
 
 class EncodingValidationError(MetadataValidationError):
@@ -318,7 +318,7 @@ class StoreFailedError(CuzarrError, OSError):
 
 
 class PermissionDeniedError(CuzarrError, PermissionError):
-    """The store does not allow this user to do that."""
+    """The store does not allow this user to do the operation."""
 
     _kind = "PermissionDenied"
 
@@ -402,7 +402,7 @@ class CancelledError(CuzarrError, RuntimeError):
 
 
 class CuzarrUserWarning(UserWarning):
-    """A call probably does something else than was intended."""
+    """A call probably does not do what was intended."""
 
 
 class CuzarrFutureWarning(FutureWarning):
@@ -410,7 +410,7 @@ class CuzarrFutureWarning(FutureWarning):
 
 
 class UnstableSpecificationWarning(CuzarrFutureWarning):
-    """The data that are written have no final specification yet, and other readers may not know them."""
+    """The format of the written data has no final specification yet, and other readers may not know it."""
 
 
 class CuzarrDeprecationWarning(DeprecationWarning):

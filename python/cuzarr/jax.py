@@ -1,4 +1,4 @@
-"""Stored arrays as batches of JAX's arrays, and single results as arrays of JAX.
+"""Reads stored arrays as batches of JAX arrays, and converts single results to JAX arrays.
 
 >>> import cuzarr, numpy as np
 >>> images = cuzarr.create_array({}, data=np.arange(12, dtype="float32").reshape(6, 2), chunks=(2, 2))
@@ -43,7 +43,7 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
     Parameters
     ----------
     elements : array
-        NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`.
+        An array of NumPy or CuPy, or a :class:`cuzarr.DeviceArray`.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
     Raises
     ------
     DTypeMismatchError
-        JAX has no such elements: strings, dates, structures.
+        JAX does not support the elements, such as strings, dates and structures.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def _check_type(dtype: np.dtype[Any]) -> None:
 
 
 class _JaxLibrary(Library):
-    """The library of JAX's arrays, which are made once their elements are there."""
+    """Makes JAX arrays for batches. An array is made after its elements have been read."""
 
     def check(self, dtype: np.dtype[Any]) -> None:
         _check_type(dtype)
@@ -106,7 +106,7 @@ class _JaxLibrary(Library):
 
 
 class OfJax(EpochDataset):
-    """What a data set of batches asks JAX."""
+    """The parts of a data set of batches that depend on JAX."""
 
     _unranked: ClassVar[tuple[str, str]] = (
         "jax.distributed is not initialised",
@@ -133,7 +133,7 @@ class BatchDataset(OfJax, datasets.BatchDataset):
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for :class:`cuzarr.loader.BatchDataset`.
     DTypeMismatchError
-        JAX has no such numbers.
+        JAX does not support the type of the numbers.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class WindowDataset(OfJax, datasets.WindowDataset):
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for :class:`cuzarr.loader.WindowDataset`.
     DTypeMismatchError
-        JAX has no such numbers.
+        JAX does not support the type of the numbers.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class CropDataset(OfJax, datasets.CropDataset):
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for :class:`cuzarr.loader.CropDataset`.
     DTypeMismatchError
-        JAX has no such numbers.
+        JAX does not support the type of the numbers.
 
     Examples
     --------
@@ -195,8 +195,8 @@ class CropDataset(OfJax, datasets.CropDataset):
 class SparseRows(OfJax, sparse_rows.SparseRows):
     """A data set of batches of rows of a stored CSR matrix, as arrays of JAX.
 
-    A batch is a ``jax.experimental.sparse.BCSR``, or a dense array with ``dense=True``. Columns of ``obs`` are arrays beside it. Under
-    ``jax.jit`` prefer dense batches: sparse ones have another number of elements each, and a function is compiled for each number.
+    A batch is a ``jax.experimental.sparse.BCSR``, or a dense array with ``dense=True``. Columns of ``obs`` are separate arrays. Under
+    ``jax.jit`` prefer dense batches: sparse batches have different numbers of elements, and a function is compiled for each number.
 
     Parameters
     ----------
@@ -212,9 +212,9 @@ class SparseRows(OfJax, sparse_rows.SparseRows):
     BudgetExceededError, InvalidArgumentError
         As for :class:`cuzarr.loader.SparseRows`.
     DTypeMismatchError
-        JAX has no such numbers.
+        JAX does not support the type of the numbers.
     OutOfRangeError
-        A batch needs indices of 64 bits, which JAX has with ``jax_enable_x64`` alone.
+        A batch needs indices of 64 bits, which JAX only has with ``jax_enable_x64``.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class SampleStream(OfJax, stream.SampleStream):
     Raises
     ------
     ArgumentTypeError, InvalidArgumentError, CuzarrError
-        As for :class:`cuzarr.loader.SampleStream`. A sample whose elements JAX does not have is a bad one.
+        As for :class:`cuzarr.loader.SampleStream`. A sample with elements that JAX does not support counts as bad.
 
     Examples
     --------

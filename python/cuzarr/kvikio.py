@@ -4,12 +4,12 @@ Change ``from kvikio.zarr import …`` to ``from cuzarr.kvikio import …``, or 
 ``kvikio.zarr`` is this module, too. New arrays are of Zarr format 2. Arrays that the helpers of KvikIO 25.08 and zarr-python
 wrote, uncompressed or with LZ4, are read. Differences:
 
-- The default compressor is LZ4, which every Zarr reader knows, instead of nvCOMP's Snappy, which none did.
+- The default compressor is LZ4, which every Zarr reader knows. KvikIO's default was nvCOMP's Snappy, which no other reader knew.
 - One codec serves the CPU and the GPU, so nothing is overwritten in metadata. ``GDSStore`` takes
   ``compressor_config_overwrite`` and ``decompressor_config_overwrite``, and ignores them, if both are LZ4 or both zstd. It
   refuses others.
 - Arrays of nvCOMP's own formats (``nvcomp_Snappy``, …) are read if NVIDIA's package ``nvidia-nvcomp-cu12`` or ``-cu13`` is
-  installed; else they are refused by name. They are not written.
+  installed; else an error names the format. They are not written.
 
 >>> from cuzarr.kvikio import CompatCompressor
 >>> CompatCompressor.lz4().gpu.get_config()
@@ -43,7 +43,7 @@ class CompatCompressor:
     Parameters
     ----------
     cpu
-        The codec for other readers: a codec of numcodecs, or cuzarr's object for one.
+        The codec for other readers: a codec of numcodecs, or cuzarr's object for such a codec.
     gpu
         The codec that is used here. It must write a format that ``cpu`` reads.
 
@@ -172,7 +172,7 @@ class _Items:
 
 
 def _root(root: Any, path: Any) -> Any:
-    """The directory. zarr-python 3's stores call it ``root``; KvikIO's earlier ones called it ``path``."""
+    """The directory, from either argument: stores of zarr-python 3 call it ``root``, and KvikIO's earlier stores called it ``path``."""
     if (root is None) == (path is None):
         raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="pass only root=")
     return path if root is None else root
@@ -312,8 +312,8 @@ def open_cupy_array(
     Raises
     ------
     ValueError
-        ``store`` is no path, ``meta_array`` is no array of a GPU, the mode is unknown, or the array was compressed by
-        a codec that KvikIO's helpers do not read; :func:`cuzarr.open_array` does.
+        ``store`` is not a path, ``meta_array`` is not on a GPU, or the mode is unknown. Or the array was compressed by a codec that
+        KvikIO's helpers do not read; use :func:`cuzarr.open_array` for it.
 
     Examples
     --------

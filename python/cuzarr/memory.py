@@ -1,4 +1,4 @@
-"""Memory in use, its limit, and the library whose pool it comes from.
+"""Shows how much memory is in use, limits it, and chooses the library whose pool it comes from.
 
 >>> import cuzarr
 >>> with cuzarr.memory.limit("512 MiB"):
@@ -29,7 +29,7 @@ Library = Literal["cuzarr", "cupy", "torch", "rmm"]
 _chosen: Library = "cuzarr"
 
 
-# Most arrays that the text of a report names, the largest first.
+# Largest number of arrays that the text of a report names. The largest arrays come first.
 _MOST_NAMED = 8
 
 
@@ -47,7 +47,7 @@ class PoolInfo:
     Raises
     ------
     None
-        It is a plain value.
+        The class holds plain values.
 
     Examples
     --------
@@ -74,22 +74,22 @@ class MemoryInfo:
     device : str
         The device.
     free, total : int
-        Free memory, and all memory of the device, as the driver counts them for all programs.
+        Free memory and total memory of the device, as the driver reports them. They cover all programs.
     used, peak : int
-        Memory from cuzarr's own pool: now in use, and the most since :func:`reset_peak`. Results in another library's pool are
-        counted in that pool.
+        Memory from cuzarr's own pool: the amount in use now, and the largest since :func:`reset_peak`. Results in another library's pool
+        are counted in that pool.
     pools : mapping of str to PoolInfo
         The pools of cuzarr and of those among CuPy, PyTorch and RMM that this program has imported.
     arrays : mapping of str to int
-        Bytes of results on the device that are still alive, by the address of the array that was read. Results are counted whatever
-        library holds them, and whatever pool they come from. Results of expressions have no address.
+        Bytes of results on the device that are still alive, by the address of the array that was read. Results in the
+        arrays of every library and from every pool are counted. Results of expressions have no address.
     pinned : int
         Pinned host memory kept for transfers to and from the device.
     in_flight : int
-        Memory that reads and writes under way have taken of their ``memory_limit``.
+        The part of ``memory_limit`` that running reads and writes use.
     chunk_cache : int
-        Memory of decoded chunks that arrays with ``chunk_cache`` keep. It is a part of the ``memory_limit``, and given up when
-        work under way needs it.
+        Memory of decoded chunks that arrays with ``chunk_cache`` keep. It counts towards ``memory_limit``, and is freed when running work
+        needs it.
     limit : int or None
         The ``memory_limit``; ``None`` lets cuzarr choose.
     allocator : str
@@ -179,9 +179,9 @@ def _pools_of_others(device: str) -> dict[str, PoolInfo]:
 def limit(size: int | str | None) -> ConfigSet:
     """Limit the memory that reads, writes and computations need in addition to their results.
 
-    The limit holds for a ``with`` block, or from now on. It is the configuration's ``memory_limit``: of reads and writes in
-    flight, per kind of memory (host, pinned, device), and of the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and
-    :func:`cuzarr.map_blocks` work in.
+    The limit holds for a ``with`` block, or from now on. It sets the configuration's ``memory_limit``. It applies to running reads and
+    writes, for each kind of memory (host, pinned, device), and to the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and
+    :func:`cuzarr.map_blocks` process.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def limit(size: int | str | None) -> ConfigSet:
     Raises
     ------
     ConfigInvalidError
-        The text is no size.
+        The text is not a size.
 
     >>> with cuzarr.memory.limit("512 MiB"):
     ...     cuzarr.memory.info("cpu").limit
@@ -232,14 +232,14 @@ def reset_peak(device: str | None = None) -> None:
 
 
 def use_allocator(library: Library) -> None:
-    """Take memory for results on GPUs from another library's pool, from now on. Two pools then need not share one GPU.
+    """Take memory for later results on GPUs from another library's pool. Two pools then do not have to share one GPU.
 
     Scratch memory, which is bounded by ``memory_limit``, still comes from cuzarr's own pool.
 
     Parameters
     ----------
     library : {"cupy", "torch", "rmm", "cuzarr"}
-        Whose pool. Memory goes back there when the last array over it is gone.
+        The library whose pool is used. Memory returns to the pool when the last array that uses it is deleted.
 
     Returns
     -------
@@ -249,7 +249,7 @@ def use_allocator(library: Library) -> None:
     Raises
     ------
     LibraryMissingError
-        It is not installed.
+        The library is not installed.
 
     >>> cuzarr.memory.use_allocator("cuzarr")
     """
@@ -272,8 +272,7 @@ def _ordinal(device: str) -> int:
     return int(device.partition(":")[2] or 0)
 
 
-# What these pools give may still be used by work that was put on their stream before; once that stream is idle, every
-# stream may use it.
+# Memory from these pools may still be used by earlier work on their stream. Once that stream is idle, every stream may use the memory.
 
 
 def _of_cupy() -> Callable[[int, str], tuple[int, Any]]:
@@ -305,7 +304,7 @@ def _of_rmm() -> Callable[[int, str], tuple[int, Any]]:
     runtime = _library("cuda.bindings.runtime")
 
     def allocate(size: int, device: str) -> tuple[int, Any]:
-        # Its resources work on the thread's current device alone.
+        # RMM's resources only work on the thread's current device.
         _, before = runtime.cudaGetDevice()
         runtime.cudaSetDevice(_ordinal(device))
         try:

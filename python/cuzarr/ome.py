@@ -1,6 +1,6 @@
-"""Images of several scales and plates of OME-Zarr, 0.1 to 0.6: their levels, axes and scales, and the fields of a plate's wells.
+"""Opens images and plates of OME-Zarr 0.1 to 0.6: levels, axes and scales of an image, and the fields of a plate's wells.
 
-:func:`open_image` opens an image, :func:`open_plate` a plate of high-content screening. Nothing but metadata is read. The arrays are
+:func:`open_image` opens an image, and :func:`open_plate` a plate of high-content screening. Only metadata is read. The arrays are
 ordinary arrays: select from them, or give them to :class:`cuzarr.loader.SampleStream`. :func:`cuzarr.pyramid` writes images.
 
 >>> import cuzarr, numpy as np
@@ -47,7 +47,7 @@ class Axis:
     name : str
         Its name, such as ``"z"``.
     type : str, optional
-        What it is, such as ``"space"``, ``"time"`` or ``"channel"``.
+        The kind of axis, such as ``"space"``, ``"time"`` or ``"channel"``.
     unit : str, optional
         The unit of its coordinates, such as ``"micrometer"``.
 
@@ -111,7 +111,8 @@ class Image:
     version : str, optional
         The version of OME-Zarr.
     axes : tuple of Axis
-        The dimensions. In OME-Zarr 0.6 they are those of the coordinate system that the levels lead to. Empty if they have no names.
+        The dimensions. In OME-Zarr 0.6 they are the axes of the coordinate system that the levels are mapped to. Empty if they have no
+        names.
     levels : tuple of Level
         The arrays, from the largest to the smallest.
     channels : tuple of str
@@ -295,7 +296,7 @@ class Plate:
 
 
 def open_image(source: Group | SupportsStorePath | StoreLike) -> Image:
-    """Open an image of OME-Zarr 0.1 to 0.6. If a group has several, the first is opened.
+    """Open an image of OME-Zarr 0.1 to 0.6. If a group has several images, the first one is opened.
 
     Images of GeoZarr's ``multiscales`` are opened, too. They have no axes.
 
@@ -312,9 +313,9 @@ def open_image(source: Group | SupportsStorePath | StoreLike) -> Image:
     Raises
     ------
     InvalidArgumentError
-        The group is no image.
+        The group is not an image.
     MetadataValidationError
-        The attributes do not follow their version.
+        The attributes do not follow their version of the specification.
     UnsupportedError
         The version of OME-Zarr or a transformation of a level is not known.
 
@@ -334,7 +335,7 @@ def open_image(source: Group | SupportsStorePath | StoreLike) -> Image:
 
 
 def image_of(group: Group) -> Image | None:
-    """The image that a group's attributes describe; ``None`` if they describe none.
+    """The image that a group's attributes describe; ``None`` if they do not describe an image.
 
     Raises
     ------
@@ -386,7 +387,7 @@ def open_plate(source: Group | SupportsStorePath | StoreLike, level: int = 0, *,
     Raises
     ------
     InvalidArgumentError
-        The group is no plate, or the plate has no such well.
+        The group is not a plate, or the plate has no such well.
     MetadataValidationError
         The attributes of the plate, of a well or of an image cannot be used. The error names the group.
     GroupNotFoundError, ArrayNotFoundError
@@ -466,7 +467,7 @@ def _groups_at(group: Group, paths: Sequence[str], where: str) -> list[Group]:
     Raises
     ------
     GroupNotFoundError
-        One is missing.
+        One of the groups is missing.
     """
     found = members.at(group._store_path, group._metadata, paths)
     for path, metadata in zip(paths, found, strict=True):
@@ -478,7 +479,7 @@ def _groups_at(group: Group, paths: Sequence[str], where: str) -> list[Group]:
 
 
 def _images_of(well: Group, where: str) -> list[tuple[str, int | None]]:
-    """The paths of a well's fields below the well, and their acquisitions."""
+    """The paths of a well's fields, counted from the well, and their acquisitions."""
     described = _object(_ome(well).get("well"), "well", where)
     images = _objects(described, "images", where)
     found = {_path(one, where): None if one.get("acquisition") is None else _number(one, "acquisition", where) for one in images}
@@ -488,7 +489,7 @@ def _images_of(well: Group, where: str) -> list[tuple[str, int | None]]:
 
 
 def _place(well: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], where: str) -> tuple[str, tuple[str, str]]:
-    """The path of a well, and the names of its row and column. Before version 0.4 the path alone had them."""
+    """The path of a well, and the names of its row and column. Before version 0.4, only the path contained these names."""
     path = _path(well, where)
     named = tuple(path.split("/"))
     if "rowIndex" in well or "columnIndex" in well:

@@ -6,13 +6,14 @@
 ...     return cuzarr.open_array(path, mode=mode)[0]
 
 **Results.** The library of a result depends on the device: NumPy's arrays on the host, CuPy's or :class:`cuzarr.DeviceArray` on a GPU.
-Their type is :class:`MemoryArray`, a protocol with the members that all three share. A union would refuse each method that one of
-its members lacks. Without CuPy, everything in a union would be ``Any``, and a scalar such as ``z[0, 0]`` would need its own members.
-With the protocol, ``z[...] + 1``, ``np.asarray(z[...])`` and ``float(z.mean().compute())`` need no cast. Pass
-``np.asarray(z[...])`` to a function that takes a ``numpy.ndarray``. On the host this copies nothing. On a GPU it raises an error,
-because copies to the host must be requested.
+Their type is :class:`MemoryArray`, a protocol with the members that all three share. With a union of the three types, a type checker
+would refuse each method that one of them lacks. Without CuPy, everything in a union would be ``Any``, and a scalar such as ``z[0, 0]``
+would need its own members. With the protocol, ``z[...] + 1``, ``np.asarray(z[...])`` and ``float(z.mean().compute())`` need no cast. Pass
+``np.asarray(z[...])`` to a function that takes a ``numpy.ndarray``. On the host this copies nothing. On a GPU it raises an error, because
+copies to the host must be requested.
 
-**Plans.** Operators and reductions of stored arrays return a :class:`cuzarr.Expression`; those of a ``DeviceArray`` a ``DeviceArray``.
+**Plans.** Operators and reductions of stored arrays return a :class:`cuzarr.Expression`. For a ``DeviceArray``, they return a
+``DeviceArray``.
 
 **Arguments.** Choices are literals, so an editor shows ``mode="rw"`` as an error. Devices and compressors accept other text,
 such as ``"cuda:1"`` and ``"zstd:5"``; editors still offer the common values.
@@ -116,7 +117,7 @@ AccessMode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 """Access mode: read only, read and write, create if missing, replace, or create only."""
 
 Device: TypeAlias = Literal["cpu", "cuda"] | str
-"""``"cpu"``, ``"cuda"``, or a certain GPU: ``"cuda:1"``."""
+"""A device: ``"cpu"``, ``"cuda"``, or a certain GPU such as ``"cuda:1"``."""
 
 Order: TypeAlias = Literal["C", "F"]
 """Memory order: the last (``"C"``) or the first index (``"F"``) changes fastest."""
@@ -133,13 +134,13 @@ ShapeLike: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 """Extents in elements: one number for an array of one dimension, or one number for each dimension."""
 
 Axis: TypeAlias = int | str | tuple[int | str, ...] | None
-"""Dimensions by number or name; ``None`` is all of them."""
+"""Dimensions by number or name; ``None`` stands for all dimensions."""
 
 Fields: TypeAlias = str | list[str] | tuple[str, ...]
 """Names of fields of structured elements."""
 
 MemoryLimit: TypeAlias = int | str
-"""Bytes, or text such as ``"8 GiB"``."""
+"""A size in bytes, or text such as ``"8 GiB"``."""
 
 
 class SupportsCudaArray(Protocol):
@@ -205,8 +206,8 @@ Selection: TypeAlias = (
 """A selection between brackets: integers, slices, index arrays and masks, names of fields, and a tuple of these."""
 
 Chunks: TypeAlias = SupportsIndex | Iterable[SupportsIndex | Sequence[SupportsIndex] | None] | Literal["auto"]
-"""Shape of a chunk: a number for each dimension or one for all. ``-1`` is a whole dimension, ``False`` the whole array; with
-``"auto"`` cuzarr chooses. Lists for dimensions give chunks of different lengths.
+"""Shape of a chunk: a number for each dimension, or one number for all. ``-1`` means a whole dimension, and ``False`` the whole array.
+With ``"auto"``, cuzarr chooses. Lists for dimensions give chunks of different lengths.
 """
 
 
@@ -313,7 +314,7 @@ class SupportsStorePath(Protocol):
 
 
 Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
-"""An array or group, of cuzarr or of zarr-python, or the place of one."""
+"""An array or group of cuzarr or zarr-python, or its place."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
 """A stored array, or a view of one, which takes results."""
@@ -667,7 +668,7 @@ class FilledMemberOptions(MemberOptions, total=False):
 class MemoryArray(Protocol):
     """An array in memory: the members that ``numpy.ndarray``, ``cupy.ndarray`` and :class:`cuzarr.DeviceArray` share.
 
-    NumPy's scalars, the results of selections of one element, have these members, too.
+    NumPy's scalars, which selections of one element return, also have these members.
     """
 
     @property
@@ -684,7 +685,7 @@ class MemoryArray(Protocol):
     def T(self) -> MemoryArray: ...  # noqa: N802, NumPy's name
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The elements on the host. For an array on a GPU it is an error, since copies to the host must be requested."""
+        """The elements on the host. For an array on a GPU this is an error, since copies to the host must be requested."""
         ...
 
     def __dlpack__(self) -> Any: ...
@@ -747,10 +748,11 @@ class MemoryArray(Protocol):
 
 
 HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
-"""An array in memory, of a library whose functions return arrays of the same library."""
+"""An array in memory. Functions of its library return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
-"""Operands beside an array in memory that give such an array: numbers, arrays in memory, lists. Stored arrays and plans give plans."""
+"""Second operands for an array in memory whose result is again an array in memory: numbers, arrays in memory, lists. With stored arrays
+and plans, the result is a plan."""
 
 
 def __dir__() -> list[str]:

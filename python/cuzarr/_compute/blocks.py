@@ -1,4 +1,4 @@
-"""Blocks of arrays of any size: how arrays are cut, and how blocks are read while the previous one is worked on."""
+"""Cuts arrays of any size into blocks, and reads the next block while the previous one is processed."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def regular_shards(array: Any) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """The block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` is called with.
+    """A description of the block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` gets.
 
     Parameters
     ----------
     number, count : int
-        The number of the block, in the order of work, and how many blocks there are.
+        The number of the block, in the order of work, and the number of blocks.
     start, shape : tuple of int
-        Where the block begins in the broadcast arrays, and its extents, in elements. Elements that ``overlap`` adds do not count.
+        The start of the block in the broadcast arrays, and its extents, in elements, without the elements that ``overlap`` adds.
     overlap : tuple of (int, int)
-        How many elements were added before and behind the block, per dimension; fewer at the array's edges.
+        Numbers of elements that were added before and behind the block, for each dimension. They are smaller at the array's edges.
     array_shape : tuple of int
         The shape to which the arrays are broadcast.
 
@@ -82,7 +82,7 @@ class BlockInfo:
 def cut(
     shape: tuple[int, ...], region: Sequence[int], halo: Sequence[int] | None = None, inner: Sequence[int] = ()
 ) -> list[BlockInfo]:
-    """The blocks that cover an array of shape ``shape``, in C order. Each has the shape ``region``, or less at the edge.
+    """The blocks that cover an array of shape ``shape``, in C order. Each block has the shape ``region``, or a smaller one at the edge.
 
     Blocks that differ only along the dimensions ``inner`` follow each other directly.
     """
@@ -114,7 +114,7 @@ def _has_elements(array: Any) -> bool:
 
 
 def _read_only(elements: Any) -> Any:
-    """A read-only view of a NumPy array, because its elements are the caller's. Any other value is returned unchanged."""
+    """A read-only view of a NumPy array, because the elements belong to the caller. Any other value is returned unchanged."""
     if not isinstance(elements, np.ndarray):
         return elements
     view = elements.view()
@@ -139,9 +139,9 @@ class Sources:
     Raises
     ------
     InvalidArgumentError
-        None is in a store.
+        No array is in a store.
     ShapeMismatchError
-        Shapes do not broadcast.
+        The shapes cannot be broadcast together.
     MemorySpaceError
         Blocks are on the CPU, and an array is in a GPU's memory.
     UnsupportedError
@@ -198,14 +198,14 @@ class Sources:
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
         """The shape of blocks: as many whole ``unit`` s as fit the limit, cut so that chunks are read as few times as possible."""
-        # Memory for two blocks of each array (one is read while one is worked on), and for two results (one made, one written).
+        # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
         with refusing("chunks"):
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
-        """Refuses an output place that is one of these arrays, lies inside one, or contains one."""
+        """Refuses an output place that is one of these arrays, lies inside of one, or contains one."""
         target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
@@ -219,7 +219,7 @@ class Sources:
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
     def read(self, block: BlockInfo) -> list[Any]:
-        """The part of each input that the function is called with."""
+        """The part of each input that the function gets for a block."""
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
@@ -243,7 +243,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads blocks in turn. Each one is read while the previous one is worked on."""
+    """Reads blocks in turn. Each block is read while the previous one is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch
@@ -282,7 +282,7 @@ def call(f: Callable[..., Any], block: BlockInfo, given: Sequence[Any]) -> Any:
 
 @contextlib.contextmanager
 def naming(place: object, what: str) -> Iterator[None]:
-    """Adds a note to errors inside the block that says where they came from."""
+    """Adds a note about the place to errors that are raised inside the block."""
     try:
         yield
     except Exception as error:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class CopyPlan:
     """The plan of a copy: the passes for each array, their regions, and how often the source is read.
 
-    ``print`` shows it; :meth:`to_dict` gives it to a program. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
+    ``print`` shows it; :meth:`to_dict` returns it as plain values. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
     ``dry_run=True``.
 
     Parameters
@@ -130,7 +130,7 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Extents along each dimension, as a list. For a group, a dictionary stays one, with extents by dimension name."""
+    """Extents along each dimension, as a list. For a group, a dictionary by dimension name stays a dictionary."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -399,11 +399,11 @@ def copy(
     only: Sequence[str] | None = None,
     select: Mapping[str | int, slice] | None = None,
 ) -> Any:
-    """Copy an array, or a group with all that is below it, to another place. It may be larger than memory.
+    """Copy an array, or a group and everything below it, to another place. The data may be larger than memory.
 
-    Elements stream through the engine within the memory limit. Each object of the target is written once, and atomically. Until an
-    array is complete it has no metadata, so that nobody reads half of it. After an interruption or a crash, the same call with
-    ``resume=True`` goes on, and writes no finished object again. The source must not change meanwhile.
+    Elements stream through the engine within the memory limit. Each object of the target is written once, and atomically. An incomplete
+    array has no metadata, so that no reader finds half of it. After an interruption or a crash, the same call with ``resume=True``
+    continues, and does not write finished objects again. The source must not change before the copy is complete.
 
     Parameters
     ----------
@@ -415,35 +415,36 @@ def copy(
         Path in the target's store.
     zarr_format : {2, 3}, optional
         Format of the copy; by default the source's. Between formats, zstd, gzip and Blosc keep their settings, zstd takes the
-        place of other compressors, and filters are left out. xarray opens the copy as it opens the source: names of
-        dimensions and ``_FillValue`` move to where the other format has them.
+        place of other compressors, and filters are left out. xarray opens the copy like the source: names of dimensions and
+        ``_FillValue`` are moved to their places in the other format.
     compressors : optional
-        Codecs, ``None`` for none, ``"keep"`` for the source's.
+        The codecs, ``None`` for no codecs, or ``"keep"`` for the source's.
     codecs : optional
         All codecs of chunks, from elements to bytes, as a ``zarr.json`` lists them: filters, a serializer, compressors. They replace
         ``compressors``. For format 3 only.
     overwrite, resume : bool
-        Whether to replace what is at the target, or to continue an interrupted copy of the same source.
+        Whether to replace an existing node at the target, or to continue an interrupted copy of the same source.
     storage_options : dict, optional
-        For URLs of remote stores.
+        Options for URLs of remote stores.
     device : str, optional
-        Where elements are decoded and moved; by default the source's device.
+        The device that decodes and moves elements; by default the source's device.
     memory_limit : int or str, optional
-        In bytes or as ``"8 GiB"``; by default the configured limit.
+        Memory limit in bytes or as ``"8 GiB"``; by default the configured limit.
     progress : bool, callable or object, optional
-        As for :meth:`Array.getitem`, in objects written.
+        As for :meth:`Array.getitem`, but it counts written objects.
     dry_run : bool
         Return the plan, and copy nothing.
     client : distributed.Client, optional
-        Make each region, which consists of whole objects, a task of a dask cluster. ``memory_limit`` bounds one task, and ``progress``
-        counts regions. A task whose worker dies runs again. An interrupted copy continues with ``resume=True``, here or on a cluster.
-        Workers must be able to reach source and target.
+        Run the copy as tasks of a dask cluster. Each task copies a region of whole objects. ``memory_limit`` applies to one task, and
+        ``progress`` counts regions. If a worker dies, its task runs again. An interrupted copy continues with ``resume=True``, here or on a
+        cluster. Workers must be able to reach source and target.
     skip_unreadable : bool
-        Leave out nodes of a group that cannot be read, and warn of each. Otherwise such a node is an error, and nothing is copied.
+        Leave out unreadable nodes of a group, with a warning for each. Otherwise an unreadable node is an error, and nothing is copied.
     only : sequence of str, optional
-        Paths of the arrays and groups to copy, below a group. Others are left out.
+        Paths of the arrays and groups to copy, below a group. Other nodes are left out.
     select : dict of str to slice, optional
-        Elements to copy for each named dimension; for a single array, dimensions may be numbers. Arrays without such a dimension are whole.
+        Elements to copy for each named dimension; for a single array, dimensions may be numbers. Arrays without these dimensions are
+        copied whole.
 
     Returns
     -------
@@ -453,11 +454,11 @@ def copy(
     Raises
     ------
     ContainsArrayError, ContainsGroupError
-        Something is at the target.
+        A node exists at the target, and ``overwrite`` is off.
     InvalidArgumentError
-        Source and target overlap, or chunks and codecs do not fit; workers of a cluster cannot write to the target.
+        Source and target overlap, chunks and codecs do not fit, or the workers of a cluster cannot write to the target.
     UnsupportedError
-        The target is a ZIP file, or a store that commits all writes at once, and there is a ``client``.
+        There is a ``client``, and the target is a ZIP file, or a store that commits all writes at once.
     BudgetExceededError
         One object of the target takes more than a sixth of the memory limit.
 
@@ -517,20 +518,20 @@ def rechunk(
 ) -> Any:
     """Copy an array or a group, with chunks of another shape.
 
-    In a group, ``chunks`` applies to the arrays that it names, or to those that have as many dimensions as it has. Other arrays
-    are copied as they are. The source is read as few times as the memory limit allows: in regions that suit both grids or, where
-    that is cheaper, in two passes through a temporary array beside the target.
+    In a group, ``chunks`` applies to the arrays that it names, or to all arrays with the same number of dimensions as ``chunks``. Other
+    arrays keep their chunks. The source is read as few times as the memory limit allows: in regions that fit both grids, or, if that is
+    cheaper, in two passes through a temporary array beside the target.
 
     Parameters
     ----------
     source, target, path, zarr_format, compressors, codecs, overwrite, resume, storage_options, device, memory_limit, progress
         As for :func:`copy`.
     chunks : int, tuple of int or dict
-        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary gives them by dimension name (for a single array
-        also by number), ``{"time": -1}``; other dimensions keep their chunks. For a group, a dictionary may also give arrays by path, each
-        with a tuple or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
+        Elements of a chunk along each dimension; -1 for a whole dimension. A dictionary has dimension names as keys (for a single array
+        also numbers): ``{"time": -1}``. Other dimensions keep their chunks. For a group, the keys of a dictionary may also be paths of
+        arrays, each with a tuple or a dictionary of dimensions: ``{"t2m": {"time": -1}, "surface/msl": (10, 10)}``.
     shards : int, tuple of int, dict or None, optional
-        Elements of a shard, like ``chunks``. ``None`` stands for no shards, ``"keep"`` for the source's.
+        Elements of a shard, in the same form as ``chunks``. ``None`` means no shards, and ``"keep"`` the source's shards.
     dry_run, client, skip_unreadable
         As for :func:`copy`.
 
@@ -542,9 +543,10 @@ def rechunk(
     Raises
     ------
     InvalidArgumentError
-        Source and target overlap, or the chunks do not fit the array; no array has a name that ``chunks`` or ``shards`` has.
+        Source and target overlap, the chunks do not fit the array, or ``chunks`` or ``shards`` name an array or dimension that does not
+        exist.
     ContainsArrayError, ContainsGroupError
-        Something is at the target.
+        A node exists at the target, and ``overwrite`` is off.
     BudgetExceededError
         One object of the target takes more than a sixth of the memory limit.
 

@@ -1,4 +1,4 @@
-"""Stored elements as the numbers and dates that they stand for. The rules of decoding are on the Rust side (`meta/cf.rs`)."""
+"""Decodes stored elements to the numbers and dates that they stand for. The rules of decoding are on the Rust side (`meta/cf.rs`)."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def decoded(x: Any, dtype: Any, times: bool) -> Expression:
 
 
 def _attributes(array: StoredArray) -> str:
-    """The attributes that say how elements are decoded, as JSON. A plan keeps the attributes of the time when it was made."""
+    """The attributes that define the decoding of elements, as JSON. A plan keeps the attributes from the time when it was made."""
     own = array.metadata.attributes
     return json.dumps({name: own[name] for name in _RULE if name in own})
 
 
 def _of_times(attributes: str) -> str:
-    """The attributes that say which dates elements stand for.
+    """The attributes that define the dates that elements stand for.
 
     Durations become dates counted from 1970. As in xarray, elements are durations if ``units`` is a unit such as ``hours`` and
-    the attribute ``dtype`` says so. Only then the result has a ``dtype``.
+    the attribute ``dtype`` says so. Only for durations, the result has a ``dtype``.
     """
     rule = json.loads(attributes)
     dtype, units = str(rule.pop("dtype", "")), rule.get("units")
@@ -81,9 +81,9 @@ class Decoding:
     Attributes
     ----------
     read_as : numpy.dtype, optional
-        Integer type of the other sign, if stored integers are read as that.
+        The unsigned or signed integer type that stored integers are read as, if it differs from their own type.
     missing : tuple
-        The elements that mark missing ones, in the type ``read_as``.
+        The values that mark missing elements, in the type ``read_as``.
     scale, offset : float, optional
         Elements are multiplied by ``scale``; then ``offset`` is added.
     dtype : numpy.dtype

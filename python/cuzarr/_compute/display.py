@@ -1,4 +1,4 @@
-"""Descriptions of what a read, a write or a computation would do, as text for people and as values for programs."""
+"""Descriptions of reads, writes and computations that have not been run, as text for people and as values for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cuzarr._text import printable_lines
 
 
 class Explanation:
-    """A description of what a read, a write or a computation would do, and why. ``str()`` gives text, ``to_dict()`` plain values."""
+    """A description of what a read, a write or a computation would do, and why. ``str()`` returns text, and ``to_dict()`` plain values."""
 
     def __init__(self, text: str, document: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Functions and reductions of operands of any kind. The result is a plan if an operand is in a store; else it is computed at once."""
+"""Functions and reductions of operands of any kind. The result is a plan if an operand is in a store; else it is computed immediately."""
 
 from __future__ import annotations
 

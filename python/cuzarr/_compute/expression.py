@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Expression"]
 
-# Most arrays that the HTML view of a plan lists.
+# Largest number of arrays that the HTML view of a plan lists.
 _MOST_SHOWN = 10
 
 DATES_OF = "decoded_times"
@@ -120,7 +120,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
     def device(self) -> str:
         """The device that computes, unless :meth:`compute` is given one.
 
-        It is the GPU whose memory takes part, else the device that an array or a plan was given, else the configured one.
+        It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan, else the configured device.
         """
         return config.get("device") if self._own_device is None else self._own_device  # type: ignore[no-any-return]
 
@@ -153,7 +153,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Raises
         ------
         UnsupportedError
-            There is no such conversion: strings, structures, dates.
+            Elements cannot be converted to the type. This applies to strings, structures and dates.
 
         Examples
         --------
@@ -179,7 +179,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Parameters
         ----------
         *axes : int or str
-            Which dimension comes where, by number or name; all reversed, unless given.
+            The dimensions in their new order, by number or name; by default the reverse order.
 
         Returns
         -------
@@ -188,7 +188,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Raises
         ------
         InvalidArgumentError
-            The dimensions are not all named once.
+            A dimension is missing or is named twice.
 
         Examples
         --------
@@ -208,39 +208,41 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         progress: Progress = None,
         client: Client | None = None,
     ) -> MemoryArray:
-        """Compute the elements. Further chunks are read in the meantime.
+        """Compute the elements. While chunks are processed, the next chunks are read.
 
         Parameters
         ----------
         out : array, optional
             Memory for the result, of the same shape: NumPy's, or on a GPU of any library. Elements are converted as by NumPy's
-            ``casting="same_kind"``. Operands may lie in it.
+            ``casting="same_kind"``. Operands may use the same memory.
         device : str, optional
-            Where to compute: ``"cpu"`` or ``"cuda:N"``. By default the device of the first stored array among the inputs, else the
-            configured one; with ``out`` where that is.
+            The device that computes: ``"cpu"`` or ``"cuda:N"``. By default the device of ``out``, or of the first stored array among the
+            inputs, or else the configured one.
         memory_limit : int or str, optional
-            Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit. The result's own memory
-            comes on top.
+            Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit. The result needs memory in addition.
         progress : bool, callable or object with ``update``, optional
-            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read and the number in all.
+            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read and the total
+            number.
         client : distributed.Client, optional
             Run the computation as tasks of a dask cluster. Workers compute regions, and this process gathers them, or merges the partial
-            results of reductions. The result is the same as on one machine with the same ``memory_limit``, which bounds one task. Quantiles
-            and histograms are one task each. ``progress`` counts tasks.
+            results of reductions. ``memory_limit`` applies to one task. The result is the same as on one machine with the same
+            ``memory_limit``. Each quantile or histogram is a single task. ``progress`` counts tasks.
 
         Returns
         -------
         array
-            NumPy's array on the CPU, and from a cluster; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU; ``out`` when given.
+            ``out`` if it is given. Else a NumPy array on the CPU and from a cluster, and a CuPy array or a :class:`cuzarr.DeviceArray` on
+            a GPU.
 
         Raises
         ------
         BudgetExceededError
-            Work on one chunk does not fit the limit.
+            Work on one chunk needs more memory than the limit.
         ShapeMismatchError, DTypeMismatchError, InvalidArgumentError
-            The result does not fit into ``out``, which is read-only, or on another device.
+            The result does not fit into ``out``, or ``out`` is read-only or on another device.
         ShapeMismatchError, DTypeMismatchError, InvalidArgumentError, ArrayNotFoundError
-            A stored array among the inputs was resized, replaced or deleted after the plan was made. One document is read for each.
+            A stored array among the inputs was resized, replaced or deleted after the plan was made. To check this, one document is read
+            for each array.
 
         Examples
         --------
@@ -297,13 +299,13 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Returns
         -------
         Explanation
-            ``str()`` tells a person, ``to_dict()`` a program, and notebooks show it: regions, arrays with what is read of them, and
-            where each codec runs.
+            The regions, the parts of arrays to read, and where each codec runs. ``str()`` returns text, ``to_dict()`` plain values, and
+            notebooks show it.
 
         Raises
         ------
         BudgetExceededError
-            Work on one chunk does not fit the limit.
+            Work on one chunk needs more memory than the limit.
         UnsupportedError
             A codec is not supported.
 
@@ -323,7 +325,8 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Parameters
         ----------
         selection : int, slice, Ellipsis, None, index array, mask or tuple of them
-            Slices have steps of either sign. Several index arrays select points; the plan is then computed at all their crossings.
+            Slices have steps of either sign. Several index arrays select points; the plan is then computed for all combinations of their
+            indices.
 
         Returns
         -------
@@ -335,7 +338,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         SelectionInvalidError
             The selection does not fit.
         BudgetExceededError
-            The crossings of index arrays are more than the points, and take more than the memory limit.
+            All combinations of the indices, which can be many more than the points, need more memory than the limit.
 
         Examples
         --------
@@ -362,7 +365,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
     def _picked(self, selection: Any) -> Any:
         """The elements that NumPy's brackets select.
 
-        Only those that are needed along each dimension are computed. NumPy then chooses among them.
+        Along each dimension, only the needed elements are computed. NumPy then chooses among them.
         """
         along, key = crossings(selection, self.shape)
         expr = self._expr.picked(along, [(axis, 0) for axis in range(self.ndim)])
@@ -403,22 +406,22 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
     ) -> Any:
         """Compute the result and write it to an array in a store. Elements are converted as in an assignment.
 
-        Each stored object of the target is written once, whole, while the next are read and computed.
+        Each stored object of the target is written once and as a whole, while the next objects are read and computed.
 
         Parameters
         ----------
         target : Array or StoreLike
-            An array of the same shape, none of the sources, or a view of one (``array.lazy[2:4]``); or the place of a new array: a path,
-            a URL, a store, a dictionary.
+            An array of the same shape, or a view of an array (``array.lazy[2:4]``), but none of the sources. Or the place of a new array:
+            a path, a URL, a store, a dictionary.
         device, memory_limit, progress
             As for :meth:`compute`; ``progress`` gets the number of objects written.
         resume : bool
             Record the progress beside the target's chunks, and continue where an earlier call with the same arrays and memory limit
-            ended or was killed. The elements of the arrays are not compared.
+            ended or was killed. The call does not check whether elements of the arrays have changed.
         client : distributed.Client, optional
             As for :meth:`compute`: workers write stored objects. They must be able to reach the target.
         chunks, shards : optional
-            Grid of a new array, as for :func:`create_array`. By default cuzarr chooses it from shape and type.
+            The chunk grid of a new array, as for :func:`create_array`. By default cuzarr chooses it from the shape and the type.
         **kwargs
             Other arguments of :func:`create_array`, for a new array: ``name``, ``compressors``, ``overwrite``, ….
 
@@ -432,11 +435,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         ShapeMismatchError, InvalidArgumentError
             The target has another shape, or is one of the sources.
         BudgetExceededError
-            Work on one stored object does not fit the limit.
+            Work on one stored object needs more memory than the limit.
         ReadOnlyError
             The target was opened for reading.
         ContainsArrayError
-            There is an array at the place of the new one. ``overwrite=True`` replaces it.
+            There is already an array at the place. ``overwrite=True`` replaces it.
         InvalidArgumentError
             ``resume`` or ``client`` is given with a view.
 
@@ -482,7 +485,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return array
 
     def _check_target(self, dtype: np.dtype[Any]) -> None:
-        """Refuses a target of a type that the result cannot be stored in: dates and durations need their own type and unit."""
+        """Refuses a target whose type cannot hold the result: dates and durations need their own type and unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
         elif dtype.newbyteorder("=") != self.dtype:
@@ -517,9 +520,9 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Raises
         ------
         ImplicitHostCopyError
-            The plan is computed on a GPU, and a copy to the host has to be asked for.
+            The plan is computed on a GPU, and a copy to the host must be requested explicitly.
         InvalidArgumentError
-            A function of NumPy's asks for them that this library does not have.
+            A NumPy function that this library does not have needs the elements.
         """
         if copy is False:
             raise ValueError("copy=False is not possible: the elements are yet to be computed")
@@ -533,7 +536,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         Raises
         ------
         BudgetExceededError
-            They take more than the memory limit.
+            The elements need more memory than the limit.
         """
         _, limit, _ = settings(None, None)
         if self.nbytes > limit:

@@ -67,49 +67,50 @@ def map_blocks(
 ) -> Any:
     """Compute ``f(block, …)`` for each block of arrays of any size, and put the results together.
 
-    The arrays are cut into blocks. While ``f`` works on one block, the next blocks are read and the former result is written.
-    A block is made of whole stored objects of the result, as many as the memory limit allows. The result of ``f`` must not depend
-    on where the blocks begin, except through ``block_info`` and ``overlap``.
+    The arrays are cut into blocks. While ``f`` works on one block, the next blocks are read and the previous result is written. A block
+    covers whole stored objects of the result, as many as the memory limit allows. The result of ``f`` must not depend on where the blocks
+    begin, except through ``block_info`` and ``overlap``.
 
     Parameters
     ----------
     f : callable
-        Called with one block of each array. Blocks are NumPy's arrays on the CPU. On a GPU they are CuPy's where CuPy is
-        installed, else :class:`DeviceArray`; Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.kernels.Module` take both.
-        ``f`` returns a new array of the block's shape, on any device. It must not change that array later, because the array is
-        written while ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
+        Called with one block of each array. Blocks are NumPy's arrays on the CPU. On a GPU they are CuPy arrays if CuPy is installed,
+        else :class:`DeviceArray`. Numba's ``cuda.jit`` functions, CuPy's kernels and :class:`cuzarr.kernels.Module` accept both. ``f``
+        returns a new array of the block's shape, on any device. It must not change that array later, because the array is written while
+        ``f`` works on the next block. If ``f`` has a parameter ``block_info``, it gets a :class:`BlockInfo`.
     *arrays
-        Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed unchanged. At least one is an
-        :class:`Array`, of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others; on the CPU they
-        are read-only views of NumPy's arrays.
+        Stored arrays, arrays in memory, and numbers. Shapes are broadcast; numbers are passed unchanged. At least one argument is an
+        :class:`Array` of cuzarr or zarr-python. Blocks of arrays in host memory are moved to the device of the others. On the CPU, they
+        are read-only views of NumPy arrays.
     out : Array or StoreLike, optional
-        Where results go: a stored array of the right shape, or a place at which one is created. Without it the result is in
+        The target of the results: a stored array of the right shape, or the place of a new array. Without ``out``, the result is in
         memory, on the device of the blocks.
     dtype : optional
-        Type of the results, to which they are converted. By default it is that of the first block's result, and the results of
-        other blocks must fit it.
+        Type of the results, to which they are converted. By default it is the type of the first block's result, which the results of
+        other blocks must fit.
     chunks, shards : optional
-        Chunks and shards of an array that is created at ``out``. By default those of the first array, if it has the shape of the
-        result; otherwise cuzarr chooses them.
+        Chunks and shards of a new array at ``out``. By default those of the first array, if that has the shape of the result; otherwise
+        cuzarr chooses them.
     overlap : int or tuple of int
-        How many elements of the neighbouring blocks to add on each side, per dimension; fewer at the array's edges. ``f`` returns
-        them, too, and they are cut off.
+        Number of elements of the neighbouring blocks to add on each side, for each dimension; fewer at the array's edges. The result of
+        ``f`` includes them, and they are cut off.
     device : str, optional
         The device of the blocks; by default that of the first array.
     memory_limit : int or str, optional
-        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. Memory that ``f`` allocates comes on top.
+        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. ``f`` may need more memory in addition.
     progress : bool, callable or object with ``update``, optional
-        ``True`` shows a line on the terminal or in the notebook. A function is called with the number of blocks done and the number in all. An object
-        with ``update``, such as tqdm's or rich's ``Progress``, is updated.
+        ``True`` shows a line on the terminal or in the notebook. A function is called with the number of blocks done and the total
+        number. An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
     resume : bool
         Record the progress beside the chunks of ``out``, and continue where an earlier call with the same arrays, memory limit and
-        function name ended or was killed. Neither the elements of the arrays nor the code of the function are compared.
+        function name ended or was killed. The call does not check whether the elements of the arrays or the code of the function have
+        changed.
     client : distributed.Client, optional
-        Make each block a task of a dask cluster. The workers read the arrays and write ``out`` themselves, so they must be able to
-        reach both. ``memory_limit`` is then that of one task. The result is the same as on one machine with that limit. A task whose
-        worker dies runs again. Arrays in host memory are sent to every worker.
+        Run each block as a task of a dask cluster. The workers read the arrays and write ``out`` themselves, so they must be able to
+        reach both. ``memory_limit`` then applies to one task. The result is the same as on one machine with that limit. If a worker dies,
+        its task runs again. Arrays in host memory are sent to every worker.
     **kwargs
-        For :func:`create_array`, if ``out`` is created. ``dimension_names`` are by default those of the arrays.
+        Arguments of :func:`create_array`, if ``out`` is created. By default, ``dimension_names`` are those of the arrays.
 
     Returns
     -------
@@ -119,9 +120,9 @@ def map_blocks(
     Raises
     ------
     ShapeMismatchError
-        Shapes cannot be broadcast, or ``f`` returned another shape than that of its block.
+        Shapes cannot be broadcast, or a result of ``f`` does not have the shape of its block.
     DTypeMismatchError
-        There is no ``dtype``, and the elements of a block's result do not fit the type of the first one.
+        No ``dtype`` was given, and a block's result does not fit the type of the first result.
     InvalidArgumentError
         An array is masked.
     ArrayNotFoundError, ShapeMismatchError, DTypeMismatchError

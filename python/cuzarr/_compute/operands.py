@@ -1,4 +1,4 @@
-"""Conversion of operands of any kind to expressions of the Rust side, and of results to the kind of array that the operands have."""
+"""Converts operands of any kind to expressions of the Rust side, and results to the kind of array of the operands."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def joint_names(values: tuple[Any, ...], ndim: int) -> tuple[str | None, ...] | 
 
 
 def _is_number(value: Any) -> bool:
-    # NumPy's float64 derives from float, but has a type of its own.
+    # NumPy's float64 derives from Python's float, but is another element type.
     return isinstance(value, _NUMBERS) and not isinstance(value, np.generic)
 
 
@@ -138,7 +138,7 @@ def device_among(values: tuple[Any, ...]) -> str:
 
 
 def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Any:
-    """A result as an array like the operands ``like``: NumPy's, :class:`DeviceArray`, or the kind that reads return.
+    """A result as an array of the same kind as the operands ``like``: NumPy's, :class:`DeviceArray`, or the kind that reads return.
 
     ``dtype`` is the type of dates, which the Rust side holds as integers.
     """
@@ -162,12 +162,12 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
 def plan_device(values: tuple[Any, ...]) -> str | None:
     """The device for a plan of these values, unless the caller names one.
 
-    It is the GPU whose memory takes part, else the device that an array or a plan was given; ``None`` if there is neither.
+    It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan; ``None`` if there is neither.
 
     Raises
     ------
     MemorySpaceError
-        Memory of a GPU takes part in a plan that runs elsewhere.
+        An operand is in a GPU's memory, and the plan runs elsewhere.
     """
     devices = (getattr(value, "_own_device", None) for value in values if is_lazy(value))
     named = next((device for device in devices if device is not None), None)
@@ -183,7 +183,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """The device of an operand of a plan: where its memory is, else ``"cpu"``."""
+    """The device of an operand of a plan: the device of its memory, else ``"cpu"``."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

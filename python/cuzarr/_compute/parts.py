@@ -42,7 +42,7 @@ def check_store(expression: Any, place: Any, client: Any, device: str, resume: b
     ------
     ArgumentTypeError, InvalidArgumentError, UnsupportedError
     CuzarrError
-        A worker lacks something.
+        A worker lacks something that its tasks need.
     """
     _check("store", expression, client)
     if resume:

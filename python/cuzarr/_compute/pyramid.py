@@ -85,31 +85,32 @@ def pyramid(
     Parameters
     ----------
     source : Array, Group, StoreLike, or an array in memory
-        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.6, or GeoZarr's ``multiscales``. From an image the largest
-        level is taken, with its axes, scale, units, channels, other attributes and all labels. An array in memory (NumPy's, or one on a
+        An array of 2 to 5 dimensions, or an image: OME-Zarr 0.1 to 0.6, or GeoZarr's ``multiscales``. From an image, the largest level is
+        taken, and its axes, scale, units, channels, other attributes and all labels are kept. An array in memory (NumPy's, or one on a
         GPU) is copied to host memory first.
     target : StoreLike
-        Where the group of the levels is made; for labels, the group of their image.
+        The place of the new group of levels; for labels, the group of their image.
     method : {"mean", "gaussian", "max", "nearest", "mode"}, optional
-        How elements are combined into one: their mean, a mean with Gaussian weights that includes neighbours, the largest, the first,
-        or the most frequent one. By default the mean; for labels the most frequent one, so that no new label appears.
+        The method that combines elements into one: their mean, a mean with Gaussian weights that includes neighbours, the largest, the
+        first, or the most frequent element. The default is the mean, and for labels the most frequent element, so that no new label
+        appears.
     levels : int, optional
         Number of levels, including the first. By default, levels are added until no spatial extent is above 256.
     axes : str or sequence of str, optional
-        Names of the dimensions, as in ``"tczyx"``. By default the source's own, or the last ones of ``"tczyx"``.
+        Names of the dimensions, as in ``"tczyx"``. By default the source's names, or the last names of ``"tczyx"``.
     scale, units : sequence or dict, optional
-        Size of an element along each dimension, and its unit (``"micrometer"``, ``None`` for none). A dictionary gives them by
-        dimension name.
+        Size of an element along each dimension, and its unit (``"micrometer"``, ``None`` for none). A dictionary has dimension names as
+        keys.
     factors : sequence or dict, optional
         Number of elements that are combined into one along each dimension, from level to level. In a dictionary, dimensions without
         a factor keep their size. By default 2 along x, y and z; a dimension is skipped while its elements are at least twice as large
         as those of another one.
     channels : sequence of str or dict, optional
         The channels' labels, or objects with ``label``, ``color`` (``"00FF00"``) and ``window`` for the attribute ``omero``. Missing
-        colours are chosen. Limits of contrast are those of the smallest level.
+        colours are chosen automatically. Limits of contrast are found in the smallest level.
     labels : str, optional
-        Name of the labels: integers that say which object each element of the image belongs to. They are created in the group
-        ``labels`` of the image at the target.
+        Name of the labels. Labels are integers: for each element of the image, the number of the object to which it belongs. They are
+        created in the group ``labels`` of the image at the target.
     label_metadata : dict, optional
         Members for the attribute ``image-label``, such as ``colors`` and ``properties``.
     name : str, optional
@@ -132,15 +133,15 @@ def pyramid(
     Raises
     ------
     InvalidArgumentError
-        The array has fewer than 2 or more than 5 dimensions, or the names of its axes do not fit; the source is a group that is no
+        The array has fewer than 2 or more than 5 dimensions, the names of its axes do not fit, or the source is a group that is not an
         image.
     GroupNotFoundError
-        There is no image at the target that labels could belong to.
+        There is no image at the target to which the labels could belong.
     ContainsArrayError, ContainsGroupError
-        Something is at the target.
+        A node exists at the target, and ``overwrite`` is off.
     UnsupportedError
-        The method has no meaning for the elements; labels are not integers. The source is an image of a later version; its levels have
-        other transformations than scales and translations, or several arrays each; or coordinate systems, numbers of transformations or
+        The method does not apply to the elements, or labels are not integers. Or the source is an image of a later version, or its levels
+        have several arrays or transformations other than scales and translations. Or coordinate systems, numbers of transformations or
         further images would be lost.
 
     Examples
@@ -210,7 +211,7 @@ def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any
 
 
 def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
-    """One value for each dimension, in their order. A dictionary gives them by name; other dimensions get ``missing``."""
+    """One value for each dimension, in their order. The keys of a dictionary are dimension names; other dimensions get ``missing``."""
     if not isinstance(values, Mapping):
         return None if values is None else items(values, what, "one value for each dimension")
     if names is None:

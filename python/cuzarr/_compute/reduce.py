@@ -108,9 +108,9 @@ def reduce(
 ) -> Any:
     """Compute ``map_block(block, …)`` for each block of arrays of any size, and merge the partial results with ``combine``.
 
-    While one block is worked on, the next is read. Blocks are merged one after the other in C order, so every run with the same
-    memory limit gives the same result. ``combine`` must be able to merge results one by one, so a median cannot be computed.
-    Reductions that NumPy has (:mod:`cuzarr.xp`) are built in, and faster.
+    While one block is processed, the next block is read. Blocks are merged one after the other in C order, so every run with the same
+    memory limit gives the same result. ``combine`` must be able to merge results one by one, so a median cannot be computed. NumPy's
+    reductions are built in, and faster (:mod:`cuzarr.xp`).
 
     Parameters
     ----------
@@ -118,37 +118,37 @@ def reduce(
         Called with one block of each array, like the function of :func:`map_blocks`. It returns a partial result: a number, an
         array on any device, a tuple of them, a dictionary.
     combine : callable
-        Called with two partial results, that of all earlier blocks and that of the next block. It returns the merged one, and may
-        change the first.
+        Called with two partial results: the result of all earlier blocks, and that of the next block. It returns the merged result, and
+        may change the first argument.
     *arrays
         As for :func:`map_blocks`.
     axis : int or tuple of int, optional
-        Dimensions to reduce. The others stay: blocks that differ along them are not merged. Without ``axis``, all blocks are merged
-        into one result of any kind.
+        Dimensions to reduce. Other dimensions are kept: blocks at different places along them are not merged. Without ``axis``, all
+        blocks are merged into one result of any kind.
     keepdims : bool
         Whether reduced dimensions are kept, with the extent 1.
     finish : callable, optional
-        Called with the last partial result; it returns the final one. It may divide a sum by a count, for a mean.
+        Called with the last partial result; it returns the final result. For a mean, for example, it divides a sum by a count.
     initial : optional
         A partial result to begin with. It is copied. It is needed if the arrays have no elements.
     out, dtype, chunks, shards, resume, **kwargs
-        As for :func:`map_blocks`, with ``axis`` given: the result has the extents that stay.
+        As for :func:`map_blocks`. They need ``axis``; the result has the extents of the remaining dimensions.
     device, memory_limit, progress
         As for :func:`map_blocks`.
     client : distributed.Client, optional
         Use a dask cluster. Without ``axis``, ``map_block`` of each block is a task, and this process merges their results.
         Along an axis, each object of ``out`` is a task, which merges its blocks. The result is the same as on one machine with the
-        same memory limit; a task whose worker dies runs again. Workers must be able to reach arrays and ``out``.
+        same memory limit; if a worker dies, its task runs again. Workers must be able to reach the arrays and ``out``.
 
     Returns
     -------
     Array, array or object
-        ``out``, opened; the result in memory; without ``axis``, what ``combine`` or ``finish`` returned.
+        ``out``, opened, or the result in memory. Without ``axis``, the value that ``combine`` or ``finish`` returned.
 
     Raises
     ------
     ShapeMismatchError
-        Shapes cannot be broadcast, or the result along ``axis`` has another shape than the extents that stay.
+        Shapes cannot be broadcast, or the result along ``axis`` does not have the extents of the remaining dimensions.
     InvalidArgumentError
         There are no elements, and no ``initial``.
     BudgetExceededError
@@ -235,7 +235,7 @@ def reduce(
 
 
 def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
-    """The result for arrays without elements: empty, or everywhere the result of no blocks."""
+    """The result for arrays without elements: an empty array, or an array filled with the result of no blocks."""
     is_empty = not math.prod(shape)
     nothing = 0 if is_empty else fold.of_nothing()
     with target.finishing():
@@ -324,7 +324,7 @@ class _Stays:
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
     def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
-        """Extents along all dimensions: the result's own, and those in ``others`` where dimensions are reduced.
+        """Extents along all dimensions: the result's extents, and for reduced dimensions those in ``others``.
 
         Without ``extents``, all of ``others``.
         """

@@ -1,4 +1,4 @@
-"""Results of blocks, which are put into one array, in memory or in a store."""
+"""Puts the results of blocks into one array, in memory or in a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from cuzarr.storage.zip import finishing
 
 
 def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
-    """Arguments for a new array whose dimensions have these names, unless the caller chose names.
+    """Arguments for a new array with these names of dimensions, unless the caller chose names.
 
     Format 2 stores names as xarray does. xarray takes the fill value of such an array as the mark of missing elements, so the array
     gets no fill value unless the caller chose one.
@@ -76,7 +76,7 @@ def completed(array: Any) -> None:
 
 
 class Target:
-    """The array that takes results. It exists already, or is created when the first result gives its type.
+    """The array that takes results. It exists already, or is created when the type of the first result is known.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Target:
     Raises
     ------
     ShapeMismatchError, InvalidArgumentError
-        It has another shape; it is one of the sources, or resumes nothing.
+        The target has another shape, is one of the sources, or has no interrupted work to resume.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class Target:
         if settings and (out is None or is_stored(out)):
             raise TypeError(f"these arguments are for a new array, so pass its place as out= too: {', '.join(settings)}")
         check_keywords("create_array", settings, parameters(_sources.nodes.create_array))
-        # The item size decides the size of blocks. It must be the same when work is resumed, although the array has its type by then.
+        # The item size decides the size of blocks. It must be the same in resumed work, although the array then already has its type.
         likely = (out if is_stored(out) else sources.stored).dtype if dtype is None else element_type(dtype)
         self.item_bytes = likely.itemsize
         self._given = out
         if out is not None and not is_stored(out):
             place = {name: settings.pop(name, None) for name in ("storage_options", "metadata_store")}
             out = make_store_path(out, path=settings.pop("name", None), mode="a", **place)
-            # Compared with None: an array may be empty, or have one element that is 0, and then counts as false.
+            # Compared with None, because an array that is empty, or has a single element 0, counts as false.
             if resume and (begun := continued(out)) is not None:
                 out = begun
         if resume and out is None:
@@ -174,14 +174,15 @@ class Target:
             self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
-        """Converts a result to the target's element type, ready on every stream. In memory, it is put into its place at once.
+        """Converts a result to the target's element type, ready on every stream. If the target is in memory, the result is put into its
+        place immediately.
 
         Raises
         ------
         DTypeMismatchError
-            It does not fit the type of the first result.
+            The result does not fit the type of the first result.
         MemorySpaceError
-            It is elsewhere than those before.
+            The result is on another device than those before.
         """
         if self.is_inferred and not np.can_cast(own := foreign.element_type(result), self.array.dtype, "safe"):
             message = f"the result of {place} has elements of {own}, which do not all fit {self.array.dtype}, the type of the first result"
@@ -263,7 +264,7 @@ class Results:
             self._writer.shutdown()
 
     def _look_back(self) -> None:
-        """Finds out how far interrupted work came, once the target array exists."""
+        """Finds the progress of interrupted work. The target array must exist."""
         if self._looked or not is_stored(self._target.array):
             return
         self._looked = True

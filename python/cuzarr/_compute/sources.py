@@ -1,4 +1,4 @@
-"""Arrays and groups in stores, as computations see them, and the functions that open and create them."""
+"""The interface of stored arrays and groups for computations, and the functions that open and create them."""
 
 from __future__ import annotations
 

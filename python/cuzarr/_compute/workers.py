@@ -30,8 +30,8 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
     Raises
     ------
     CuzarrError
-        The first place of its trail is the worker. Its class is that of the failure: :class:`LibraryMissingError`,
-        :class:`DeviceUnavailableError`, :class:`InvalidArgumentError`, or what the store raised.
+        The failure of a worker, which its trail names first. Its class is :class:`LibraryMissingError`, :class:`DeviceUnavailableError`,
+        :class:`InvalidArgumentError`, or that of the store's error.
     """
     found = tuple((place.store, key) for place in sources if (key := _document(place)))
     with _marked(target) as mark:
@@ -52,7 +52,7 @@ def _document(place: StorePath) -> str | None:
 
 @contextmanager
 def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
-    """Puts an object at the target, for workers to look for. Gives its store and key, and deletes it afterwards."""
+    """Writes an object at the target, which workers must find. Yields its store and key, and deletes it afterwards."""
     if target is None or not target.store.supports_deletes:
         yield None
         return
@@ -63,7 +63,7 @@ def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
         yield target.store, key
     finally:
         target.store.delete(key)
-        with suppress(OSError):  # another process put something into the folder
+        with suppress(OSError):  # another process wrote into the folder
             for path in new:
                 path.rmdir()
 
@@ -101,7 +101,7 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """The error that keeps this process from working, or ``None``. A thread looks for it, so that the worker's loop stays responsive."""
+    """The error that prevents this process from doing tasks, or ``None``. A thread checks this, to keep the worker's loop responsive."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 
@@ -124,9 +124,9 @@ def _other_version(message: str, version: str) -> CuzarrError:
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
     """The error of a worker, whose first place is the worker; ``None`` if it can work."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
-        return None  # the worker can work, or is gone, and then its tasks go to others
+        return None  # the worker can work; or it is gone, and other workers get its tasks
     if isinstance(answer, CuzarrError):
         error: CuzarrError = answer
-    else:  # the function itself never raises, so the worker could not find or load it
+    else:  # the function itself does not raise errors, so the worker could not find or load it
         error = _other_version(f"cannot load what cuzarr {_core.__version__} sends: {answer}", _core.__version__)
     return type(error)(error.message, trail=(f"worker {worker}", *error.trail), hint=error.hint, others=error.others)

@@ -24,7 +24,7 @@ def resolve_class(name: Any) -> Any:
     """
     if not isinstance(name, str):
         return name
-    # In zarr-python's own names, only "CPU" or "GPU" matters. Here they need neither zarr-python nor CuPy.
+    # For zarr-python's own names, only "CPU" or "GPU" counts. So they work here without zarr-python and CuPy.
     if name.startswith("zarr."):
         name = re.sub(r"^zarr\.(core\.)?buffer\.(?=[cg]pu\.)", "cuzarr.buffer.", name)
     module, _, attribute = name.rpartition(".")

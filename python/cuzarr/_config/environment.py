@@ -61,7 +61,7 @@ def read_environment(environ: Mapping[str, str], refuse: Refuse = _raise) -> dic
     Raises
     ------
     ConfigInvalidError
-        A variable has a value that its setting cannot have, unless ``refuse`` takes the error. The variable is left out then.
+        A variable has a value that its setting cannot have. If ``refuse`` accepts the error, the variable is left out instead.
     """
     found: dict[str, tuple[Any, str]] = {}
     for prefix in _ENVIRONMENT_PREFIXES:
@@ -82,7 +82,7 @@ def read_environment(environ: Mapping[str, str], refuse: Refuse = _raise) -> dic
 
 
 def _with_partners(places: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
-    """The device and buffer classes that variables set, completed by those that belong to them."""
+    """The device and buffer classes that variables set, and the other settings that follow from them."""
     if not places:
         return {}
     origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))

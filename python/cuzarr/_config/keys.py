@@ -38,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "codec_pipeline.max_workers": None,
     "buffer": "cuzarr.buffer.cpu.Buffer",
     "ndbuffer": "cuzarr.buffer.cpu.NDBuffer",
-    # where arrays are read to, and as which type
+    # the device that arrays are read to, and their type
     "device": "cpu",
     "array_type": "auto",
     # what cuzarr may do and use
@@ -90,7 +90,7 @@ ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {
     "direct_io",
 }
 
-# Keys of zarr-python that change nothing here, and why. Setting one to a value that is not its default gives a warning.
+# Keys of zarr-python that have no effect here, and the reasons. Setting one to a value other than its default gives a warning.
 _WITHOUT_EFFECT = {
     "async.timeout": "calls wait as long as the store takes",
     "codec_pipeline": "cuzarr has one pipeline",
@@ -102,7 +102,7 @@ OPEN_SECTIONS = ("async", "codec_pipeline", "codecs", "storage")
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key is an option of remote stores whose value is secret: never shown, and never sent to other processes."""
+    """Whether a key is an option of remote stores with a secret value, which is never shown and never sent to other processes."""
     return key.startswith("storage.") and _core.Store.is_secret_option(key)
 
 
@@ -128,7 +128,7 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def _size(value: Any) -> Any:
-    """A number of bytes from text such as ``"512 MiB"``, ``"0.5 GB"`` or ``"64k"``; -1 if it is no size."""
+    """A number of bytes from text such as ``"512 MiB"``, ``"0.5 GB"`` or ``"64k"``; -1 if the text is not a size."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt])(i?))?b?\s*", str(value).lower())
@@ -179,7 +179,7 @@ def check_value(key: str, value: Any, origin: str) -> Any:
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
-        # Options of stores stay single keys, whatever their nesting, so that a secret one is recognised by its name.
+        # Nested options of stores are kept as single keys, so that a secret option is recognised by its name.
         is_section = key.startswith("storage.") or any(known.startswith(f"{key}.") for known in DEFAULTS)
         if isinstance(value, Mapping) and (is_section or key in OPEN_SECTIONS):
             yield from flatten(value, f"{key}.")

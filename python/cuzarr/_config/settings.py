@@ -1,7 +1,7 @@
-"""The configuration: every value, where it comes from, and how to change it.
+"""The configuration: the values of all settings, their origins, and functions to change them.
 
 A value is looked up in ``config.local`` (this task's own), then in ``config.set`` (the whole process's), then in the
-environment (``CUZARR_ARRAY__ORDER=F`` is ``array.order``; ``ZARR_ARRAY__ORDER=F`` counts less), then in the defaults.
+environment (``CUZARR_ARRAY__ORDER=F`` sets ``array.order``, and takes precedence over ``ZARR_ARRAY__ORDER=F``), then in the defaults.
 ``device``, ``buffer`` and ``ndbuffer`` choose the same thing in different ways, so setting one of them also sets the others.
 """
 
@@ -68,9 +68,9 @@ class LocalSet:
 class Config:
     """All settings of cuzarr, with the origin of each. There is one object of this class: ``cuzarr.config``.
 
-    A value comes from the first of :meth:`local`, :meth:`set`, an environment variable and the default that has one.
-    The setting ``array.order`` is ``CUZARR_ARRAY__ORDER`` in the environment; zarr-python's ``ZARR_ARRAY__ORDER`` is used if the
-    former is not set. The guide "Change settings" lists all settings.
+    A value comes from the first of these that sets it: :meth:`local`, :meth:`set`, an environment variable, the default.
+    The setting ``array.order`` is ``CUZARR_ARRAY__ORDER`` in the environment; zarr-python's ``ZARR_ARRAY__ORDER`` is used if that
+    variable is not set. The guide "Change settings" lists all settings.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Config:
     Raises
     ------
     ConfigInvalidError
-        A setting is unknown, or cannot have a value.
+        A setting is unknown, or cannot have its value.
 
     >>> with cuzarr.config.set({"array.order": "F"}):
     ...     cuzarr.config.get("array.order")
@@ -98,7 +98,7 @@ class Config:
         self._current: tuple[object, object, object, dict[str, Any]] | None = None
 
     def _from_environment(self) -> dict[str, tuple[Any, str]]:
-        # Read at first use, not at import: a bad variable must not make `import cuzarr` fail.
+        # Read at first use, not at import, so that a bad variable does not make `import cuzarr` fail.
         if self._environment is None:
             self._environment = read_environment(self._environ)
         return self._environment
@@ -131,7 +131,7 @@ class Config:
         key : str
             The name, such as ``"memory_limit"`` or ``"array.order"``; or a section, such as ``"array"``.
         default : object, optional
-            The result if there is no such setting. Without it, that is an error.
+            The result if there is no such setting. Without a default, a missing setting is an error.
 
         Returns
         -------
@@ -246,12 +246,13 @@ class Config:
         new : mapping
             Values by name, as for :meth:`set`.
         priority : {"new", "old", "new-defaults"}
-            Replace all of them; add only settings that do not exist yet; or replace only settings that have their default.
+            ``"new"`` replaces all values, ``"old"`` only adds settings that do not exist yet, and ``"new-defaults"`` only replaces
+            settings that have their default.
 
         Raises
         ------
         ConfigInvalidError
-            There is no such setting, or it cannot have this value; or ``priority`` is another word.
+            There is no such setting, or it cannot have this value; or ``priority`` has another value.
 
         >>> with cuzarr.config.set({"array.order": "F"}):
         ...     cuzarr.config.update({"array": {"order": "C"}, "json_indent": 4}, priority="new-defaults")
@@ -271,7 +272,7 @@ class Config:
         self._replace(self._parse(chosen, {}, "config.update"))
 
     def merge(self, *dicts: Mapping[str, Any]) -> None:
-        """Change settings from now on, from several mappings. Later ones replace values of earlier ones.
+        """Change settings from now on, from several mappings. Values of later mappings replace those of earlier ones.
 
         Parameters
         ----------
@@ -294,7 +295,7 @@ class Config:
         self.update(merged)
 
     def clear(self) -> None:
-        """Give every setting its default. Environment variables do not count any more, until :meth:`refresh`.
+        """Give every setting its default. Environment variables have no effect from then on, until :meth:`refresh`.
 
         >>> _ = cuzarr.config.set({"array.order": "F"})
         >>> cuzarr.config.clear()
@@ -340,7 +341,7 @@ class Config:
         self._reset(self._environ if env is None else env)
 
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The settings that environment variables give. Nothing is changed.
+        """The settings that environment variables give. The configuration is not changed.
 
         Returns
         -------
@@ -388,7 +389,7 @@ class Config:
         Raises
         ------
         ConfigInvalidError
-            The text is no device.
+            The text is not a device.
 
         >>> with cuzarr.config.enable_gpu():
         ...     cuzarr.config.get("device")
@@ -429,7 +430,7 @@ class Config:
         Parameters
         ----------
         stream : file, optional
-            Where to print; by default the standard output.
+            The file to print to; by default the standard output.
         width : int, optional
             The longest line, in characters; by default lines are not broken.
         **options

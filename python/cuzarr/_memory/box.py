@@ -52,7 +52,7 @@ def normalize_index(index: Any, extent: int) -> int:
 
 @dataclass(frozen=True)
 class Box:
-    """A first element, a count and a step for each dimension. Dimensions in ``dropped`` were chosen by one index; the result lacks them."""
+    """A first element, a count and a step for each dimension. The result lacks the dimensions ``dropped``, which one index selects."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]
@@ -100,7 +100,7 @@ def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
     NegativeStepError
         A slice has a step below 1.
     SelectionInvalidError
-        Something else was selected with, or too many dimensions.
+        The selection has other items, or too many dimensions.
     """
     start: list[int] = []
     count: list[int] = []

@@ -28,7 +28,7 @@ from cuzarr.errors import (
 
 
 def _is_aligned(dtype: np.dtype[Any]) -> bool:
-    """Whether the fields of a structure lie where a C compiler would put them."""
+    """Whether the fields of a structure have the offsets that a C compiler would choose."""
     assert dtype.names is not None and dtype.fields is not None
     fields = [dtype.fields[name] for name in dtype.names]
     if any(field[0].names is not None and not _is_aligned(field[0]) for field in fields):
@@ -73,7 +73,7 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
     if not buffer.nbytes:
         with cupy.cuda.Device(device):
             return cupy.empty(buffer.shape, dtype)
-    # DLPack has no structures, and takes twice as long as this.
+    # Not by DLPack, which has no structures, and takes twice as long.
     memory = cupy.cuda.UnownedMemory(buffer.address, buffer.nbytes, buffer, device)
     return cupy.ndarray(buffer.shape, dtype, cupy.cuda.MemoryPointer(memory, 0), buffer.strides)
 
@@ -105,7 +105,7 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
     Raises
     ------
     DTypeMismatchError
-        Its elements are of another type.
+        The array's elements have another type.
     """
     buffer = device_buffer(value)
     if not _has_elements_of(data_type.native, value, buffer):
@@ -124,7 +124,7 @@ def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
     Raises
     ------
     DTypeMismatchError
-        GPUs do not convert them: strings, structures, other units of time.
+        GPUs cannot convert the elements: strings, structures, other units of time.
     """
     buffer = device_buffer(value)
     if _has_elements_of(data_type.native, value, buffer):
@@ -155,7 +155,7 @@ def read_into(
     Raises
     ------
     ShapeMismatchError, DTypeMismatchError
-        It is not what the selection gives.
+        ``out`` does not have the shape or type of the selection.
     """
     memory, finish = memory_for(out, shape, native, device)
     read(memory)
@@ -169,7 +169,7 @@ def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: 
     Raises
     ------
     ShapeMismatchError, DTypeMismatchError
-        It is not what the selection gives.
+        ``out`` does not have the shape or type of the selection.
     """
     target = getattr(out, "as_ndarray_like", lambda: out)()  # zarr-python's NDBuffer
     if isinstance(target, np.ndarray) and target.dtype != native == target.dtype.newbyteorder("="):
@@ -185,7 +185,7 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
     Raises
     ------
     ShapeMismatchError, DTypeMismatchError
-        It is not what the selection gives.
+        ``out`` does not have the shape or type of the selection.
     """
     if not hasattr(out, "shape"):
         raise InvalidArgumentError(f"out is {type(out).__name__}, expected an array")
@@ -224,7 +224,7 @@ def writable_view(out: Any) -> Any:
     Raises
     ------
     InvalidArgumentError
-        It is read-only.
+        The array is read-only.
     """
     if isinstance(out, np.ndarray):
         check_writable(out)

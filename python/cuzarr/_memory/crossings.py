@@ -1,4 +1,4 @@
-"""NumPy's selections in two steps: what is read along each dimension, and what is chosen from it."""
+"""Divides NumPy's selections into two steps: a read along each dimension, and a choice from the result."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any,
     Raises
     ------
     BoundsCheckError, ArrayIndexError
-        An index is outside, or index arrays do not broadcast.
+        An index is outside the array, or index arrays cannot be broadcast together.
     SelectionInvalidError
-        The selection does not fit, or is none.
+        The selection does not fit, or is not a selection.
     """
     items = [_item(item) for item in ensure_tuple(selection)]
     used = sum(item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else item is not None for item in items)
@@ -81,7 +81,7 @@ def _item(item: Any) -> Any:
 
 
 def _list(places: np.ndarray[Any, Any], extent: int, along: Along, key: list[Any]) -> None:
-    """Adds a list of indices: to ``along`` the sorted, distinct ones; to ``key`` the position of each index among these."""
+    """Adds a list of indices: the sorted, distinct indices to ``along``, and the position of each index among them to ``key``."""
     outside = places[(places < -extent) | (places >= extent)] if places.dtype.kind == "i" else places[places >= extent]
     if outside.size:
         raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")

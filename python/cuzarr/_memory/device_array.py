@@ -1,4 +1,4 @@
-"""``DeviceArray``, an array in a GPU's memory, which needs no CuPy."""
+"""``DeviceArray``, an array in a GPU's memory. It does not need CuPy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Order = Literal["K", "A", "C", "F"]
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
-# Most elements whose values ``repr`` shows.
+# Largest number of elements whose values ``repr`` shows.
 _MOST_SHOWN = 1000
 
 
@@ -73,8 +73,8 @@ class DeviceArray(
 ):
     """An N-dimensional array in GPU memory, with NumPy's arithmetic (see :mod:`cuzarr.xp`).
 
-    CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is
-    never copied to the host unless :meth:`cpu` asks for it. Slicing, reshaping and transposing give views, as in NumPy.
+    CuPy, PyTorch, JAX and Numba take it without copying, by DLPack (with streams) or the CUDA array interface (version 3). It is never
+    copied to the host without a call of :meth:`cpu`. Slicing, reshaping and transposing give views, as in NumPy.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class DeviceArray(
     dtype : numpy.dtype
         Element type.
     device : str
-        Where it is: ``"cuda:0"``.
+        The device that holds the memory: ``"cuda:0"``.
 
     Raises
     ------
@@ -134,7 +134,7 @@ class DeviceArray(
         Parameters
         ----------
         array : array_like
-            The array. The copy is in F order if only that makes the array contiguous; else in C order.
+            The array. The copy is in F order if the array is only contiguous in F order; else it is in C order.
 
         >>> cuzarr.DeviceArray.from_host(np.arange(3), "cpu").cpu().tolist()  # "cuda:0" on a GPU
         [0, 1, 2]
@@ -154,7 +154,7 @@ class DeviceArray(
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Size of one element in bytes."""
         return self.dtype.itemsize
 
     @property
@@ -176,7 +176,7 @@ class DeviceArray(
         return numpy_view(self._buffer.to("cpu"), self.dtype)
 
     def to(self, device: str) -> DeviceArray | np.ndarray[Any, Any]:
-        """This array on another device; the array itself if it is there already.
+        """This array on another device, or the array itself if it is already there.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class DeviceArray(
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         """Calls this library's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
         made = super().__array_function__(function, types, arguments, options)
-        # Otherwise NumPy returns no array of its own: it gets no elements, because `__array__` refuses.
+        # Only a call with `like=` returns a NumPy array. NumPy's other functions cannot get the elements, because `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
 
     def __len__(self) -> int:
@@ -305,7 +305,7 @@ class DeviceArray(
         Raises
         ------
         SelectionInvalidError
-            An index lies outside, or the key does not fit the array.
+            An index lies outside the array, or the key does not fit the array.
 
         >>> x = cuzarr.DeviceArray.from_host(np.arange(12).reshape(3, 4), "cpu")
         >>> x[1:, ::2].shape
@@ -369,7 +369,7 @@ class DeviceArray(
         Raises
         ------
         BoundsCheckError
-            An index lies outside.
+            An index lies outside the array.
         """
         shared = (*(1,) * axis, -1, *(1,) * (self.ndim - axis - 1))
         by = indices if indices.ndim == self.ndim else indices.reshape(shared)
@@ -379,7 +379,7 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """The elements that a key with index arrays or masks selects. If one of these is on this device, the others are moved there."""
+        """The elements that a key with index arrays or masks selects. If one of these arrays is on this device, all are moved there."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:
@@ -437,7 +437,7 @@ class DeviceArray(
         order: Literal["A", "C", "F"] | None = "C",
         copy: bool | None = None,
     ) -> DeviceArray:
-        """The elements in another shape: a view where that is possible, else a copy.
+        """The elements in another shape: a view if possible, else a copy.
 
         Parameters
         ----------
@@ -470,12 +470,12 @@ class DeviceArray(
         return reshaped.copy() if copy and reshaped._buffer.address == self._buffer.address else reshaped
 
     def ravel(self, order: Order = "C") -> DeviceArray:
-        """The elements in one dimension: a view where that is possible, else a copy.
+        """The elements in one dimension: a view if possible, else a copy.
 
         Parameters
         ----------
         order : {"C", "F", "A", "K"}
-            In which order elements are counted, as in NumPy; ``"K"`` counts as ``"C"``.
+            In which order elements are counted, as in NumPy; ``"K"`` means ``"C"``.
 
         >>> cuzarr.DeviceArray.from_host(np.arange(6).reshape(2, 3), "cpu").ravel("F").cpu().tolist()
         [0, 3, 1, 4, 2, 5]
@@ -493,7 +493,7 @@ class DeviceArray(
         Raises
         ------
         InvalidArgumentError
-            ``axes`` does not name each dimension once.
+            A dimension is missing in ``axes`` or is named twice.
 
         >>> cuzarr.DeviceArray.empty((2, 3, 4), "int16", "cpu").transpose(2, 0, 1).shape
         (4, 2, 3)
@@ -514,7 +514,7 @@ class DeviceArray(
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def view(self, dtype: DTypeLike) -> DeviceArray:
-        """This memory as elements of another type. If their size differs, the last dimension becomes longer or shorter.
+        """This memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
 
         Parameters
         ----------
@@ -524,7 +524,7 @@ class DeviceArray(
         Raises
         ------
         InvalidArgumentError
-            The last dimension cannot be divided into such elements.
+            The last dimension cannot be divided into elements of this type.
 
         >>> cuzarr.DeviceArray.empty((2, 3), "float32", "cpu").view("uint8").shape
         (2, 12)
@@ -562,7 +562,7 @@ class DeviceArray(
         Raises
         ------
         UnsupportedError
-            Devices have no such conversion: strings, structures, some dates. Convert on the host.
+            Devices cannot convert strings, structures and some dates. Convert them on the host.
 
         >>> cuzarr.DeviceArray.from_host(np.array([1.5, 2.5]), "cpu").astype("int16").cpu()
         array([1, 2], dtype=int16)
@@ -607,7 +607,7 @@ class DeviceArray(
         Raises
         ------
         ConversionError
-            The type of the elements cannot hold it.
+            The type of the elements cannot hold the value.
 
         >>> x = cuzarr.DeviceArray.empty((2,), "int16", "cpu")
         >>> x.fill(7)
@@ -617,21 +617,21 @@ class DeviceArray(
         self._buffer.fill(_numpy.element(value, self.dtype).tobytes())
 
     def __setitem__(self, key: Selection, value: ArrayLike) -> None:
-        """Write the elements that a key chooses. The new ones may be on any device.
+        """Write the elements that a key selects. The new elements may be on any device.
 
         Parameters
         ----------
         key : int, slice, Ellipsis, None, list of int, array or tuple of them
             As for ``x[key]``. If index arrays name an element several times, it gets the last value.
         value : array or scalar
-            The elements. They are broadcast to what is chosen and converted to the array's type.
+            The elements. They are broadcast to the selected elements and converted to the array's type.
 
         Raises
         ------
         SelectionInvalidError
-            An index lies outside, or the key does not fit the array.
+            An index lies outside the array, or the key does not fit the array.
         ShapeMismatchError
-            The value cannot be broadcast to what is chosen.
+            The value cannot be broadcast to the selected elements.
         OutOfRangeError, ConversionError
             The array's type cannot hold the value.
 

@@ -30,7 +30,7 @@ ORDERED = "iufcmMU"
 
 
 def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """The runs of bytes that two element types have in reverse order: first byte and length of each.
+    """The runs of bytes that are in reverse order in two element types: first byte and length of each run.
 
     ``None`` if the types differ in another way.
     """
@@ -54,7 +54,7 @@ def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list
 
 
 def memory_type(dtype: np.dtype[Any]) -> str:
-    """The Rust side's name for elements in memory. Dates are 8-byte integers; types that it does not know are opaque bytes."""
+    """The Rust side's name for elements in memory. Dates are 8-byte integers; types that the Rust side does not know are opaque bytes."""
     _numpy.check_type(dtype)
     if dtype.kind in "mM" and dtype.isnative:
         return "int64"

@@ -81,7 +81,7 @@ def device_of(value: Any) -> str:
     if not isinstance(value, OnDevice) and hasattr(value, "__dlpack_device__"):
         kind, number = value.__dlpack_device__()
         if int(kind) == _DLPACK_CUDA:
-            # Does not take the memory of the array, which would take longer than a small kernel.
+            # Does not make a buffer of the array's memory, which would take longer than a small kernel.
             return f"cuda:{int(number)}"
     return device_buffer(value).device
 
@@ -111,7 +111,7 @@ def device_buffer(value: Any) -> _core.NdBuffer:
 
 def shared_buffer(value: Any) -> _core.NdBuffer:
     """The memory of an array with ``__dlpack__`` as a buffer, without copying. It may be on any device."""
-    # PyTorch's tensors refuse while they record gradients. Some stand for the negative or the conjugate of their memory.
+    # PyTorch's tensors refuse the export while they record gradients. Some tensors mean the negative or the conjugate of their memory.
     for name in ("detach", "resolve_conj", "resolve_neg"):
         if hasattr(value, name):
             value = getattr(value, name)()
@@ -149,7 +149,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     InvalidArgumentError
-        It is a masked array.
+        The value is a masked array.
     """
     refuse_masked(value)
     view = foreign_view(value)
@@ -162,9 +162,9 @@ def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
     Raises
     ------
     ConversionError
-        NumPy refuses to assign it.
+        NumPy refuses to assign the value.
     InvalidArgumentError
-        It is a masked array.
+        The value is a masked array.
     """
     refuse_masked(value)
     if np.isscalar(value):

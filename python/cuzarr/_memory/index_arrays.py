@@ -1,6 +1,6 @@
 """Keys with index arrays and masks, as in NumPy. A key becomes one list of numbers along one dimension.
 
-For that, the dimensions that are indexed by arrays are joined into one.
+To this end, the dimensions that are indexed by arrays are joined into one.
 
 The numbers are a NumPy array, or an array in a device's memory with NumPy's arithmetic.
 """
@@ -30,12 +30,13 @@ class Chosen:
     basic : list of slice
         Slices of all dimensions of the array. They are taken first.
     order : list of int
-        Order of the dimensions after that. The dimensions that index arrays choose from (the listed ones) stand side by side.
+        Order of the dimensions after the slices. In this order, the dimensions that index arrays choose from (the listed ones) are
+        neighbours.
     first, listed : int
         Place of the first listed dimension, and number of the listed dimensions.
     numbers : array
-        Chosen elements of the listed dimensions, counted in C order; of any shape. Those of a single index array may be negative, and then
-        count from the end.
+        Chosen elements of the listed dimensions, counted in C order; of any shape. The numbers of a single index array may be negative;
+        they then count from the end.
     before, behind : list of int
         Dimensions of the result before and behind those of ``numbers``: 1 for a new dimension, -1 for one of the array.
     """
@@ -72,7 +73,7 @@ class _Walk:
     axis: int = 0
     basic: list[slice] = field(default_factory=list)
     groups: list[_Group] = field(default_factory=list)
-    # Dimensions of the result: -1 for one of the array, 1 for a new one. `before` is how many of them precede the first index array.
+    # Dimensions of the result: -1 for one of the array, 1 for a new one. `before` is the number of those before the first index array.
     kept: list[int] = field(default_factory=list)
     before: int = 0
     was_listed: bool = False
@@ -100,7 +101,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Ends a group of index arrays: those that follow do not stand beside those before."""
+        """Ends a group of index arrays: the next ones are not neighbours of those before."""
         self.was_listed = False
 
 
@@ -119,7 +120,7 @@ def parse(
     Raises
     ------
     BoundsCheckError, SelectionInvalidError
-        An index lies outside; there are too many; a mask or index arrays do not fit; an item is none of a key.
+        An index lies outside the array, there are too many indices, a mask or index arrays do not fit, or an item cannot be in a key.
     """
     taken = sum(item.ndim if _is_mask(item) else item is not None and item is not Ellipsis for item in key)
     if taken > len(shape):

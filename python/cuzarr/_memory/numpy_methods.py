@@ -80,7 +80,7 @@ class NumpyMethods:
         Raises
         ------
         InvalidArgumentError
-            There is no such side, or this array has another number of dimensions than one.
+            There is no such side, or this array does not have exactly one dimension.
 
         >>> x = cuzarr.DeviceArray.from_host(np.array([1, 3, 5]), "cpu")
         >>> x.searchsorted(np.array([0, 3, 9])).tolist()
@@ -117,7 +117,7 @@ class NumpyMethods:
         Raises
         ------
         BoundsCheckError
-            An index lies outside.
+            An index lies outside the dimension.
 
         >>> cuzarr.DeviceArray.from_host(np.array([5, 6, 7]), "cpu").take([2, 0]).tolist()
         [7, 5]
@@ -133,7 +133,7 @@ class NumpyMethods:
         Parameters
         ----------
         axis : int or tuple of int, optional
-            Dimensions to leave out; all of extent 1, unless given.
+            Dimensions to leave out; by default all of extent 1.
 
         Returns
         -------
@@ -177,7 +177,7 @@ class NumpyMethods:
         Parameters
         ----------
         order : {"C", "F", "A", "K"}
-            In which order elements are counted, as of ``ravel``.
+            In which order elements are counted, as for ``ravel``.
 
         Returns
         -------

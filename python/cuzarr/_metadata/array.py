@@ -39,7 +39,7 @@ def as_attributes(attributes: Any) -> dict[str, Any]:
     Raises
     ------
     TypeError
-        They are no dictionary.
+        The attributes are not a dictionary.
     """
     if attributes is None:
         return {}
@@ -54,7 +54,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
     Raises
     ------
     TypeError, InvalidArgumentError
-        They are no dictionary, or a value has no JSON form.
+        The attributes are not a dictionary, or a value has no JSON form.
     """
     given = as_attributes(attributes)
     return _core.plain_json(given) if given else {}
@@ -66,7 +66,7 @@ def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
     Raises
     ------
     MetadataValidationError
-        It is something else.
+        The value is not a JSON object.
     """
     if not isinstance(value, Mapping):
         raise MetadataValidationError(f"{what}: expected a JSON object, got {type(value).__name__}")
@@ -86,7 +86,7 @@ class NodeMetadata:
         Returns
         -------
         dict
-            What JSON can hold.
+            A document of JSON values.
 
         Examples
         --------
@@ -217,7 +217,7 @@ class ArrayMetadata(NodeMetadata):
 
     @cached_property
     def fill_value(self) -> Any:
-        """The value of elements that were never written. In format 2, ``None`` means that there is none."""
+        """The value of elements that were never written. In format 2, ``None`` means that there is no fill value."""
         element = self._documents.fill_element()
         return None if element is None else self.data_type._of_element(element)
 
@@ -243,12 +243,12 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def _inner_chunks(self) -> tuple[int, ...]:
-        """Shape of a chunk, the unit that is decoded. In a rectilinear grid, that of the largest chunk."""
+        """Shape of a chunk, the unit that is decoded. In a rectilinear grid, the shape of the largest chunk."""
         return self._documents.inner_chunks or self._stored_chunks
 
     @property
     def _stored_chunks(self) -> tuple[int, ...]:
-        """Shape of a stored object: a shard, or a chunk. In a rectilinear grid, that of the largest one."""
+        """Shape of a stored object: a shard, or a chunk. In a rectilinear grid, the shape of the largest object."""
         return self._documents.stored_chunks
 
     @cached_property
@@ -304,7 +304,7 @@ class ArrayMetadata(NodeMetadata):
         Raises
         ------
         MetadataValidationError
-            The document is no metadata of an array of this format.
+            The document is not metadata of an array of this format.
 
         Examples
         --------
@@ -322,7 +322,7 @@ class ArrayMetadata(NodeMetadata):
         Returns
         -------
         dict
-            What JSON can hold.
+            A document of JSON values.
 
         Examples
         --------
@@ -387,7 +387,7 @@ class ArrayMetadata(NodeMetadata):
         Parameters
         ----------
         attributes : mapping
-            All new attributes. They become what JSON holds: tuples and NumPy's arrays become lists. The old ones are dropped.
+            All new attributes. They are converted to JSON values: tuples and NumPy's arrays become lists. Old attributes are dropped.
 
         Returns
         -------
@@ -422,7 +422,7 @@ class ArrayV3Metadata(ArrayMetadata):
     Raises
     ------
     MetadataValidationError
-        The document is no metadata of such an array.
+        The document is not metadata of an array of this format.
 
     Examples
     --------
@@ -535,7 +535,7 @@ class ArrayV2Metadata(ArrayMetadata):
     Raises
     ------
     MetadataValidationError
-        The document is no metadata of such an array.
+        The document is not metadata of an array of this format.
 
     Examples
     --------
@@ -593,7 +593,7 @@ def of_core(core: _core.ArrayMetadata) -> AnyArrayMetadata:
     Raises
     ------
     MetadataValidationError, UnsupportedFeatureError
-        Its shape or chunks are not what they must be, or the configuration does not allow its chunk grid.
+        The shape or the chunks are not valid, or the configuration does not allow the chunk grid.
     """
     if core.zarr_format == 3:
         return object.__new__(ArrayV3Metadata)._take(core)

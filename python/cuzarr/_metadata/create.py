@@ -112,7 +112,7 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
         hint = "use one of cuzarr.codecs.numcodecs, or of numcodecs"
         raise InvalidArgumentError(f"{argument} of format 2: got codec '{parsed.name}', expected codecs of numcodecs", hint=hint)
     config = parsed.get_config()
-    # The default need not be written, and tensorstore does not know this member.
+    # The default is not written, because tensorstore does not know this member.
     if config["id"] == "zstd" and config.get("checksum") is False:
         del config["checksum"]
     return config

@@ -1,4 +1,4 @@
-"""Finds and creates arrays and groups: turns their stored metadata into objects, and back."""
+"""Finds and creates arrays and groups, and converts between their stored metadata and objects."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
     Raises
     ------
     ArrayNotFoundError
-        Nothing is there.
+        There is no node.
     NodeTypeValidationError
-        A group of format 3 is there.
+        The node is a group of format 3.
     """
     node = find_node(place, zarr_format, False, arrays=True)
     if node is None:
@@ -143,7 +143,7 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
     Raises
     ------
     GroupNotFoundError
-        Nothing is there.
+        There is no node.
     ContainsArrayError
         An array is there.
     """
@@ -163,7 +163,7 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
 def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
     """Creates nodes by their paths below a place, and missing groups above them, when the block ends.
 
-    Gives the paths in the store of all nodes that will be there; a group comes before its members.
+    Yields the paths in the store of all nodes to create. A group comes before its members.
 
     Elements that the block writes are stored before a reader finds the node. A node that is replaced is deleted before the block
     begins. In transactional stores, the nodes are created when the block begins: readers see nothing before the commit.
@@ -171,7 +171,7 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
     Raises
     ------
     ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off; or it would be inside an array.
+        A node exists there, and ``overwrite`` is off; or the new node would be inside an array.
     """
     place.store.check_writable()
     handle = place.store.handle
@@ -190,7 +190,7 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
 def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
     """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`.
 
-    If several programs overwrite a node at the same time, those that were not first start again. So the last one stays.
+    If several programs overwrite a node at the same time, all but the first start again. So the last node stays.
     """
     for attempts_left in reversed(range(_MOST_RACES)):
         try:

@@ -52,9 +52,9 @@ def _bfloat16_dtype() -> np.dtype[Any]:
 class DataType:
     """One data type of Zarr.
 
-    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length. For numbers that NumPy has only with
-    ``ml_dtypes`` it is their name (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``). Otherwise it is
-    ``"fixed"``, and the NumPy dtype is the whole description. ``json_v3`` keeps the type as the metadata spell it.
+    ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length. For numbers that need ``ml_dtypes``, it is
+    their name (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``). Otherwise it is ``"fixed"``, and the NumPy dtype
+    is the full description. ``json_v3`` keeps the spelling of the type in the metadata.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class DataType:
     name : str
         ``"fixed"``, ``"string"``, ``"variable_length_bytes"``, or the name of a number of ``ml_dtypes``.
     json_v3
-        The type as the metadata spell it.
+        The type in the spelling of the metadata.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class DataType:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one element; 1 for elements of variable length, for which chunk shapes are chosen by count."""
+        """Size of one element in bytes. It is 1 for elements of variable length, so that chunk shapes are chosen by count."""
         return 1 if self.is_variable else self.native.itemsize
 
     @property
@@ -200,7 +200,7 @@ class DataType:
         OutOfRangeError
             The value is too large for the type.
         InvalidArgumentError
-            The type cannot hold such a value.
+            The type cannot hold a value of this kind.
 
         Examples
         --------
@@ -242,7 +242,7 @@ class DataType:
                 return np.array(int(value), "i8").view(native)[()]
             return np.array(value, native)[()]
         if isinstance(value, np.number) and value.dtype == native:
-            return value  # as a Python number, a NaN could lose bits
+            return value  # not converted to a Python number, in which a NaN could lose bits
         if native.kind in "iubfc" and isinstance(value, np.number):
             value = value.item()  # NumPy's own numbers would wrap around, and complex ones lose a part
         if native.kind in "iub" and isinstance(value, float):
@@ -305,7 +305,7 @@ class DataType:
         """
         if value is None:
             return None
-        # Structures under their former name have fill values as bytes, as in format 2.
+        # The fill values of structures under their former name are stored as bytes, as in format 2.
         form = 2 if self._structure_is_bytes else zarr_format
         return _core.fill_to_json(self._element(value), self._described, form)
 
@@ -315,7 +315,7 @@ class DataType:
         Parameters
         ----------
         value : str, number, list or None
-            The fill value, as the metadata have it.
+            The fill value in the form of the metadata.
         zarr_format : {2, 3}
             The format of the metadata.
 
@@ -327,7 +327,7 @@ class DataType:
         Raises
         ------
         DataTypeValidationError
-            The metadata does not say a value of this type.
+            The metadata do not contain a value of this type.
 
         Examples
         --------
@@ -368,7 +368,7 @@ def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _check_v2(native: np.dtype[Any], name: str) -> None:
-    """Refuses numbers that NumPy has no type code for: their code would mean raw bytes."""
+    """Refuses numbers without a type code in NumPy, because their code would mean raw bytes."""
     if name == "bfloat16" or name in small_numbers.NAMES:
         raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
     for field in native.names or ():
@@ -395,7 +395,7 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     Raises
     ------
     DataTypeValidationError
-        Zarr cannot store it, or the name is not known.
+        Zarr cannot store the type, or its name is not known.
     """
     if isinstance(spec, DataType):
         return spec
@@ -469,7 +469,7 @@ _OF_NUMPY = 1
 """Value of ``numpy.dtype.isbuiltin`` for NumPy's own types in the machine's byte order."""
 _of_native = functools.lru_cache(maxsize=64)(_from_native)
 
-# Largest element in bytes. NumPy allows 2 GiB, but a line of metadata must not make a reader allocate that much for a fill value.
+# Largest element in bytes. NumPy allows 2 GiB, but a line of metadata must not make a reader allocate so much memory for a fill value.
 MAX_ITEM_BYTES = 1 << 24
 
 

@@ -1,4 +1,4 @@
-"""Metadata of groups as objects, and parsing of documents of either kind of node."""
+"""Metadata of groups as objects, and functions that parse documents of arrays and groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cuzarr.errors import ContainsArrayError, CuzarrError, MetadataValidationErr
 class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
     """Metadata of the nodes below a group, by their paths. Each metadata object is made on first access.
 
-    ``paths`` maps each path to the one that the Rust side knows. Errors have the ``trail`` before the node.
+    ``paths`` maps each path to the path that the Rust side uses. Errors have the ``trail`` before the node.
     """
 
     def __init__(self, found: _core.Consolidated, paths: Mapping[str, str], trail: tuple[str, ...] = ()) -> None:
@@ -75,7 +75,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
 
     def part(self, paths: Mapping[str, str]) -> FoundNodes:
-        """Some of the nodes under new paths. ``paths`` maps these to the old ones."""
+        """Some of the nodes under new paths. ``paths`` maps new paths to old ones."""
         part = FoundNodes(self._found, {}, self._trail)
         part._nodes = {new: self._nodes[old] for new, old in paths.items()}
         return part
@@ -100,7 +100,7 @@ class ConsolidatedMetadata:
     Raises
     ------
     MetadataValidationError
-        A value is no metadata.
+        A value is not metadata.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class ConsolidatedMetadata:
 
     def _parts(self, max_depth: int | None) -> Iterator[tuple[str, ConsolidatedMetadata | None]]:
         """Paths of the nodes in the order of :meth:`nodes`. For each group also the metadata of the nodes below it."""
-        # Each path is looked at once, whatever the number of groups.
+        # Each path is visited once, for any number of groups.
         inside: dict[str, dict[str, str]] = {}
         for key in self.flattened_metadata:
             for end in (place for place, character in enumerate(key) if character == "/"):
@@ -167,7 +167,7 @@ class ConsolidatedMetadata:
             yield path, nodes.is_array(path) if isinstance(nodes, FoundNodes) else isinstance(nodes[path], ArrayMetadata)
 
     def _part(self, paths: Mapping[str, str]) -> ConsolidatedMetadata:
-        """Some of the nodes under new paths. ``paths`` maps these to the old ones."""
+        """Some of the nodes under new paths. ``paths`` maps new paths to old ones."""
         nodes = self.flattened_metadata
         part = nodes.part(paths) if isinstance(nodes, FoundNodes) else {new: nodes[old] for new, old in paths.items()}
         return ConsolidatedMetadata(part)
@@ -231,7 +231,7 @@ class ConsolidatedMetadata:
         Returns
         -------
         dict
-            What JSON can hold.
+            A document of JSON values.
 
         Examples
         --------
@@ -286,7 +286,7 @@ class GroupMetadata(NodeMetadata):
         Returns
         -------
         dict
-            What JSON can hold.
+            A document of JSON values.
 
         Examples
         --------
@@ -320,7 +320,7 @@ class GroupMetadata(NodeMetadata):
         ContainsArrayError
             The document describes an array.
         MetadataValidationError
-            The document is no metadata of a group.
+            The document is not metadata of a group.
 
         Examples
         --------
@@ -348,7 +348,7 @@ class GroupMetadata(NodeMetadata):
         Parameters
         ----------
         attributes : mapping
-            All new attributes. They become what JSON holds: tuples and NumPy's arrays become lists. The old ones are dropped.
+            All new attributes. They are converted to JSON values: tuples and NumPy's arrays become lists. Old attributes are dropped.
 
         Returns
         -------
@@ -397,12 +397,12 @@ def node_of(
     consolidated: _core.Consolidated | None = None,
     trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
-    """The metadata of a stored node, with that of the nodes consolidated below it. Later errors about it name the ``trail``.
+    """The metadata of a stored node, and of the nodes consolidated below it. Later errors about the node name the ``trail``.
 
     Raises
     ------
     MetadataValidationError
-        It says that it is neither an array nor a group, or lacks something.
+        The document describes neither an array nor a group, or a required member is missing.
     """
     if isinstance(documents, _core.ArrayMetadata):
         return of_core(documents)
@@ -419,12 +419,12 @@ def node_of(
 
 
 def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
-    """Our metadata object for one of ours, one of zarr-python's, or a document.
+    """Our metadata object, made from an object of ours or zarr-python's, or from a document.
 
     Raises
     ------
     TypeError
-        It is none of these.
+        The value is none of these.
     """
     if isinstance(node, ArrayMetadata | GroupMetadata):
         return node  # type: ignore[return-value]
@@ -434,7 +434,7 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
         raise TypeError(f"got {type(node).__name__}, expected metadata of an array or a group")
     from zarr.core.buffer.cpu import buffer_prototype
 
-    # The documents that zarr-python would write are the only form of its metadata that is stable.
+    # Of zarr-python's metadata, only the documents that it would write have a stable form.
     return node_of({name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()})
 
 

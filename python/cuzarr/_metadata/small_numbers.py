@@ -1,5 +1,5 @@
-"""Numbers that cuzarr moves, but does not compute with. They are integers of less than 8 bits, floats of at most 8 bits, and
-complex numbers of floats of at most 16 bits. NumPy has them with ``ml_dtypes``.
+"""Types of numbers that cuzarr moves, but does not compute with: integers of less than 8 bits, floats of at most 8 bits, and complex
+numbers of floats of at most 16 bits. NumPy needs ``ml_dtypes`` for them.
 
 ``ml_dtypes`` has no complex numbers of 8-bit floats, so these are structures with the fields ``real`` and ``imag``.
 """

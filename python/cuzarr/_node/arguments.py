@@ -50,7 +50,7 @@ def device_like(meta_array: Any, device: str | None) -> str | None:
 
 
 def dtype_of(data: Any) -> Any:
-    """The element type of an array of any library, as NumPy's."""
+    """The element type of an array of any library, as a NumPy dtype."""
     return of_library(data.dtype)
 
 

@@ -60,13 +60,13 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     fields : str or list of str, optional
         Only these fields of a structured dtype.
     prototype : BufferPrototype, optional
-        A prototype of cuzarr or zarr-python: the kind of memory of the result, or the buffer class that values pass through.
+        A prototype of cuzarr or zarr-python. It chooses the memory of the result, or the buffer class that written values pass through.
     out : array, optional
-        Where the elements go, of the result's shape, on the device that reads.
+        The array to read into. It has the result's shape, and is on the device that reads.
     selection : int, slice, Ellipsis or tuple of them
         The box: a selector for each dimension. Steps of slices are positive.
     value : array or scalar
-        Broadcasts to the selection, and may be on any device.
+        The elements, on any device. They are broadcast to the selection.
     progress : bool, callable or object, optional
         As in :meth:`getitem`.
     >>> import cuzarr, numpy as np
@@ -87,8 +87,8 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     config : ArrayConfig or dict, optional
         Settings of the open array.
     device : str, optional
-        Where elements are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. By default the device that is configured when
-        elements are read.
+        The device that elements are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. By default the device that is configured at the time of
+        the read.
 
     Raises
     ------
@@ -214,7 +214,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
-        """Returns the array, read to another device.
+        """Returns the same array, for reading to another device.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements as NumPy holds them."""
+        """Type of the elements, as a NumPy dtype."""
         return self._metadata.data_type.native
 
     @property
@@ -310,7 +310,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def _chunk_grid(self) -> ChunkGrid:
-        """The grid of chunks, the units that are decoded; with sharding, those inside of shards."""
+        """The grid of chunks, the units that are decoded; with sharding, the chunks inside the shards."""
         is_sharded = isinstance(self._metadata, ArrayV3Metadata) and self._metadata.sharding_codec is not None
         return ChunkGrid.regular(self._metadata._inner_chunks) if is_sharded else self._metadata._grid
 
@@ -393,13 +393,13 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))  # type: ignore[no-any-return]
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """The numbers that the stored elements stand for, by the attributes of the CF conventions.
+        """A plan of the numbers that the stored elements stand for, according to the array's attributes of the CF conventions.
 
         Elements equal to ``_FillValue`` or ``missing_value`` become NaN. The others are multiplied by ``scale_factor``, and
-        ``add_offset`` is added. Before that, ``_Unsigned`` changes integers to the other sign. In format 2, the fill value also marks
-        missing elements if the array has the attribute ``_ARRAY_DIMENSIONS``. ``valid_range`` is not used. The result has the type that
-        xarray reads: float64 if elements are scaled. If elements may be missing, float32 for integers of 8 and 16 bits, and float64 for
-        larger ones. Floats without a scale, and all other elements, keep their type.
+        ``add_offset`` is added. Before that, ``_Unsigned`` makes signed integers unsigned, or the reverse. In format 2, the fill value
+        also marks missing elements if the array has the attribute ``_ARRAY_DIMENSIONS``. ``valid_range`` is not used. The result has the
+        type that xarray reads. Scaled elements become float64. If elements may be missing, integers of 8 and 16 bits become float32, and
+        larger ones float64. Floats without a scale, and all other elements, keep their type.
 
         Parameters
         ----------
@@ -413,14 +413,14 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Returns
         -------
         Expression
-            A plan, which cannot be written through. Nothing is read.
+            A plan, through which the array cannot be written. Nothing is read.
 
         Raises
         ------
         InvalidArgumentError
-            ``dtype`` is no type of floats although elements are scaled or may be missing, or is given beside dates.
+            Elements are scaled or may be missing, and ``dtype`` is not a float type; or ``dtype`` is given for dates.
         MetadataValidationError
-            ``scale_factor`` or ``add_offset`` is no number.
+            ``scale_factor`` or ``add_offset`` is not a number.
         UnsupportedError
             The calendar, the unit or the reference date is not supported.
         DTypeMismatchError
@@ -442,7 +442,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         writing : bool
-            Explain how elements that are on the array's device would be written to the box.
+            Explain a write instead: of elements that are on the array's device.
 
         Returns
         -------
@@ -477,7 +477,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return None if report is None else json.loads(report)
 
     def placements(self) -> list[tuple[str, str]]:
-        """Each codec, in the order of encoding, and where a read of the whole array runs it.
+        """Names of the codecs, in the order of encoding, and where each of them runs when the whole array is read.
 
         Returns
         -------
@@ -500,13 +500,14 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : int, slice, Ellipsis, index array, mask, field name, or tuple of them
-            Slices have positive steps; :attr:`lazy` takes negative ones. An index array for each dimension selects points, as
-            :attr:`vindex`. One index array beside slices selects rows, as :attr:`oindex`. For other lists of indices use these two.
+            Slices have positive steps; :attr:`lazy` takes negative ones. An index array for each dimension selects points, like
+            :attr:`vindex`. One index array beside slices selects rows, like :attr:`oindex`. For other combinations of index arrays, use
+            these two attributes.
 
         Returns
         -------
         array
-            NumPy's on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU.
+            A NumPy array on the CPU; a CuPy array or a :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU.
 
         Raises
         ------
@@ -529,7 +530,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : int, slice, Ellipsis, index array, mask, field name, or tuple of them
-            What reading takes.
+            A selection, as for reading.
         value : array or scalar
             The elements, on any device. They are broadcast to the selection and converted to the array's type.
 
@@ -558,17 +559,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : optional
-            What brackets take.
+            A selection, as in brackets.
         prototype : BufferPrototype, optional
             The kind of memory of the result: cuzarr's or zarr-python's prototype.
         progress : bool, callable or object with ``update``, optional
-            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read, and the number in all
-            (``None`` if that is not known). An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
+            ``True`` shows a line on the terminal or in the notebook. A function is called with the number of objects read and the total
+            number (``None`` if unknown). An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
 
         Returns
         -------
         array
-            The elements; a buffer's array where ``prototype`` is given.
+            The elements; with ``prototype``, in memory of the prototype's kind.
 
         >>> import cuzarr
         >>> from cuzarr.buffer import cpu
@@ -590,7 +591,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : optional
-            What brackets take.
+            A selection, as in brackets.
 
         >>> import cuzarr
         >>> array = cuzarr.zeros((4,), store={})
@@ -639,12 +640,12 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         out : array, optional
-            Where the elements go, of the box's shape. They are converted to its type, as NumPy's ``astype`` does it.
+            The array to read into, of the box's shape. Elements are converted to its type, as by NumPy's ``astype``.
         dtype : dtype, optional
             Element type of the result, if not the array's.
         device : str or sequence of str, optional
-            Where the elements go. Several devices get a part of the first dimension each, cut where chunks begin, and read at the same
-            time. Such reads are not in this array's :meth:`last_report`.
+            The device to read to. Several devices read at the same time; each gets a part of the first dimension, which begins at a chunk
+            border. This array's :meth:`last_report` does not cover such reads.
 
         Returns
         -------
@@ -700,18 +701,18 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selections : sequence
-            Each as for :meth:`get_basic_selection`.
+            Boxes, each as for :meth:`get_basic_selection`.
         out : array, optional
-            Where the elements go: a first dimension for the selections, which then have one shape.
+            The array to read into. Its first dimension counts the selections, which must all have one shape.
         dtype : dtype, optional
             Element type of the results, in the machine's byte order; elements are converted on the way.
         progress : bool, callable or object, optional
-            As in :meth:`getitem`; the number of objects in all is not known.
+            As in :meth:`getitem`; the total number of objects is unknown.
 
         Returns
         -------
         list of arrays, or out
-            One for each selection, as ``array[selection]`` gives it. Those of one shape share memory.
+            One array for each selection, as ``array[selection]`` returns it. Arrays of one shape share memory.
 
         >>> import cuzarr
         >>> array = cuzarr.ones((8, 8), store={})
@@ -735,7 +736,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         extent : sequence of int, or int
             How far each box extends along each dimension.
         out : array, optional
-            Where the elements go, of the shape of the result.
+            The array to read into, of the result's shape.
         dtype : dtype, optional
             Element type of the result, in the machine's byte order; elements are converted on the way.
 
@@ -749,7 +750,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         BoundsCheckError
             A box lies outside of the array.
         SelectionInvalidError
-            ``starts`` or ``extent`` are no integers, or not one for each dimension.
+            ``starts`` or ``extent`` are not integers, or not one for each dimension.
 
         >>> import cuzarr
         >>> array = cuzarr.from_array({}, data=[[0, 1, 2], [3, 4, 5]])
@@ -763,30 +764,31 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     ) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
         """Read many boxes of unequal extents, such as the rows of a sparse matrix. Integer arrays give their places.
 
-        Each chunk is decoded once. For an array of one dimension, no Python object is made for each range; otherwise one for each box.
+        Each chunk is decoded once. For an array of one dimension, no Python object is made for each range. For more dimensions, one is
+        made for each box.
 
         Parameters
         ----------
         starts, extents : array of int
             Where boxes begin and how far they extend: shape (boxes, dimensions), or (boxes,) for an array of one dimension.
         out : array, optional
-            Where the elements go, of one dimension.
+            The array to read into, of one dimension.
         dtype : dtype, optional
             Element type of the result, in the machine's byte order; elements are converted on the way.
 
         Returns
         -------
         values : array
-            The elements of all boxes, of one dimension, each box in C order.
+            The elements of all boxes, one box behind the other, in one dimension. Each box is in C order.
         offsets : numpy.ndarray
-            The boxes' places in it: those of box ``i`` are ``values[offsets[i]:offsets[i + 1]]``.
+            Positions of the boxes in ``values``: box ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
 
         Raises
         ------
         BoundsCheckError
             A box lies outside of the array.
         SelectionInvalidError
-            ``starts`` and ``extents`` are no integers, or not of one shape with a number for each dimension.
+            ``starts`` or ``extents`` are not integers, their shapes differ, or they do not have one number for each dimension.
 
         >>> import cuzarr
         >>> array = cuzarr.from_array({}, data=[[0, 1, 2], [3, 4, 5]])
@@ -809,14 +811,14 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         out : array, optional
-            Where the elements go, of the selection's shape, on the device that reads. NumPy's arrays may hold another type, to which
-            the elements are converted.
+            The array to read into, of the selection's shape, on the device that reads. A NumPy array may have another type; the elements
+            are converted to it.
 
         Returns
         -------
         array
-            NumPy's on the CPU, CuPy's or :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU, and an
-            array of no dimensions on a GPU.
+            A NumPy array on the CPU; a CuPy array or a :class:`cuzarr.DeviceArray` on a GPU. A single element is a scalar on the CPU, and
+            an array of no dimensions on a GPU.
 
         Raises
         ------
@@ -945,7 +947,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : tuple of index arrays
-            One for each dimension; they broadcast together.
+            One array for each dimension; they are broadcast together.
 
         Returns
         -------
@@ -965,9 +967,9 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         selection : tuple of index arrays
-            One for each dimension; they broadcast together.
+            One array for each dimension; they are broadcast together.
         value : array or scalar
-            Broadcasts to the points, or has one element for each. It may be on any device.
+            The elements, on any device: broadcast to the points, or one element for each point.
 
         >>> array.set_coordinate_selection(([2, 0], [3, 1]), [-1, -2])
         >>> int(array[2, 3]), int(array[0, 1])
@@ -983,7 +985,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         mask : array of bool
-            Of the array's shape.
+            A mask of the array's shape.
 
         Returns
         -------
@@ -1003,9 +1005,9 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Parameters
         ----------
         mask : array of bool
-            Of the array's shape.
+            A mask of the array's shape.
         value : array or scalar
-            Broadcasts to the elements, in C order, and may be on any device.
+            The elements in C order, on any device. They are broadcast to the selected elements.
 
         >>> array.set_mask_selection(np.arange(12).reshape(3, 4) > 9, 0)
         >>> array[2]
@@ -1058,8 +1060,8 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def resize(self, new_shape: ShapeLike) -> None:
         """Change the shape. New elements have the fill value.
 
-        Chunks outside of the new shape are deleted. A chunk at the edge keeps its elements beyond the shape; they are
-        there again when the array grows. If the process is killed meanwhile, readers find the old array or the new one.
+        Chunks outside of the new shape are deleted. A chunk at the edge keeps its elements beyond the shape; they appear again when the
+        array grows. If the process is killed during the call, readers find the old array or the new one.
 
         Parameters
         ----------
@@ -1082,8 +1084,8 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def append(self, data: ArrayLike, axis: int | str = 0) -> tuple[int, ...]:
         """Append elements along an axis, behind the last stored ones.
 
-        Other readers see none of them or all, since the shape is written last. Other handles, threads and programs that append wait
-        meanwhile; the guide says in which stores.
+        Other readers see either none or all of the new elements, since the shape is written last. Other handles, threads and programs
+        that append wait until this call ends; the guide says in which stores.
 
         Parameters
         ----------
@@ -1136,7 +1138,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Raises
         ------
         ImplicitHostCopyError
-            The array reads to a GPU, and a copy to the host has to be asked for.
+            The array reads to a GPU, and a copy to the host must be requested explicitly.
         """
         if copy is False:
             raise ValueError("copy=False is not possible: the elements are in a store")
@@ -1164,9 +1166,9 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Raises
         ------
         UnsupportedError
-            There is not one dimension, or Arrow has no such type.
+            The array does not have exactly one dimension, or Arrow has no such type.
         ImplicitHostCopyError
-            The array reads to a GPU, and a copy to the host has to be asked for.
+            The array reads to a GPU, and a copy to the host must be requested explicitly.
 
         >>> import cuzarr, numpy as np
         >>> names = cuzarr.array(np.array(["Aare", "Emme"], "T"), store={})
@@ -1194,11 +1196,11 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return any(bool(np.any(self[region] == value)) for region in regions(self._metadata._grid, self.shape))
 
     def __bool__(self) -> bool:
-        # As for a sequence, an array without elements along the first dimension is false. Without dimensions there is no length.
+        # Like a sequence, an array without elements along the first dimension is false. An array without dimensions has no length.
         return len(self) > 0 if self.shape else super().__bool__()
 
     def same_as(self, other: object) -> bool:
-        """Whether two objects are one array of one store, with equal metadata, settings and device. ``==`` compares elements.
+        """Whether two objects are the same array of the same store, with equal metadata, settings and device. ``==`` compares elements.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ class ArrayConfig:
     sharding_coalesce_max_gap_bytes : int
         Ranges of a shard that are at most this many bytes apart are read by one request.
     sharding_coalesce_max_bytes : int
-        Largest number of bytes of such a request.
+        Largest size of such a request, in bytes.
     chunk_cache : bool
         Whether decoded chunks are kept in the chunk cache of the device, for reads that need them again.
 
@@ -66,7 +66,7 @@ class ArrayConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
-        """Settings from a dictionary. Missing ones come from the global configuration.
+        """Settings from a dictionary. Missing settings come from the global configuration.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ def parse_array_config(data: Any) -> ArrayConfig:
 
 
 def with_chunk_cache(config: ArrayConfigLike | None, chunk_cache: bool | None) -> ArrayConfigLike | None:
-    """The settings, with ``chunk_cache`` as it was given beside them."""
+    """The settings with the given ``chunk_cache``; unchanged if that is ``None``."""
     return config if chunk_cache is None else replace(parse_array_config(config), chunk_cache=chunk_cache)
 
 

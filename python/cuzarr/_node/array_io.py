@@ -59,7 +59,7 @@ class OpenArray(StoredArray, Protocol):
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
     _own_device: str | None
-    # By device.
+    # One for each device.
     _handles: dict[str, Opened]
     _plain: Plain | None
 
@@ -130,7 +130,7 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
 def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
     """The device of an operation's memory, and the caller's own class of nd-buffers, if there is one.
 
-    A prototype takes precedence over the array's device, and that over the configuration.
+    A prototype takes precedence over the array's device, and the array's device over the configuration.
     """
     own: Any = None
     if prototype is not None:
@@ -245,7 +245,7 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
 
 
 def in_own_order(array: OpenArray, elements: Any) -> Any:
-    """New elements of an array in its own byte order if they are NumPy's. Other libraries have the machine's alone."""
+    """Read elements, in the array's own byte order if they are a NumPy array. Other libraries only have the machine's order."""
     own = array._metadata.data_type.native
     if isinstance(elements, np.ndarray) and elements.dtype != own:
         return elements.astype(own) if own.names is not None else elements.byteswap(inplace=True).view(own)
@@ -258,7 +258,7 @@ def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
     Raises
     ------
     UnsupportedError
-        There is not one dimension; Arrow has no such type.
+        The box does not have exactly one dimension, or Arrow has no such type.
     ImplicitHostCopyError
         The array reads to a GPU.
     """
@@ -284,7 +284,7 @@ def computed(value: Any) -> Any:
     Raises
     ------
     BudgetExceededError
-        They take more than the memory limit.
+        The elements take more memory than the limit.
     """
     if not isinstance(value, Expression):
         return value
@@ -308,7 +308,7 @@ def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, pr
 
 
 def turn(array: OpenArray, box: Chosen) -> _core.Update:
-    """A lock on the stored objects that a box touches: writes of other threads to them come before it or after it."""
+    """A lock on the stored objects that a box touches. While it is held, other threads cannot write to them."""
     return array._handle().update(box.lists)
 
 
@@ -336,8 +336,8 @@ def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | 
 def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuffer | tuple[list[Any], bool] | None:
     """A value for a selection of shape ``shape``, as the Rust side takes it.
 
-    That is a buffer or, for elements of variable length, a list and whether they are text. ``None`` if a value in host memory has
-    no elements.
+    The result is a buffer. For elements of variable length, it is a list, and whether they are text. ``None`` if a value in host memory
+    has no elements.
 
     Raises
     ------
@@ -369,7 +369,8 @@ def encoded_text(array: OpenArray) -> Iterator[None]:
 
 
 def _warn_of_fallbacks(strict: _core.Array, ndim: int, device: str) -> None:
-    # Warns once a process for each codec that `strict` would refuse. A codec that the host merely runs faster is not a fall-back.
+    # Warns once per process for each codec that `strict` would refuse. A codec that runs on the host because it is faster there is no
+    # fall-back.
     _, explanation = strict.explain(((0,) * ndim, (0,) * ndim, (1,) * ndim, ()), False)
     fallen = {(item["codec"], item["reason"]) for item in json.loads(explanation)["codecs"] if "reason" in item}
     for codec, reason in sorted(fallen - _told):

@@ -34,7 +34,7 @@ def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
     Raises
     ------
     DTypeMismatchError
-        The array's elements, or the wanted ones, are no numbers, and differ.
+        The two types differ, and at least one of them is not a type of numbers.
     """
     own = native_type(array.dtype)
     wanted = own if dtype is None else native_type(element_type(dtype))
@@ -167,7 +167,7 @@ def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[Memory
     Returns
     -------
     list of arrays
-        One for each array, on its device. It holds the array's ranges, one behind the other.
+        One result for each array, on its device. It holds the array's ranges, one behind the other.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def _read_rows(
 
 
 def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], dtype: Any) -> Any:
-    """Elements that were read to new memory. Without a ``dtype``, they are those of ``array[...]``."""
+    """The result of a read into new memory. Without a ``dtype``, it has the type of ``array[...]``."""
     elements = convert.result_array(buffer, native)
     return elements if dtype is not None else in_own_order(array, elements)
 
@@ -215,7 +215,7 @@ def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     SelectionInvalidError
-        They are no integers.
+        The values are not integers.
     """
     integers = np.asarray(given)
     if integers.dtype.kind not in "iu" and integers.size:
@@ -229,7 +229,7 @@ def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     SelectionInvalidError
-        They are no integers, or not one for each dimension.
+        The starts are not integers, or not one for each dimension.
     """
     begins = _integers("starts", starts)
     begins = np.ascontiguousarray(begins[:, None] if begins.ndim == array.ndim == 1 else begins)

@@ -1,4 +1,4 @@
-"""Reads and writes elements of an array by the kinds of selection that zarr-python has, and by what stands between brackets."""
+"""Reads and writes elements of an array, selected by brackets or by one of zarr-python's kinds of selection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cuzarr._node.indexing import (
 
 
 def _as_index(selection: Any) -> Any:
-    """A selection. If it is a stored array, of cuzarr or zarr-python, its elements are read."""
+    """The selection; if it is a stored array of cuzarr or zarr-python, the elements of that array."""
     return np.asarray(selection) if is_array(selection) else selection
 
 

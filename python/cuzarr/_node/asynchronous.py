@@ -101,7 +101,7 @@ class _Selector:
         Parameters
         ----------
         selection : tuple
-            As for ``Array.oindex`` and ``Array.vindex``.
+            A selection, as for ``Array.oindex`` and ``Array.vindex``.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class _Selector:
         Parameters
         ----------
         selection : tuple
-            As for ``Array.oindex`` and ``Array.vindex``.
+            A selection, as for ``Array.oindex`` and ``Array.vindex``.
         value : array or scalar
             The elements. They are broadcast and converted.
         """
@@ -125,7 +125,7 @@ class _Selector:
 
 class _AsyncNode:
     _node: Any
-    # The synchronous class. Its methods are called by those that are awaited.
+    # The synchronous class. The awaited methods call its methods.
     _blocking: ClassVar[Any]
 
     @classmethod
@@ -158,7 +158,7 @@ class _AsyncNode:
         return dict(self._node.metadata.attributes)
 
     def same_as(self, other: object) -> bool:
-        """Whether two objects are one node of one store, with equal metadata and settings. ``==`` does the same.
+        """Whether two objects are the same node of the same store, with equal metadata and settings. ``==`` does the same.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class AsyncArray(_AsyncNode):
         Raises
         ------
         ArrayNotFoundError
-            No array of this format is there.
+            There is no array of this format.
         """
 
         def opened() -> Any:
@@ -414,7 +414,7 @@ class AsyncGroup(_AsyncNode):
         Raises
         ------
         MetadataValidationError
-            The document is no metadata of a group.
+            The document is not metadata of a group.
 
         Examples
         --------
@@ -522,7 +522,7 @@ class AsyncGroup(_AsyncNode):
         dtype : dtype-like, optional
             Type of the elements.
         exact : bool
-            Whether an existing array must have exactly this type. Otherwise its type need only be castable to this one.
+            Whether an existing array must have exactly this type. Otherwise it suffices that its elements can be cast to this type.
         **kwargs
             As for :meth:`cuzarr.Group.create_array`, if the array is created.
         """
@@ -540,7 +540,7 @@ class AsyncGroup(_AsyncNode):
         Returns
         -------
         AsyncArray, AsyncGroup or the default
-            What is there.
+            The node at the path, or the default.
         """
         return await run_node(self._node.get, key, default)  # type: ignore[no-any-return]
 
@@ -550,7 +550,7 @@ class AsyncGroup(_AsyncNode):
         Parameters
         ----------
         overwrite : bool
-            Replace what is there, with all that is below it.
+            Replace an existing node and everything below it.
         attributes : dict, optional
             The attributes of the new group.
         """

@@ -79,13 +79,13 @@ def create_array(
     shape : tuple of int, optional
         Extents, in elements. With ``data`` they are the data's.
     dtype : dtype-like, optional
-        Type of the elements: NumPy's, Zarr's names and JSON, zarr-python's objects.
+        Type of the elements: a NumPy dtype, a name or JSON object of Zarr's, or a data type object of zarr-python.
     data : array, optional
-        What is written, from any device; instead of ``shape`` and ``dtype``.
+        The elements to write, from any device. They replace ``shape`` and ``dtype``.
     chunks : tuple of int, int, bool or "auto"
         Shape of a chunk, in elements.
     shards : tuple of int, dict or "auto", optional
-        Shape of a stored object that holds many chunks, a multiple of theirs.
+        Shape of a stored object that holds many chunks; a multiple of the chunk shape.
     filters, compressors : codec, iterable of them, "auto" or None
         Array-to-array codecs, and bytes-to-bytes codecs. By default none, and Zstandard at level 0. Compressors also have
         the short names of the command line: ``"zstd:5"``, ``"blosc:lz4"``, ``"lz4"``, ``"none"``.
@@ -104,7 +104,7 @@ def create_array(
     dimension_names : iterable of str, optional
         Names of the dimensions.
     storage_options : dict, optional
-        For URLs of remote stores.
+        Options for URLs of remote stores.
     overwrite : bool
         Replace whatever is there.
     config : ArrayConfig or dict, optional
@@ -112,7 +112,7 @@ def create_array(
     write_data : bool
         Whether ``data`` is written. Otherwise only its shape and dtype are used.
     device : str, optional
-        Where the array is read to.
+        The device that the array is read to.
     metadata_store : StoreLike, optional
         Another store, in which the metadata document lives; chunks stay in ``store``.
 
@@ -121,7 +121,7 @@ def create_array(
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off.
     InvalidArgumentError
-        An argument has no meaning, or contradicts another.
+        An argument has no valid meaning, or contradicts another one.
 
     >>> array = cuzarr.create_array({}, shape=(100, 100), chunks=(10, 10), shards=(50, 50), dtype="float32")
     >>> array.chunks, array.shards, array.nchunks
@@ -196,7 +196,7 @@ def from_array(
     store : StoreLike
         Where the new array is created.
     data : array
-        Elements, in memory of any device, or an array in a store.
+        The elements: an array in memory of any device, or in a store.
     write_data : bool
         Whether elements are copied, or only the shape and type.
     name : str, optional
@@ -354,7 +354,7 @@ def create(
     zarr_format : {2, 3}, optional
         Format of the array.
     meta_array, device : array; str, optional
-        Where the array is read to.
+        The device that the array is read to.
     **kwargs
         Further arguments of :func:`create_array`, under the names of older versions.
 
@@ -363,7 +363,7 @@ def create(
     ContainsArrayError, ContainsGroupError
         A node is there, and ``overwrite`` is off.
     InvalidArgumentError
-        An argument has no meaning, or contradicts another.
+        An argument has no valid meaning, or contradicts another one.
 
     >>> cuzarr.create((4, 4), chunks=(2, 2), dtype="int32", store={}).nchunks
     4
@@ -577,7 +577,7 @@ documented(
     **kwargs
         As for :func:`create`.
     a : Array or array
-        Its shape, chunks, element type and codecs are taken over.
+        The new array gets the shape, chunks, element type and codecs of this array.
     zarr_format : {2, 3}, optional
         Format of the new array; by default that of ``a``.
     >>> import cuzarr

@@ -69,14 +69,14 @@ def create_hierarchy(
     store : Store
         Where the nodes are created.
     nodes : dict of str to metadata
-        Metadata of each node by its path; zarr-python's objects are taken, too.
+        Metadata of each node by its path. Metadata objects of zarr-python are accepted, too.
     overwrite : bool
         Replace what is at these paths.
 
     Raises
     ------
     ContainsArrayError, ContainsGroupError
-        A node is there, and ``overwrite`` is off; nothing was written.
+        A node exists at one of the paths, and ``overwrite`` is off. Nothing was written.
 
     >>> store = cuzarr.storage.MemoryStore()
     >>> nodes = {"": cuzarr.GroupMetadata(), "a/b": cuzarr.GroupMetadata()}

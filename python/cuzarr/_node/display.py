@@ -32,7 +32,7 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """The positions of chunk borders along ``length`` units. If there are too many borders, only every n-th one."""
+    """The positions of chunk borders along ``length`` units. If there are too many, only every n-th border."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)

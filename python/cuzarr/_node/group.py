@@ -71,9 +71,9 @@ _GROUP_OPTIONS = ("overwrite", "attributes")
     shape : tuple of int
         Its shape.
     data : array
-        The other one, stored or in memory: shape, dtype and chunks are its own.
+        The other array, stored or in memory. The new array gets its shape, dtype and chunks.
     **kwargs
-        As in the function of ``cuzarr`` of this name.
+        Arguments of the function of this name in ``cuzarr``.
     >>> import cuzarr
     >>> import numpy as np
     >>> group = cuzarr.create_group({})
@@ -91,7 +91,7 @@ class Group(Node):
     metadata : GroupMetadata
         Its attributes, format and, if there are any, consolidated metadata.
     device : str, optional
-        Where its arrays are read to; by default the configuration's ``device``.
+        The device that its arrays are read to; by default the configured one.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class Group(Node):
         zarr_format : {2, 3}
             The format.
         overwrite : bool
-            Replace what is there, with all that is below it.
+            Replace an existing node and everything below it.
 
         >>> import cuzarr
         >>> dict(cuzarr.Group.from_store({}, attributes={"title": "maps"}).attrs)
@@ -162,7 +162,7 @@ class Group(Node):
         Raises
         ------
         GroupNotFoundError
-            No group of this format is there.
+            There is no group of this format.
 
         >>> import cuzarr
         >>> store = {}
@@ -312,7 +312,7 @@ class Group(Node):
         ArrayNotFoundError, ContainsGroupError
             Nothing is at a path, or a group is.
         SelectionInvalidError
-            No array has a dimension of such a name.
+            No array has a dimension with one of these names.
         CuzarrError
             The first failure of any read.
 
@@ -349,7 +349,7 @@ class Group(Node):
         ArrayNotFoundError, ContainsGroupError
             Nothing is at a path, or a group is.
         SelectionInvalidError
-            No array has a dimension of such a name.
+            No array has a dimension with one of these names.
 
         >>> days = cuzarr.create_group({})
         >>> for name in ("t2m", "msl"):
@@ -365,7 +365,7 @@ class Group(Node):
         Parameters
         ----------
         values : mapping of str to array
-            What is written, by the paths of arrays below this group.
+            The elements to write, by the paths of arrays below this group.
         selection : mapping of str to int or slice, optional
             Positions along dimensions, by their names, as for :meth:`read`. Arrays without a dimension are written whole along it.
 
@@ -374,7 +374,7 @@ class Group(Node):
         ArrayNotFoundError, ContainsGroupError
             Nothing is at a path, or a group is.
         SelectionInvalidError
-            No array has a dimension of such a name.
+            No array has a dimension with one of these names.
         ReadOnlyError, ShapeMismatchError, ConversionError
             The store is read-only, or a value does not fit. Nothing is written.
         CuzarrError
@@ -393,7 +393,7 @@ class Group(Node):
     def _boxes(
         self, names: Iterable[str] | None, selection: Mapping[str, int | slice] | None
     ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-        """Arrays by their paths, all directly below without ``names``, and the box of each."""
+        """Arrays and their boxes, by path. Without ``names``, all arrays directly below the group."""
         paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
         return many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
 
@@ -405,7 +405,7 @@ class Group(Node):
         return arrays  # type: ignore[return-value]  # as was just seen
 
     def _nodes_at(self, paths: list[str]) -> dict[str, Array | Self]:
-        """The nodes at paths below this group, looked for in one round."""
+        """The nodes at paths below this group, found by one round of requests."""
         found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
         missing = next((path for path, metadata in found.items() if metadata is None), None)
         if missing is not None:
@@ -466,7 +466,7 @@ class Group(Node):
         strict: bool = True,
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any]]:
-        """Paths and nodes below this group, optionally of one kind, without arrays of the names ``dropped``."""
+        """Paths and nodes below this group, optionally of one kind only. Arrays whose names are in ``dropped`` are left out."""
         for path, found in self._walk(max_depth, **kwargs):
             is_group = isinstance(found, GroupMetadata)
             if (kind is not None and (kind is Array) == is_group) or (not is_group and path.rpartition("/")[2] in dropped):
@@ -483,7 +483,7 @@ class Group(Node):
             yield path, node
 
     def _kinds(self, max_depth: int | None) -> dict[str, bool]:
-        """For the path of each node below this group: whether the node is an array."""
+        """The path of each node below this group, and whether the node is an array."""
         return dict(members.kinds(self._store_path, self._metadata, max_depth))
 
     def members(
@@ -498,7 +498,7 @@ class Group(Node):
         max_depth : int or None
             How many levels to go below the direct members: 0 for the direct members alone, ``None`` for all levels.
         use_consolidated_for_children : bool
-            Whether to use the consolidated metadata of groups among them, instead of listing these groups.
+            Whether to use the consolidated metadata of groups below this group, instead of listing them.
         strict : bool
             Whether a node that cannot be used is an error. With ``False`` it is left out, and a ``CuzarrUserWarning`` names it and the
             reason.
@@ -603,11 +603,11 @@ class Group(Node):
         expand : None
             Not supported; zarr-python has it.
         level : int, optional
-            Levels that are shown; by default all.
+            Number of levels to show; by default all.
         max_nodes : int
-            Nodes that are shown at most.
+            Largest number of nodes to show.
         plain : bool
-            Without bold names.
+            Whether names are shown without bold type.
 
         Returns
         -------
@@ -783,15 +783,15 @@ class Group(Node):
         shape : tuple of int
             The shape that it must have.
         config : ArrayConfig or dict, optional
-            How the array behaves while it is open.
+            Settings of the open array.
         **kwargs
             ``dtype``: a type to which the array's values can be cast, or with ``exact=True`` the array's own type. For a new array also
-            what :meth:`create_array` takes.
+            the arguments of :meth:`create_array`.
 
         Raises
         ------
         TypeError
-            Something else is there, or shape or dtype differ.
+            The node at the path is not an array, or its shape or dtype differs.
 
         >>> group.require_array("maps/t2m", shape=(4,), dtype="float64").dtype
         dtype('float32')
@@ -832,7 +832,7 @@ class Group(Node):
         Returns
         -------
         iterator of (str, Array or Group)
-            Paths and new nodes. A node is created by the time it is yielded.
+            Paths and new nodes. Each node is created before it is yielded.
 
         Raises
         ------
@@ -870,7 +870,7 @@ class Group(Node):
         return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array whose elements are the fill value. None is written.
+        """Create an array whose elements are the fill value. No element is written.
 
         >>> group.empty(name="a", shape=(2,)).shape
         (2,)
@@ -907,7 +907,7 @@ class Group(Node):
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array like another one, whose elements are the fill value. None is written.
+        """Create an array like another one, whose elements are the fill value. No element is written.
 
         >>> group.empty_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
@@ -939,7 +939,7 @@ class Group(Node):
         return self._like("full_like", name, a=data, **kwargs)
 
     def __setitem__(self, key: str, value: ArrayLike) -> None:
-        """Store an array at a path below this group, and replace what is there: ``group["t2m"] = array``.
+        """Store an array at a path below this group, and replace any existing node: ``group["t2m"] = array``.
 
         Parameters
         ----------
@@ -966,7 +966,7 @@ class Group(Node):
             self._note(key, find_node(self._store_path / key, self._metadata.zarr_format))
 
     def __delitem__(self, key: str) -> None:
-        """Delete the array or group at a path below this group, with all that is below it: ``del group["t2m"]``.
+        """Delete the array or group at a path below this group, and everything below it: ``del group["t2m"]``.
 
         Parameters
         ----------
@@ -1023,7 +1023,7 @@ class Group(Node):
     # ----------------------------------------------------------------------------------------- as an object of Python
 
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
-        """Awaited form of :meth:`update_attributes`.
+        """The awaited form of :meth:`update_attributes`.
 
         Parameters
         ----------
@@ -1045,7 +1045,7 @@ class Group(Node):
         return AsyncGroup.of(self)
 
     def same_as(self, other: object) -> bool:
-        """Whether two objects are one group of one store, with equal metadata. ``==`` does the same.
+        """Whether two objects are the same group of the same store, with equal metadata. ``==`` does the same.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Selections: converts what a caller writes between brackets to the form that the Rust side takes."""
+"""Converts selections, as callers write them between brackets, to the form that the Rust side takes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _described(item: Any) -> str:
 
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
-    """The selection with lists as arrays. Plans, such as the mask ``array > 0``, and stored arrays become their elements."""
+    """The selection with lists converted to arrays. Plans (such as the mask ``array > 0``) and stored arrays become their elements."""
     try:
         return tuple(map(_as_array, selection))
     except ValueError as error:
@@ -159,7 +159,7 @@ def index_list(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
 
 
 def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
-    """Start, count, step, and whether the dimension is dropped; or a list of indices."""
+    """A selector of one dimension as start, count, step, and whether the dimension is dropped; or as an array of indices."""
     if is_integer(item):
         return normalize_index(item, extent), 1, 1, True
     if isinstance(item, slice):
@@ -233,7 +233,7 @@ def is_pure_fancy(selection: Any, ndim: int) -> bool:
 
 
 def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
-    """Whether the selection means an outer product: index arrays only, or one beside integers and slices."""
+    """Whether the selection means an outer product: index arrays only, or one index array beside integers and slices."""
     items = ensure_tuple(selection)
     arrays = [is_integer_array(item) or is_mask(item) for item in items]
     if not ndim or len(items) > ndim:
@@ -244,7 +244,7 @@ def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
 
 
 def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
-    """Field names, and the selection without them."""
+    """Splits a selection into its field names and the rest."""
     if isinstance(selection, str):
         return selection, ()
     if not isinstance(selection, tuple):
@@ -256,7 +256,7 @@ def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
 
 
 def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that the selected fields have together.
+    """The dtype of the selected fields together.
 
     Raises
     ------
@@ -309,7 +309,7 @@ class VIndex:
     array: Any
 
     def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
-        """Field names, the points or the mask, and whether it is a mask."""
+        """Splits a selection into field names, the points or the mask, and whether it is a mask."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):

@@ -65,7 +65,7 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 class _Product:
     """A view by one selector for each dimension of an array: an index, a range, or a list of indices.
 
-    ``order`` has the array's dimensions in the order of the view, without those with a single index.
+    ``order`` lists the array's dimensions in the order of the view. Dimensions with a single index are left out.
     """
 
     along: tuple[int | range | Indices, ...]
@@ -125,7 +125,7 @@ class _Product:
         return _Listed(kept, _core.Selection.orthogonal(axes))
 
     def picked(self) -> tuple[list[Any], list[tuple[int | None, int]]]:
-        """Arguments for an expression that picks these elements: a selector for each dimension of the array, and the view's dimensions."""
+        """Arguments for an expression of these elements: a selector for each dimension of the array, and the dimensions of the view."""
         along = [
             own if isinstance(own, int) else signed_range(own) if isinstance(own, range) else index_list(own)
             for own in self.along
@@ -201,7 +201,7 @@ def _part(own: Any, item: Any) -> range | Indices:
 
 
 def _is_even(one: range | Indices) -> bool:
-    """Whether the engine can take this as a range: it must be a rising one."""
+    """Whether the engine can read this as a range, which must be rising."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
 
 
@@ -214,9 +214,9 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
     """A view of a stored array that reads nothing. Selecting gives another view; :meth:`result` reads.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
-    negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes through to the array.
+    negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes to the array.
     Views are operands of expressions: ``array.lazy[1:] - array.lazy[:-1]`` is an :class:`Expression`, for arrays of any size.
-    It reads boxes that lie side by side together. Names and behaviour are those of ``zarr-indexing``, the zarr-python project's
+    Views whose boxes lie side by side are read together. Names and behaviour are those of ``zarr-indexing``, the zarr-python project's
     library for lazy views.
 
     Parameters
@@ -281,7 +281,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements as NumPy holds them."""
+        """Type of the elements, as a NumPy dtype."""
         return self._array.dtype  # type: ignore[no-any-return]
 
     @property
@@ -310,7 +310,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self.transpose()
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """The numbers that the elements of the view stand for; see :meth:`Array.decoded`.
+        """A plan of the numbers that the elements of the view stand for; see :meth:`Array.decoded`.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Raises
         ------
         InvalidArgumentError, MetadataValidationError, UnsupportedError, DTypeMismatchError
-            As of :meth:`Array.decoded`.
+            As for :meth:`Array.decoded`.
 
         Examples
         --------
@@ -342,7 +342,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Parameters
         ----------
         *axes : int
-            Which dimension comes where; by default all reversed.
+            The dimensions in their new order; by default the reverse order.
 
         Returns
         -------
@@ -351,7 +351,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Raises
         ------
         InvalidArgumentError
-            The dimensions are not all named once.
+            A dimension is missing or occurs twice.
 
         Examples
         --------
@@ -372,7 +372,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Parameters
         ----------
         selection : int, slice, Ellipsis, index array, mask, or tuple of them
-            What brackets of an array take. Slices may have negative steps.
+            A selection, as in brackets of an array. Slices may have negative steps.
 
         Returns
         -------
@@ -411,7 +411,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Parameters
         ----------
         selection : int, slice, Ellipsis, index array, mask, or tuple of them
-            What brackets of the view take.
+            A selection, as in brackets of the view.
         value : array or scalar
             The elements, on any device. They are broadcast to the selection and converted to the array's type.
 
@@ -457,18 +457,19 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         out : array, optional
             Memory for the result, as for :meth:`Expression.compute`. The elements must be numbers.
         device : str, optional
-            Where the elements go: ``"cpu"`` or ``"cuda:N"``; by default the array's device.
+            The device to read to: ``"cpu"`` or ``"cuda:N"``; by default the array's device.
         memory_limit : int or str, optional
             Memory for chunks in flight, in bytes or as ``"512 MiB"``; by default the configured limit.
         progress : bool, callable or object, optional
-            As in :meth:`Array.getitem`; the number of objects in all is not known.
+            As in :meth:`Array.getitem`; the total number of objects is unknown.
         client : distributed.Client, optional
             As for :meth:`Expression.compute`. The elements must be numbers.
 
         Returns
         -------
         array
-            NumPy's on the CPU, and the array type of reads on a GPU. A single element is a scalar on the CPU. ``out`` when given.
+            ``out`` if it is given. Else a NumPy array on the CPU, and the array type of reads on a GPU. A single element is a scalar on
+            the CPU.
 
         Raises
         ------
@@ -500,13 +501,13 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
     result = compute
 
     def write(self, value: ArrayLike) -> None:
-        """Write elements of the array through the view. If the view has an element several times, it gets the last value.
+        """Write elements of the array through the view. An element that occurs in the view several times gets the last value.
 
         Parameters
         ----------
         value : array or number
-            Broadcast to the view's shape; on any device. A plan is computed and written part by part; one that reads the array itself is
-            computed first, within the memory limit.
+            The elements, on any device. They are broadcast to the view's shape. A plan is computed and written part by part. A plan that
+            reads the array itself is computed completely first, within the memory limit.
 
         Raises
         ------
@@ -620,7 +621,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Parameters
         ----------
         writing : bool
-            Explain writing elements that are on the array's device.
+            Explain a write instead: of elements that are on the array's device.
 
         Returns
         -------
@@ -646,7 +647,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Raises
         ------
         ImplicitHostCopyError
-            The array reads to a GPU, and a copy to the host has to be asked for.
+            The array reads to a GPU, and a copy to the host must be requested explicitly.
         """
         if copy is False:
             raise ValueError("copy=False is not possible: the elements are in a store")
@@ -673,9 +674,9 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         Raises
         ------
         UnsupportedError
-            There is not one dimension, or Arrow has no such type.
+            The view does not have exactly one dimension, or Arrow has no such type.
         ImplicitHostCopyError
-            The array reads to a GPU, and a copy to the host has to be asked for.
+            The array reads to a GPU, and a copy to the host must be requested explicitly.
 
         Examples
         --------
@@ -774,7 +775,8 @@ class LazyIndex:
 def _parts(
     borders: list[Sequence[int]], start: tuple[int, ...], extent: tuple[int, ...], most: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Divides a box at ``borders`` into boxes of at most ``most`` elements: their starts and extents. Boxes without borders stay larger."""
+    """Divides a box at ``borders``, and yields starts and extents of the parts. Parts without borders inside may exceed ``most``
+    elements."""
     if math.prod(extent) <= most:
         if 0 not in extent:
             yield start, extent

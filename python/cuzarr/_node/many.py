@@ -35,32 +35,32 @@ def read_many(
 
     Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
     numbers of threads is used. A chunk that several boxes of one array object need is decoded once. ``array.last_report()`` covers
-    the whole call. Elements of variable length, such as strings, are read at the same time, but each array of them by a call of its
-    own.
+    the whole call. Arrays with elements of variable length, such as strings, are read at the same time, but each one by a call of its own.
 
     Parameters
     ----------
     reads : iterable of (Array, selection)
         Each selection is as for :meth:`Array.get_basic_selection`. An array may occur several times.
     out : sequence of arrays, optional
-        Where the elements go, one for each read, on any device; ``None`` for new memory. They must not overlap.
+        Arrays to read into, one for each read, on any device; ``None`` for new memory. They must not overlap.
     dtype : dtype, or sequence of one for each read, optional
         Element types of the results, in the machine's byte order; elements are converted on the way. ``None`` for the array's own.
 
     Returns
     -------
     list of arrays
-        One for each read, on its array's device, as ``array[selection]`` gives it. Results of one shape from one array share memory.
+        One result for each read, on its array's device, as ``array[selection]`` returns it. Results of one shape from one array share
+        memory.
 
     Raises
     ------
     InvalidArgumentError
         Arrays of ``out`` overlap; ``out`` or ``dtype`` has another length than ``reads``.
     SelectionInvalidError, BoundsCheckError
-        A selection is not one of its array. The error names the read: ``read 6: array '/t2m': index 7 is out of bounds for a
+        A selection does not fit its array. The error names the read: ``read 6: array '/t2m': index 7 is out of bounds for a
         dimension of 5``.
     CuzarrError
-        The first failure of any read, with the array's name. There is no result then, and ``out`` holds anything.
+        The first failure of any read, with the array's name. There is no result then, and the contents of ``out`` are undefined.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dty
 
 
 def explain(boxes: Mapping[str, tuple[Array, Selection]]) -> Explanation:
-    """Explains a read of arrays by one call. Elements of variable length are read beside the others, array by array."""
+    """Explains a read of arrays by one call. Arrays with elements of variable length are read at the same time, each by its own call."""
     checked = {path: _checked(number, box) for number, (path, box) in enumerate(boxes.items())}
     fixed = {path: read for path, read in checked.items() if not read[0]._metadata.data_type.is_variable}
     paths, told = list(fixed), _core.explain_many([(array._handle(), box.lists) for array, box in fixed.values()])
@@ -111,7 +111,7 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
     """Write boxes of many arrays in one call. Nothing is written if one of the values does not fit.
 
     Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
-    numbers of threads is used. Other writes of this process to the same chunks happen before all of these writes, or after them.
+    numbers of threads is used. Other writes of this process to the same chunks come before all of these writes or after them.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
     Raises
     ------
     InvalidArgumentError
-        Two boxes touch one chunk, or one shard: which of them came last would be left to chance.
+        Two boxes touch the same chunk or shard, so the order of their writes would be undefined.
     SelectionInvalidError, BoundsCheckError
-        A selection is not one of its array. The error names the write, as that of :func:`read_many` names the read.
+        A selection does not fit its array. The error names the write, like the error of :func:`read_many`.
     ShapeMismatchError, ConversionError
         A value does not fit.
     ReadOnlyError
@@ -198,7 +198,7 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
 
 
 def _refuse_overlaps(outs: Sequence[Any]) -> None:
-    """Refuses NumPy arrays that overlap, if elements are copied to one of them from other memory (because of its byte order).
+    """Refuses overlapping NumPy arrays, if the elements of one of them pass through other memory (because of its byte order).
 
     The Rust side checks only the memory that it fills itself.
     """
@@ -247,7 +247,7 @@ def boxes_of(
     Raises
     ------
     SelectionInvalidError
-        No array has a dimension of some name.
+        No array has a dimension with one of these names.
     """
     positions = {} if selection is None else dictionary(selection, "selection")
     names = {path: array._dimension_names or (None,) * array.ndim for path, array in arrays.items()}

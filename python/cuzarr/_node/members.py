@@ -50,7 +50,7 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
 
 
 def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMetadata | None) -> AnyNodeMetadata | None:
-    """A node with its own document. A group gets what the consolidated copy of a group above it has of its members."""
+    """A node with its own document. A group also gets the metadata of its members from the consolidated copy of the group above."""
     remembered = consolidated.below(name) if isinstance(node, GroupMetadata) and name in consolidated.flattened_metadata else None
     if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
         return replace(node, consolidated_metadata=remembered.consolidated_metadata)
@@ -58,7 +58,7 @@ def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMet
 
 
 def is_trusted(place: StorePath) -> bool:
-    """Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives names."""
+    """Whether members are opened from the consolidated copy alone. In a writable store, only their names come from the copy."""
     return place.read_only or place.store.handle.is_read_only()
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _READ_MODES = ("r", "r+", "a")
 _CREATE_MODES = ("a", "w", "w-")
-# Arguments of :func:`create` that have no place in a call that opens: the mode replaces them.
+# Arguments of :func:`create` that functions that open do not take: ``mode`` replaces them.
 _SAID_BY_MODE = {"read_only": "r", "overwrite": "w"}
 # Arguments of zarr-python 2 that :func:`create` does not have.
 _FORMER_OPTIONS = ("zarr_version", "partial_decompress")
@@ -80,11 +80,11 @@ def open(
     zarr_format : {2, 3}, optional
         The format; by default that of the existing node, and for a new node the configured one.
     storage_options : dict, optional
-        For URLs of remote stores.
+        Options for URLs of remote stores.
     config : ArrayConfig or dict, optional
         Settings of an open array.
     device : str, optional
-        Where arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        The device that arrays are read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     chunk_cache : bool, optional
         Whether decoded chunks are kept for reads that need them again. By default the setting ``array.chunk_cache``.
     metadata_store : StoreLike, optional
@@ -95,7 +95,7 @@ def open(
     Raises
     ------
     ArrayNotFoundError, GroupNotFoundError
-        Nothing is there, and ``mode`` does not create.
+        There is no node, and ``mode`` does not create one.
 
     >>> store = {}
     >>> array = cuzarr.create_array(store, shape=(3,), dtype="float32")
@@ -176,7 +176,7 @@ def open_array(
     config : ArrayConfig or dict, optional
         Settings of the open array.
     device : str, optional
-        Where the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        The device that the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     chunk_cache : bool, optional
         Whether decoded chunks are kept for reads that need them again. By default the setting ``array.chunk_cache``.
     metadata_store : StoreLike, optional
@@ -189,7 +189,7 @@ def open_array(
     ArgumentTypeError
         :func:`create` has no such argument.
     ArrayNotFoundError
-        There is none, and ``mode`` does not create.
+        There is no array, and ``mode`` does not create one.
     MetadataValidationError, UnknownCodecError, UnknownDataTypeError
         Its metadata cannot be used.
 
@@ -239,7 +239,7 @@ def open_like(a: ArrayLike, path: str, *, zarr_format: ZarrFormat | None = None,
     Parameters
     ----------
     a : Array or array
-        Its shape, chunks and element type are those of an array that is created.
+        A new array gets the shape, chunks and element type of this array.
     path : str
         Path of the array in the store.
     zarr_format : {2, 3}, optional
@@ -283,8 +283,8 @@ def open_group(
     """Open the group at a store or path, or create it, depending on ``mode``.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used;
-    in format 2 a string names its key. A group that is only read takes shapes and attributes of its members from there. A group
-    that can be written takes only their names, and reads each node's own document when the node is opened. Arrays are read to the
+    in format 2 a string names its key. A read-only group takes the shapes and attributes of its members from the consolidated metadata. A
+    writable group takes only the names from there, and reads each member's own document when the member is opened. Arrays are read to the
     device of ``meta_array``, unless ``device`` is given. ``cache_attrs``, ``synchronizer`` and ``chunk_store`` have no effect.
 
     Parameters
@@ -296,7 +296,7 @@ def open_group(
     use_consolidated : bool or str, optional
         Whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used; in format 2, its key.
     device, meta_array : str; array, optional
-        Where arrays of the group are read to: a device, or the device of an array.
+        The device that arrays of the group are read to, or an array on that device.
     chunk_cache : bool, optional
         Whether decoded chunks of the group's arrays are kept for reads that need them again. By default the setting
         ``array.chunk_cache``.
@@ -308,7 +308,7 @@ def open_group(
     Raises
     ------
     GroupNotFoundError
-        There is none, and ``mode`` does not create.
+        There is no group, and ``mode`` does not create one.
     ContainsArrayError
         An array is there.
 
@@ -354,7 +354,7 @@ def group(
     Parameters
     ----------
     overwrite : bool
-        Replace whatever is there by an empty group.
+        Replace an existing node by an empty group.
     zarr_format : {2, 3}, optional
         Format of a group that is created.
     meta_array : array, optional
@@ -390,9 +390,9 @@ def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> A
     Raises
     ------
     ArrayNotFoundError
-        There is none at the path.
+        There is no array at the path.
     ArgumentTypeError
-        It is in memory, or something else.
+        The value is an array in memory, or not an array.
     """
     if isinstance(value, Array):
         return value if device is None else value.with_device(device)
@@ -414,7 +414,7 @@ def open_consolidated(*args: StoreLike, use_consolidated: Literal[True] = True, 
     *args, **kwargs
         As for :func:`open_group`.
     use_consolidated : True
-        Consolidated metadata must be there.
+        Consolidated metadata must exist.
 
     Raises
     ------
@@ -470,7 +470,7 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tr
     Parameters
     ----------
     grp : Group
-        Where the hierarchy begins.
+        The group at the top of the hierarchy.
     expand : bool, optional
         Accepted for older programs, without effect.
     level : int, optional
@@ -484,7 +484,7 @@ def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tr
     Raises
     ------
     ArgumentTypeError
-        ``grp`` is no group.
+        ``grp`` is not a group.
 
     >>> root = cuzarr.create_group({})
     >>> array = root.create_array("a", shape=(4,), dtype="int8")

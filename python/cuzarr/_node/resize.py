@@ -32,7 +32,7 @@ def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool
 
 
 def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside_chunks: bool = True) -> None:
-    """Changes the shapes of several arrays. Those of one store change in as few rounds of requests as one array."""
+    """Changes the shapes of several arrays. Arrays of one store together need as few rounds of requests as one array."""
     wanted = [(array, parse_shape(new_shape)) for array, new_shape in resizes]
     for array, shape in wanted:
         if len(shape) != array.ndim:
@@ -66,7 +66,7 @@ def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetada
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
-    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Meanwhile other changes of the shape wait."""
+    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait until it ends."""
     if not hasattr(data, "shape"):
         data = taken_apart(array, data)
     axis = axis_number(axis, array.ndim, dimension_names(array))
@@ -82,8 +82,8 @@ def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]
             before = array.shape
             after = tuple(extent + (data.shape[axis] if place == axis else 0) for place, extent in enumerate(before))
             metadata = array._metadata.update_shape(after)
-            # Each chunk behind the old end is written whole, or deleted if it only holds the fill value. So bytes that a killed call left
-            # there never become elements.
+            # Each chunk behind the old end is written whole, or deleted if it only holds the fill value. Otherwise bytes that a killed
+            # call left there could become elements.
             longer = array._reopened(metadata)
             region = tuple(slice(before[axis], after[axis]) if place == axis else slice(None) for place in range(array.ndim))
             if is_transactional and not _write(array, node, metadata):

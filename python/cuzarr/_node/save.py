@@ -32,7 +32,7 @@ def save(
     Parameters
     ----------
     *args : array
-        Elements, in memory of any device: one array, or several, which become members of a group.
+        Elements in memory of any device: one array, or several arrays, which become members of a group.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def save_array(
     Raises
     ------
     InvalidArgumentError
-        ``arr`` is no array.
+        ``arr`` is not an array.
 
     >>> store = {}
     >>> cuzarr.save_array(store, np.arange(3))
@@ -113,7 +113,7 @@ def save_group(
     storage_options: dict[str, Any] | None = None,
     **kwargs: ArrayLike,
 ) -> None:
-    """Store several arrays as a group, with the names ``arr_0``, ``arr_1``, … and the keyword names. It replaces what is there.
+    """Store several arrays as a group, with the names ``arr_0``, ``arr_1``, … and the keyword names. An existing node is replaced.
 
     Parameters
     ----------

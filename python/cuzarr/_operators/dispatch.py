@@ -54,7 +54,7 @@ class Lazy:
         Raises
         ------
         DTypeMismatchError
-            Its elements have no arithmetic.
+            The array's elements have no arithmetic.
         """
         raise NotImplementedError  # each kind has its own
 

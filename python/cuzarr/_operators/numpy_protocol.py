@@ -1,4 +1,4 @@
-"""Implements NumPy's functions and methods for arrays of this package. For the others, an error names the library that has them."""
+"""Implements NumPy's functions and methods for arrays of this package. For other functions, an error names the library that has them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 # Functions that call the method of the same name, and pass on their arguments.
 METHODS = {"reshape", "transpose", "ravel"}
-# Second names in NumPy of functions that are known here by the first.
+# NumPy's second names of functions that are registered here by their first names.
 OTHER_NAMES = {"around": "round", "amin": "min", "amax": "max"}
 
 # NumPy functions that write to their first argument.
 WRITING = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
-# Functions that ask whether two arrays share memory. Elements that are not yet read or computed share none.
+# Functions that check whether two arrays share memory. Elements that are not yet read or computed do not share memory.
 SHARING = frozenset({np.shares_memory, np.may_share_memory})
-# Functions that would take single elements or parts, and so compute each of them separately.
+# Functions that would take single elements or parts, so that each of them would be computed separately.
 _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit}) | {
     getattr(np, "unstack", None)  # since NumPy 2.1
 }
 
 
 inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
-"""Whether a NumPy function is working on shapes and methods of a plan. Then it must not get the elements, which nobody asked for."""
+"""Whether a NumPy function currently uses shapes and methods of a plan. It must not get the elements, which the user did not request."""
 
 OperandT = TypeVar("OperandT")
 """Type of the other operand of an operator."""
@@ -49,15 +49,15 @@ ResultT = TypeVar("ResultT")
 
 
 class Methods(Generic[OperandT, ResultT]):
-    """NumPy's methods of arrays that this library has as functions. For all others, an error says where to find them.
+    """NumPy's methods of arrays that this library has as functions. For other methods, an error names the library that has them.
 
     These methods never read elements only to pass them to NumPy. :attr:`_in_memory` shows how a caller reads them.
     """
 
     _in_memory = "[...]"
-    """What to write behind an array to get its elements in memory that CuPy accepts, for error messages."""
+    """Code to append to an array to get its elements in memory that CuPy accepts, for error messages."""
     _on_host = "[...]"
-    """What to write behind an array to get its elements in host memory, for error messages."""
+    """Code to append to an array to get its elements in host memory, for error messages."""
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: ArrayLike | None = None) -> ResultT:
         """The elements, limited to a range.
@@ -72,7 +72,7 @@ class Methods(Generic[OperandT, ResultT]):
         Returns
         -------
         Expression or array
-            A plan for stored arrays; for arrays in memory the elements.
+            A plan for stored arrays; the elements for arrays in memory.
 
         Examples
         --------
@@ -89,14 +89,14 @@ class Methods(Generic[OperandT, ResultT]):
         Parameters
         ----------
         decimals : int
-            How many digits to keep behind the point.
+            Number of digits to keep behind the decimal point.
         out : numpy.ndarray, optional
             Memory for the result. A plan is computed into it.
 
         Returns
         -------
         Expression or array
-            A plan for stored arrays; for arrays in memory the elements.
+            A plan for stored arrays; the elements for arrays in memory.
 
         Examples
         --------
@@ -122,7 +122,7 @@ class Methods(Generic[OperandT, ResultT]):
         Returns
         -------
         Expression or array
-            A plan for stored arrays; for arrays in memory the sums.
+            A plan for stored arrays; the sums for arrays in memory.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Methods(Generic[OperandT, ResultT]):
         Returns
         -------
         Expression or array
-            A plan for stored arrays; for arrays in memory the products.
+            A plan for stored arrays; the products for arrays in memory.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Methods(Generic[OperandT, ResultT]):
         Returns
         -------
         Expression or array
-            A plan for stored arrays; for arrays in memory the elements.
+            A plan for stored arrays; the elements for arrays in memory.
 
         Examples
         --------
@@ -219,7 +219,7 @@ class Methods(Generic[OperandT, ResultT]):
 
 
 def _of_elements(name: str, kind: type[Methods[Any, Any]]) -> str | None:
-    """The code that calls this library's function for arrays in memory with the elements of such an array."""
+    """The code that calls this library's function for arrays in memory, with the elements of an array of class ``kind``."""
     return f"cuzarr.xp.{name}(x{kind._in_memory})" if hasattr(dispatch.namespace, name) else None
 
 
@@ -229,9 +229,9 @@ def into(out: Any, result: Any, name: str) -> Any:
     Raises
     ------
     UnsupportedError
-        It is no array of NumPy's.
+        ``out`` is not a NumPy array.
     ShapeMismatchError, DTypeMismatchError
-        The result does not fit into it.
+        The result does not fit into ``out``.
     """
     if out is None:
         return result
@@ -253,7 +253,7 @@ def host_elements(value: Any) -> Any:
     Raises
     ------
     ImplicitHostCopyError
-        Its elements are, or would be, on a GPU.
+        The array's elements are, or would be, on a GPU.
     """
     if isinstance(value, Lazy) and value._is_plan:
         if value.device != "cpu":
@@ -280,7 +280,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
     Raises
     ------
     UnsupportedError
-        It would write into one of ours.
+        The ufunc would write into one of our arrays.
     ImplicitHostCopyError
         Elements are on a GPU.
     """
@@ -291,7 +291,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
 
 
 def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
-    """A hint that names a function for this array: this library's if ``is_here``, else CuPy's or NumPy's."""
+    """A hint that names a function for this array: that of this library if ``is_here``, else that of CuPy or NumPy."""
     behind = type(x) if isinstance(x, Methods) else Methods
     if is_here and (own := _of_elements(name, behind)):
         return f"use {own}"
@@ -349,9 +349,9 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
     Raises
     ------
     UnsupportedError
-        Ours does not take what was said.
+        This library's function does not accept the given arguments.
     InvalidArgumentError, ImplicitHostCopyError
-        It wants elements.
+        NumPy's function needs the elements.
     """
     name = function_name(function)
     own = own_function(function)

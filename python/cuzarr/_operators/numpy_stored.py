@@ -1,4 +1,4 @@
-"""Implements NumPy's functions for stored arrays and views: streamed by this library's functions, or NumPy's own with all elements."""
+"""Implements NumPy's functions for stored arrays and views. This library's functions stream the elements; NumPy's own get all elements."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
     Raises
     ------
     UnsupportedError
-        The result is to go into an array of a store.
+        The result would be written into a stored array.
     BudgetExceededError
         NumPy's function needs all elements, and they take more than the memory limit.
     """
     is_plain = method == "__call__" and not options
-    # Operators beside a NumPy array arrive here, too, and NumPy does not distinguish them. They make plans or are refused.
+    # Operators with a NumPy array also call this, and NumPy does not distinguish them from functions. They make plans or are refused.
     may_be_sign = (
         is_plain and len(inputs) == 2 and isinstance(inputs[0], np.ndarray | np.generic) and ufunc.__name__ in SIGN_FUNCTIONS
     )
@@ -95,7 +95,7 @@ def _takes(out: Any, plan: Any) -> bool:
 
 
 def of_elements_alone(values: Iterable[Any]) -> bool:
-    """Whether only NumPy can compute with these values: one is a stored array or a view with dates, text or structures.
+    """Whether only NumPy can compute with these values, because one of them is a stored array or a view with dates, text or structures.
 
     ``False`` if a plan is among them.
     """
@@ -110,7 +110,7 @@ def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], *
     Raises
     ------
     DTypeMismatchError
-        NumPy has no such function of these elements.
+        NumPy's function does not support these elements.
     BudgetExceededError
         They take more than the memory limit.
     ImplicitHostCopyError
@@ -151,7 +151,7 @@ def _limit_bytes() -> int:
 def check_readable(name: str, values: Any) -> None:
     """Refuses to read all elements for a NumPy function, if they take more than the memory limit.
 
-    Also refuses an array that is no longer stored as it was opened.
+    Also refuses an array that was changed in the store after it was opened.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def check_readable(name: str, values: Any) -> None:
 def _in_memory(value: Any, is_among_others: bool) -> Any:
     """An argument, with stored arrays replaced by their elements."""
     if is_stored(value):
-        # Arrays of other libraries take part. They may be on the GPU that this array is read to.
+        # Arrays of other libraries are among the arguments. They may be on the GPU that this array is read to.
         return value._elements_on(None) if is_among_others and value.device != "cpu" else host_elements(value)
     if isinstance(value, list | tuple):
         inside = [_in_memory(one, is_among_others) for one in value]
@@ -201,9 +201,9 @@ def _value(result: Any, name: str) -> Any:
 
 
 def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The value of this library's function of that name, computed region by region.
+    """The value of this library's function with this name, computed region by region.
 
-    ``NotImplemented`` if there is none for these arguments.
+    ``NotImplemented`` if there is no function for these arguments.
     """
     own = dispatch.functions.get(OTHER_NAMES.get(name, name))
     if own is None or getattr(np, name, None) is not function:
@@ -265,8 +265,8 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
 class _OfClass:
     """Descriptor for ``__array_function__``: the class has the attribute, and its objects do not.
 
-    NumPy asks the class. xarray and dask ask the object, to find out whether it is an array in memory. It is not, and so they
-    read its elements, as they do for zarr-python's arrays.
+    NumPy looks the attribute up in the class. xarray and dask look it up in the object, to find out whether that is an array in memory.
+    They do not find it, and so read the elements, as for zarr-python's arrays.
     """
 
     def __get__(self, instance: object, owner: type) -> Any:
@@ -278,7 +278,7 @@ class _OfClass:
 class StoredProtocol:
     """Implements NumPy's protocols for stored arrays and views."""
 
-    # With this, our operators come before those of NumPy arrays, which would read all elements at once.
+    # Gives our operators precedence over those of NumPy arrays, which would read all elements at once.
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:

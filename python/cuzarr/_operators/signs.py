@@ -1,4 +1,4 @@
-"""Python's operators and NumPy's reductions for everything that can be computed with."""
+"""Python's operators and NumPy's reductions, for all kinds of arrays and plans."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
     def _compare(self, name: str, reflected: str, other: Any) -> ResultT:
         """Compares element by element with any operand. Otherwise, Python would compare identity."""
         if of_elements_alone((self, other)):
-            # NumPy's operator instead of its function: it accepts that a date equals no text.
+            # NumPy's operator instead of its function, because only the operator can compare dates with text.
             return by_numpy(name, getattr(operator, reflected), (self, other))  # type: ignore[no-any-return]
         if is_operand(other):
             return dispatch.apply(name, self, other)  # type: ignore[no-any-return]
@@ -202,12 +202,12 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Lets PyTorch's in-place operators change their tensor: ``tensor += array``. This class handles the other operators.
+        """Makes PyTorch's in-place operators change their tensor: ``tensor += array``. This class handles the other operators.
 
         Raises
         ------
         UnsupportedError
-            PyTorch has no such elements, or cannot put them into the tensor.
+            PyTorch does not support the elements, or cannot put them into the tensor.
         """
         name = getattr(func, "__name__", "")
         if not (name.endswith("_") and (not name.startswith("__") or name in _IN_PLACE_BITS)):
@@ -477,7 +477,7 @@ class Shaped:
 
 
 class OneElement:
-    """Conversions to Python's numbers, for arrays of one element, as NumPy's arrays have them."""
+    """Conversions of arrays of one element to Python's numbers, as for NumPy's arrays."""
 
     shape: Any
     dtype: Any

@@ -9,8 +9,8 @@
 >>> asyncio.run(main())
 array([0, 5, 5, 0], dtype=int16)
 
-Awaiting blocks no loop: calls run in threads, whose number is the setting ``async.concurrency``. A call that is cancelled
-stops at the next stored object, and the cancellation waits for that.
+Awaiting does not block the event loop: calls run in threads, whose number is the setting ``async.concurrency``. A cancelled call stops at
+the next stored object, and the cancellation waits until then.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def print_debug_info() -> None:
     Raises
     ------
     None
-        What cannot be found is printed as missing.
+        Libraries and devices that cannot be found are printed as missing.
 
     >>> cuzarr.print_debug_info()  # doctest: +SKIP
     """
@@ -127,7 +127,7 @@ __all__ = [
 documented(
     """
     *args, **kwargs
-        Not looked at.
+        Ignored.
     >>> import cuzarr
     """,
 )(globals())

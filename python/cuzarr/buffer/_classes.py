@@ -71,7 +71,7 @@ class Memory(ABC):
     """The common base class of :class:`Buffer` and :class:`NDBuffer`."""
 
     is_host_accessible: ClassVar[bool]
-    """Whether the host can access the memory by plain pointers."""
+    """Whether the host can read the memory through plain pointers."""
 
     _data: Any
 
@@ -120,7 +120,7 @@ class Buffer(Memory):
     Raises
     ------
     InvalidArgumentError
-        It has other dimensions or other elements.
+        The array has other dimensions or other elements.
 
     >>> cpu.Buffer.from_bytes(b"zarr")[1:].to_bytes()
     b'arr'
@@ -248,7 +248,7 @@ class Buffer(Memory):
         Raises
         ------
         TypeError
-            The key is no slice.
+            The key is not a slice.
         InvalidArgumentError
             The step is not 1.
 
@@ -461,7 +461,7 @@ class NDBuffer(Memory):
         return {"<": "little", ">": "big"}.get(self.dtype.byteorder, sys.byteorder)  # type: ignore[return-value]
 
     def reshape(self, newshape: tuple[int, ...] | Literal[-1]) -> Self:
-        """The elements in another shape. The result shares memory where that is possible; else it is a copy.
+        """The elements in another shape. The result shares memory if possible; else it is a copy.
 
         Parameters
         ----------
@@ -514,7 +514,7 @@ class NDBuffer(Memory):
         Raises
         ------
         UnsupportedError
-            The elements are on a GPU, which has no such conversion: strings, structures, dates.
+            The elements are strings, structures or dates on a GPU, which cannot convert them.
 
         >>> cpu.NDBuffer.create(shape=(2,), dtype="int16").astype("float32").dtype
         dtype('float32')
@@ -547,7 +547,7 @@ class NDBuffer(Memory):
         Returns
         -------
         bool
-            ``True`` if all elements equal it; also for a buffer without elements.
+            ``True`` if all elements equal the value, or if there are no elements.
 
         >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="float32")
         >>> buffer.all_equal(0.0), buffer.all_equal(-0.0)
@@ -565,7 +565,7 @@ class NDBuffer(Memory):
         Raises
         ------
         ConversionError
-            The type of the elements cannot hold it.
+            The type of the elements cannot hold the value.
 
         >>> buffer = cpu.NDBuffer.empty((2,), "int16")
         >>> buffer.fill(7)
@@ -601,7 +601,7 @@ class NDBuffer(Memory):
         Raises
         ------
         ValueError
-            ``axes`` does not name each dimension once.
+            A dimension is missing in ``axes`` or is named twice.
 
         >>> cpu.NDBuffer.create(shape=(2, 3, 4), dtype="int16").transpose((2, 0, 1)).shape
         (4, 2, 3)
@@ -610,7 +610,7 @@ class NDBuffer(Memory):
 
 
 class BufferPrototype(NamedTuple):
-    """The pair of classes that an operation uses. It can be pickled if the classes can.
+    """The pair of classes that an operation uses. It can be pickled if the classes can be pickled.
 
     Parameters
     ----------

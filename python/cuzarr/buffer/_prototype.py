@@ -19,7 +19,7 @@ def default_buffer_prototype() -> BufferPrototype:
     Raises
     ------
     ConfigInvalidError
-        A name leads to no class of buffers.
+        A name does not belong to a class of buffers.
 
     Examples
     --------

@@ -174,7 +174,7 @@ _COMPARED = frozenset(
 def as_numpy_array_wrapper(
     func: Callable[[np.ndarray[Any, Any]], bytes], buf: _classes.Buffer, prototype: BufferPrototype
 ) -> _classes.Buffer:
-    """Call a function that needs host memory with the bytes of a buffer on any device. ``prototype`` decides where its result goes.
+    """Call a function that needs host memory with the bytes of a buffer on any device. ``prototype`` decides the memory of the result.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def as_numpy_array_wrapper(
     buf : Buffer
         Bytes on any device.
     prototype : BufferPrototype
-        The prototype that decides where the result goes.
+        The prototype that decides the memory of the result.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def as_numpy_array_wrapper(
     Raises
     ------
     None
-        What ``func`` raises comes as it is.
+        Errors of ``func`` are raised unchanged.
 
     Examples
     --------

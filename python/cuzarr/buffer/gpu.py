@@ -37,7 +37,7 @@ def _result(array: DeviceArray) -> Any:
 
 
 def _adopt(array: Any, what: str) -> Any:
-    """The array itself if it is in device memory, as CuPy's or ours. An array in host memory is copied there, with a warning."""
+    """The array itself if it is CuPy's or cuzarr's, in device memory. An array in host memory is copied to the device, with a warning."""
     if not _foreign.is_on_device(array):
         message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):
@@ -55,7 +55,7 @@ def _device_array(array: Any) -> DeviceArray:
     buffer = _foreign.device_buffer(array)
     try:
         dtype = np.dtype(array.dtype)
-    except TypeError:  # a type of PyTorch, which its memory names
+    except TypeError:  # a type of PyTorch, which NumPy does not know
         dtype = _element_types.dtype_of(buffer.dtype)
     return DeviceArray(buffer, dtype)
 
@@ -78,7 +78,7 @@ class DeviceMemory(_classes.Memory):
 
 
 class Buffer(DeviceMemory, _classes.Buffer):
-    """Bytes in a GPU's memory. The GPU is the setting ``device``, or the first one if that is the CPU.
+    """Bytes in a GPU's memory. The setting ``device`` chooses the GPU; if it is the CPU, the first GPU is used.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Codecs as plain objects, which hold the settings of an array's encoding.
 
-Names and arguments are zarr-python's. Codec objects hold settings and do no work. In place of one, a dictionary, zarr-python's
-own codec or one of numcodecs may be passed. :class:`Decoder` and :class:`Encoder` do the work of a codec, or of a chain, on
-frames and chunks that a program holds itself.
+Names and arguments are zarr-python's. Codec objects hold settings and do no work. Instead of a codec object, functions also accept a
+dictionary, or a codec of zarr-python or numcodecs. :class:`Decoder` and :class:`Encoder` do the work of a codec, or of a chain, on frames
+and chunks that a program holds itself.
 
 >>> from cuzarr.codecs import BloscCodec
 >>> BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4).to_dict()["name"]

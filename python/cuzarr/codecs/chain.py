@@ -44,7 +44,7 @@ class ShardingCodec(Codec):
     chunk_shape : tuple of int
         Shape of the inner chunks, in elements.
     codecs : iterable of codec
-        The codecs of these chunks.
+        The codecs of the inner chunks.
     index_codecs : iterable of codec
         The codecs of the index.
     index_location : {"start", "end"}
@@ -171,7 +171,7 @@ def parse_codec(spec: Any) -> Codec:
     Raises
     ------
     MetadataValidationError
-        It has no name, or a known codec's configuration has no meaning.
+        The codec has no name, or the configuration of a known codec is not valid.
     """
     if isinstance(spec, Codec):
         return spec

@@ -1,4 +1,4 @@
-"""Enumerations of the settings of codecs. Older programs for zarr-python pass them; now text is enough."""
+"""Enumerations of the settings of codecs. Older programs for zarr-python pass them; new programs can pass text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BloscShuffle(StrEnum):
         Raises
         ------
         ValueError
-            It has no such number.
+            No choice has this number.
         """
         if num not in range(3):
             raise ValueError(f"Value must be between 0 and 2. Got {num}.")

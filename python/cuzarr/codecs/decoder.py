@@ -39,7 +39,7 @@ def _output(value: Any) -> _core.NdBuffer:
 
 
 def _is_slab(frames: Any) -> bool:
-    """Whether ``frames`` is a slab with offsets and sizes. Three single frames would be bytes, or arrays of bytes."""
+    """Whether ``frames`` is a slab with offsets and sizes. A tuple of three frames would hold bytes, or arrays of bytes."""
     if not isinstance(frames, tuple) or len(frames) != 3 or isinstance(frames[1], bytes | bytearray | memoryview):
         return False
     return not str(getattr(frames[1], "dtype", "")).endswith("uint8")
@@ -103,7 +103,7 @@ class Batch:
         Parameters
         ----------
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
-            The stream for the work; by default the current stream of the library whose arrays the outputs are.
+            The stream for the work; by default the current stream of the library of the output arrays.
 
         Examples
         --------
@@ -130,7 +130,7 @@ class Batch:
         Raises
         ------
         InvalidArgumentError
-            Nothing ran since the last check.
+            There was no run since the last check.
 
         Examples
         --------
@@ -161,7 +161,7 @@ class Decoder:
         arrays there are ``deflate``, a stream without the header of zlib or gzip, and ``lz4_raw``, an LZ4 block without a
         leading size.
     device : str, optional
-        The device that decodes; by default the one that arrays are read to (``cuzarr.config``).
+        The device that decodes; by default the device that arrays are read to (``cuzarr.config``).
 
     Raises
     ------
@@ -192,19 +192,19 @@ class Decoder:
         ----------
         frames : sequence of arrays or bytes, or tuple (slab, offsets, sizes)
             The encoded frames. Arrays are on the decoder's device, and have DLPack or the CUDA array interface; bytes are on the
-            host. A tuple gives ranges of bytes in one array or in one ``bytes``. The bytes must be there when this is called, and must not
-            change until they are decoded.
+            host. A tuple gives ranges of bytes in one array or in one ``bytes``. The bytes must be complete at the time of this call, and
+            must not change until they are decoded.
         out : sequence of arrays, or an array
             The output of each frame; its shape and type must be those of the decoded frame. In a single array, row ``i`` is the
             output of frame ``i``. Rows that follow each other in memory, and begin at a multiple of 16 bytes, are decoded in place.
             For other rows, the batch decodes to its own memory and copies.
         scratch_limit : int, optional
-            Limit on the device memory of decoders, in bytes. Frames are decoded in parts to keep it, unless one frame needs more.
+            Limit on the device memory of decoders, in bytes. To stay below it, frames are decoded in parts, unless one frame needs more.
 
         Raises
         ------
         InvalidArgumentError, MemorySpaceError
-            Frames and outputs do not belong together, or not to the device.
+            Frames and outputs do not match, or are not on the decoder's device.
 
         >>> batch = cuzarr.codecs.Decoder(codec, device="cpu").prepare(frames, np.empty_like(chunks))
         >>> batch.run()

@@ -86,7 +86,7 @@ class EncodingBatch:
         Parameters
         ----------
         stream : CuPy or PyTorch stream, object with ``__cuda_stream__``, or int, optional
-            The stream of the work; by default the current stream of the library whose arrays the chunks are.
+            The stream of the work; by default the current stream of the library of the chunk arrays.
 
         >>> import cuzarr, numpy as np
         >>> chunks = np.zeros((2, 1000), "uint8")
@@ -112,7 +112,7 @@ class EncodingBatch:
         Raises
         ------
         InvalidArgumentError
-            Nothing ran since the last check.
+            There was no run since the last check.
 
         >>> batch.check()
         [None, None]
@@ -132,9 +132,9 @@ class EncodingBatch:
         Raises
         ------
         CuzarrError
-            A chunk could not be encoded: the error of the first of them.
+            The error of the first chunk that could not be encoded.
         InvalidArgumentError
-            Nothing ran.
+            There was no run.
 
         >>> [frame.size < 100 for frame in batch.frames()]
         [True, True]
@@ -159,7 +159,7 @@ class Encoder:
     codecs : dict, Codec, numcodecs codec, or a sequence of them
         One codec, or a chain in the order of encoding: ``{"name": "zstd", "configuration": {"level": 3}}``.
     device : str, optional
-        The device of chunks and frames; by default the one that arrays are read to (``cuzarr.config``).
+        The device of chunks and frames; by default the device that arrays are read to (``cuzarr.config``).
     strict : bool, optional
         Whether it is an error if the host must run a codec for chunks on a GPU; by default the setting in ``cuzarr.config``.
 
@@ -194,8 +194,8 @@ class Encoder:
             NumPy arrays or bytes for ``cpu``. In a single array, row ``i`` is chunk ``i``. Chunks of one shape that follow each
             other in memory, and begin at a multiple of 16 bytes, are encoded in place; others are copied first.
         scratch_limit : int, optional
-            Limit on the device memory of a run beside chunks and frames, in bytes. Chunks are encoded in parts to keep it, unless
-            one chunk needs more.
+            Limit on the device memory of a run in addition to chunks and frames, in bytes. To stay below it, chunks are encoded in parts,
+            unless one chunk needs more.
 
         Raises
         ------

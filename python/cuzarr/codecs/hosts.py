@@ -54,7 +54,7 @@ class NumcodecsHost:
 class LzmaHost(NumcodecsHost):
     """LZMA, limited to ``limit_bytes`` decoded bytes.
 
-    A few encoded bytes can decode to a thousand times as many, and numcodecs has no limit.
+    A few encoded bytes can decode to a thousand times more bytes, and numcodecs has no limit.
     """
 
     def __init__(self, codec: Any, limit_bytes: int | None) -> None:
@@ -139,9 +139,9 @@ def open_codec(
     Raises
     ------
     PickleCodecDisabledError
-        It is pickle, and ``allow_pickle`` is off.
+        The codec is pickle, and ``allow_pickle`` is off.
     UnknownCodecError
-        No registry has it, and a package is known that does.
+        No registry has the codec, but a known package has it.
     """
     found = _found_codec(name, json.loads(configuration), zarr_format, shape, data_type, parse)
     if found is None and (package := _package_with(name.removeprefix("numcodecs."), zarr_format)):

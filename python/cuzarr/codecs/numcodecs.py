@@ -172,7 +172,7 @@ class NumcodecsCodec(Codec):
 
     @property
     def stored_dtype(self) -> np.dtype[Any] | None:
-        """The element type that this codec outputs, if it is another one than it gets."""
+        """The element type of this codec's output, if it differs from the type of the input."""
         return None
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
@@ -251,13 +251,13 @@ class Blosc(NumcodecsCodec):
     Parameters
     ----------
     cname : str
-        The compressor inside.
+        The compressor inside Blosc.
     clevel : int
         Level, 0 to 9.
     shuffle : int
         0 for none, 1 for bytes, 2 for bits, -1 to choose by the size of the elements.
     blocksize : int
-        Bytes of a block; 0 lets Blosc choose.
+        Size of a block in bytes; 0 lets Blosc choose.
     """
 
     codec_id = "blosc"
@@ -315,7 +315,7 @@ class Shuffle(NumcodecsCodec):
     Parameters
     ----------
     elementsize : int
-        Bytes of an element.
+        Size of an element in bytes.
     """
 
     codec_id = "shuffle"
@@ -330,7 +330,7 @@ class CRC32(NumcodecsCodec):
     Parameters
     ----------
     location : {"start", "end"}
-        Where the checksum is.
+        Position of the checksum.
     """
 
     codec_id = "crc32"
@@ -342,7 +342,7 @@ class CRC32C(NumcodecsCodec):
     Parameters
     ----------
     location : {"start", "end"}
-        Where the checksum is.
+        Position of the checksum.
     """
 
     codec_id = "crc32c"
@@ -354,7 +354,7 @@ class Adler32(NumcodecsCodec):
     Parameters
     ----------
     location : {"start", "end"}
-        Where the checksum is.
+        Position of the checksum.
     """
 
     codec_id = "adler32"
@@ -366,7 +366,7 @@ class Fletcher32(NumcodecsCodec):
     Parameters
     ----------
     **codec_config
-        None.
+        There are no settings.
     """
 
     codec_id = "fletcher32"
@@ -459,7 +459,7 @@ class PackBits(NumcodecsCodec):
     Parameters
     ----------
     **codec_config
-        None.
+        There are no settings.
     """
 
     codec_id = "packbits"

@@ -13,12 +13,12 @@ import numpy as np
 
 from cuzarr.errors import ChunkCorruptError, UnsupportedError
 
-# KvikIO's codecs, by their names in metadata. The stored bytes themselves say which algorithm they need.
+# KvikIO's codecs, by their names in metadata. The algorithm is found in the stored bytes.
 _NATIVE = ("nvcomp_ANS", "nvcomp_Bitcomp", "nvcomp_Cascaded", "nvcomp_Gdeflate", "nvcomp_LZ4", "nvcomp_Snappy")
 # Algorithms of KvikIO's `nvcomp_batch`: nvCOMP's names for them, or codecs of numcodecs that read the same bytes.
 _RAW = {"snappy": "Snappy", "deflate": "Deflate", "gdeflate": "GDeflate"}
 COMMON = ("lz4", "zstd")
-# Size of the widest type. Filters before the codec may have made elements that wide.
+# Size of the widest type, because filters before the codec may have made elements of this size.
 _WIDEST_BYTES = 16
 
 INSTALL = "pip install nvidia-nvcomp-cu12 (or -cu13), or write the array anew with LZ4 where KvikIO is installed"
@@ -54,7 +54,7 @@ class Host:
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:
     """The decoder for chunks of ``shape`` of a codec ``nvcomp_…``, or ``None`` if it is unknown or nvCOMP is not installed.
 
-    It is a codec of numcodecs if that reads the same bytes.
+    If a codec of numcodecs reads the same bytes, that codec is the decoder.
     """
     options: dict[str, Any] = {}
     if identifier == "nvcomp_batch":

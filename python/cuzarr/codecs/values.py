@@ -69,7 +69,7 @@ class Codec:
         Returns
         -------
         dict
-            Names and values; empty if the codec has no settings.
+            Names and values of settings; empty if the codec has none.
 
         >>> cuzarr.codecs.GzipCodec(level=1).configuration()
         {'level': 1}
@@ -102,7 +102,7 @@ class Codec:
         Raises
         ------
         MetadataValidationError
-            The name is that of another codec, or there is no such setting.
+            The name belongs to another codec, or there is no such setting.
 
         >>> cuzarr.codecs.GzipCodec.from_dict({"name": "gzip", "configuration": {"level": 1}})
         GzipCodec(level=1)
@@ -130,7 +130,7 @@ class Codec:
         Raises
         ------
         InvalidArgumentError
-            The codec needs a setting for such elements.
+            The codec needs a setting for elements of this type.
 
         >>> cuzarr.codecs.BloscCodec(cname="lz4").for_dtype(cuzarr.dtype.Float32()).typesize
         4
@@ -206,15 +206,15 @@ class BloscCodec(Codec):
     Parameters
     ----------
     typesize : int, optional
-        Bytes of an element; by default the array's.
+        Size of an element in bytes; by default that of the array's elements.
     cname : {"zstd", "lz4", "lz4hc", "zlib", "blosclz", "snappy"}
-        The compressor inside.
+        The compressor inside Blosc.
     clevel : int
         Level, 0 to 9.
     shuffle : {"noshuffle", "shuffle", "bitshuffle"}, optional
         Shuffling before compression; by default chosen by the size of the elements.
     blocksize : int
-        Bytes of a block; 0 lets Blosc choose.
+        Size of a block in bytes; 0 lets Blosc choose.
 
     >>> cuzarr.codecs.BloscCodec(cname="lz4", typesize=4).to_dict()["configuration"]["cname"]
     'lz4'
@@ -438,7 +438,7 @@ class CastValue(Codec):
     data_type : dtype-like
         The stored type.
     rounding : str
-        How floats are rounded: ``"nearest-even"``, ``"towards-zero"``, ….
+        The rounding of floats: ``"nearest-even"``, ``"towards-zero"``, ….
     out_of_range : {"clamp", "wrap"} or None
         Treatment of values that do not fit; with ``None`` they are an error.
     scalar_map : dict, optional

@@ -52,7 +52,7 @@ class ElementwiseKernel:
     Raises
     ------
     KernelCompileFailedError
-        The text does not compile; the message has the compiler's lines.
+        The text does not compile. The message contains the compiler's lines.
     LibraryMissingError
         There is no NVRTC.
 
@@ -86,11 +86,11 @@ class ElementwiseKernel:
         ----------
         *args
             The inputs, followed by the outputs if the caller has memory for them. Arrays are in one GPU's memory, and are broadcast.
-            Numbers are converted to the type of their parameter; a number that this would change is refused.
+            Numbers are converted to the type of their parameter; a number that would change its value is refused.
         size : int, optional
             Number of elements; needed if every array is ``raw``.
         stream : optional
-            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once.
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns immediately.
         block_size : int
             Threads of a block.
 
@@ -104,7 +104,7 @@ class ElementwiseKernel:
         InvalidArgumentError
             The number of arguments, or a number, does not fit the parameters.
         MemorySpaceError
-            No argument, or not every one, is in the GPU's memory.
+            An array is not in the GPU's memory, or no argument is an array on a GPU.
 
         Examples
         --------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _gpu(device: str | None) -> str:
-    """The GPU to compile for: the given one, else the one that arrays are read to, else the first."""
+    """The GPU to compile for: the given one, else the GPU that arrays are read to, else the first."""
     if device is not None:
         return device
     configured = str(config.get("device"))
@@ -111,8 +111,8 @@ class Module:
     Parameters
     ----------
     source : str
-        The text. Kernels are best declared ``extern "C"``. Others, and instances of templates, are found by their C++
-        names (``"scale<float>"``), which costs another compilation.
+        The text. Declare kernels ``extern "C"`` if possible. Other kernels, and instances of templates, are found by their C++ names
+        (``"scale<float>"``), which needs another compilation.
     device : str, optional
         The GPU; by default the one that arrays are read to, else ``"cuda:0"``.
     options : sequence of str
@@ -123,7 +123,7 @@ class Module:
     Raises
     ------
     KernelCompileFailedError
-        With the compiler's messages and the lines they are about.
+        The text does not compile. The error has the compiler's messages and the lines they refer to.
     LibraryMissingError
         There is no NVRTC.
 
@@ -191,7 +191,7 @@ class Function:
     Raises
     ------
     InvalidArgumentError
-        The arguments are not those that the kernel declares.
+        The arguments do not match the parameters that the kernel declares.
     DeviceFailedError
         The kernel faulted.
 
@@ -231,17 +231,17 @@ class Function:
         shared_bytes : int
             Dynamic shared memory of a block, in bytes.
         stream : optional
-            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns at once, and the arrays must be ready on that
-            stream. By default the call waits for the kernel, and raises its fault.
+            A stream of CuPy, PyTorch or Numba, or a handle. The call then returns immediately, and the arrays must be ready on that
+            stream. By default the call waits for the kernel, and raises an error if it faulted.
 
         Raises
         ------
         InvalidArgumentError
-            Number or sizes of the arguments are not the kernel's; a block has too many threads.
+            The number or sizes of the arguments do not match the kernel, or a block has too many threads.
         MemorySpaceError
             An array is not in this GPU's memory.
         DeviceFailedError
-            The kernel faulted: this process has lost the GPU.
+            The kernel faulted. This process cannot use the GPU any more.
 
         Examples
         --------

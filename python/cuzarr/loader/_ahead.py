@@ -14,35 +14,35 @@ from cuzarr.errors import UnsupportedError
 
 T = TypeVar("T")
 
-# How often the thread that makes batches looks whether one was taken. A training loop that woke it by taking one would then wait for
-# the interpreter, 0.5 ms a batch.
+# The thread that makes batches checks at this interval whether one was taken. If taking a batch woke the thread, the training loop would
+# wait for the interpreter, 0.5 ms per batch.
 _PAUSE_SECONDS = 1e-3
 
 
 def ahead(
     make: Callable[[], Generator[T, None, None]], most: int, left: threading.Event, cancel: Callable[[], None]
 ) -> Generator[T, None, None]:
-    """What ``make`` gives, made by a thread, ``most`` items ahead of the caller.
+    """Yields the items of ``make``, which a thread makes up to ``most`` items ahead of the caller.
 
-    A caller that leaves waits for the thread: code of the user's that it runs is never run by two passes at once.
+    A caller that stops early waits for the thread, so that two passes never run the user's code at once.
 
     Parameters
     ----------
     make : function
-        Gives a generator, which the thread runs in the settings of the caller.
+        Returns a generator, which the thread runs with the caller's settings.
     most : int
-        How many items are made ahead, at most.
+        Largest number of items made ahead.
     left : threading.Event
-        Set when the caller leaves. The generator looks at it, and ends.
+        Set when the caller stops. The generator checks it, and ends.
     cancel : function
-        Called when the caller leaves, before the thread is waited for: it ends reads.
+        Called when the caller stops, before the wait for the thread. It ends running reads.
 
     Raises
     ------
     UnsupportedError
-        The process was forked since the first item: the child does not have the thread.
+        The process was forked after the first item, and the thread does not exist in the child.
     """
-    # Items are pairs with an error; without an item and an error, all were made.
+    # Each entry is an item and an error. An entry with neither means that all items were made.
     ready: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
     process = os.getpid()
 
@@ -74,10 +74,10 @@ def ahead(
                 raise error
             if not item:
                 return
-            # Not kept here while the caller works with it.
+            # Popped, so that no reference to the item is kept here while the caller works with it.
             yield item.pop()
     finally:
-        # In a forked child, another thread may have held the locks of these.
+        # Not in a forked child, where the locks of these objects may be held by a thread that does not exist there.
         if os.getpid() == process:
             left.set()
             cancel()
@@ -85,7 +85,7 @@ def ahead(
 
 
 def _check_process(process: int) -> None:
-    """Refuses to go on in another process than the one whose thread reads.
+    """Refuses to continue in a process other than that of the reading thread.
 
     Raises
     ------

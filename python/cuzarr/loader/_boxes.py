@@ -1,4 +1,4 @@
-"""Cells of arrays, and the samples that are cut out of them: boxes."""
+"""Holds cells of arrays, and cuts samples out of them, which are boxes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cuzarr.loader._variables import Part, Parts
 
 
 class Boxes(Source):
-    """Arrays, of which a sample is a box."""
+    """Arrays from which each sample takes a box."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.device, self.window = parts, parts.device, parts.window
@@ -43,7 +43,7 @@ class Batch:
     memory : list of array
         Memory for each array's samples.
     raw : list of array
-        What elements are copied to: this memory, or a view of it.
+        The targets of copies: this memory, or a view of it.
     """
 
     memory: list[Any]
@@ -51,12 +51,12 @@ class Batch:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""An array by its number, and the begin of a piece of it along the sample axes it has."""
+"""The number of an array, and the start of a piece of it along the sample axes that the array has."""
 
 
 @dataclass
 class _Piece:
-    """Elements of one array, ``None`` while they are being read, with the number of cells that hold them."""
+    """A piece of one array: its elements (``None`` while they are being read), and the number of cells that hold it."""
 
     size: int
     elements: Any = None
@@ -64,7 +64,7 @@ class _Piece:
 
 
 class HeldBoxes(Held):
-    """The cells of arrays that are in memory, or about to be.
+    """The cells of arrays that are in memory or being read.
 
     Parameters
     ----------
@@ -94,13 +94,13 @@ class HeldBoxes(Held):
         return found
 
     def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each axis, where pieces of an array begin, and where the last one ends."""
+        """Along each axis, the starts of an array's pieces, and the end of the last piece."""
         if self.parts.sources[number] in self.cells.whole:
             return tuple(edge[[0, -1]] for edge in self.cells.edges)
         return self.cells.edges
 
     def elements(self, number: int, begins: tuple[int, ...]) -> Any:
-        """The elements of the piece of an array that begins there."""
+        """The elements of the piece of an array that begins at ``begins``."""
         return self.pieces[self.parts.sources[number], begins].elements
 
     def enter(self, cells: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
@@ -111,7 +111,7 @@ class HeldBoxes(Held):
                     is_whole = key[0] in self.cells.whole
                     box = ((0,) * len(self.parts.extents), self.parts.extents) if is_whole else self.cells.box(cell)
                     wanted[key] = part.region(*box)
-                    # What is held whole has one more holder: the pass.
+                    # An array that is held whole has one more holder: the pass.
                     self.pieces[key] = _Piece(part.region_bytes(wanted[key]), holders=int(is_whole))
                     self.bytes += self.pieces[key].size
                 self.pieces[key].holders += 1
@@ -167,7 +167,7 @@ class HeldBoxes(Held):
                 self._copy_rows(out, row + rows, elements, places[rows] - begin, own)
 
     def _copy_rows(self, out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
-        """Copies the elements at these places along an axis to rows of a batch, which have one place along it."""
+        """Copies the elements at these places along an axis to rows of a batch. A row has one place along that axis."""
         target = self.library.moved(out, 1 + axis, 1)[:, 0]
         source = self.library.moved(elements, axis, 0)
         if is_run(rows) and is_run(places):
@@ -186,7 +186,7 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The parts of a sample of an array: where each lies in the sample, and the elements it is copied from."""
+        """The parts of one array's sample: the position of each part in the sample, and the elements that it is copied from."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

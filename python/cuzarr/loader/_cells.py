@@ -1,4 +1,4 @@
-"""Cells: boxes of whole chunks along the sample axes, the unit in which an epoch reads."""
+"""Cells: boxes of whole chunks along the sample axes. An epoch reads cell by cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuzarr.errors import BudgetExceededError
 from cuzarr.loader._plan import Ints
 from cuzarr.loader._variables import Part, Parts
 
-# Chunks of several arrays meet at common multiples, where those are not much larger than the chunks.
+# Cells of several arrays end at common multiples of their chunks, if a multiple has at most this many of the largest chunks.
 _MOST_CHUNKS = 4
 
 # An array of at most this share of the memory limit may be held whole. Up to 16 workers share the limit.
@@ -28,11 +28,11 @@ class Cells:
     Attributes
     ----------
     edges : tuple of array
-        Along each axis, where cells begin, and where the last one ends.
+        Along each axis, the starts of the cells, and the end of the last one.
     sizes : array of int
         Bytes of each cell, by its flat number.
     whole : frozenset of int
-        Numbers of the arrays that cells have no part of, because a pass holds them whole.
+        Numbers of the arrays that are not in the cells, because a pass holds them whole.
     whole_bytes : int
         Bytes of these arrays.
     are_chunks : bool
@@ -79,10 +79,11 @@ class ChunkEdges:
     Attributes
     ----------
     edges : tuple of array
-        Along each axis, where chunks of all arrays begin as far as these places are close enough, and the end of the axis.
+        Along each axis, the positions at which chunks of all arrays begin, and the end of the axis. If these positions are too far apart,
+        those of the array with the largest chunks.
     whole : frozenset of int
-        Numbers of small arrays whose chunks do not begin at these places. A pass reads them once and holds them whole: labels
-        in long chunks beside images in short ones.
+        Numbers of small arrays whose chunks do not begin at these positions. A pass reads them once and holds them whole. For example,
+        these are labels in long chunks beside images in short ones.
     """
 
     edges: tuple[Ints, ...]
@@ -90,7 +91,7 @@ class ChunkEdges:
 
 
 def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
-    """Where chunks begin along the sample axes, if a pass may hold ``limit_bytes``."""
+    """The edges of chunks along the sample axes, if a pass may hold ``limit_bytes``."""
     own = sorted(set(parts.sources))
     large = [number for number in own if _bytes(parts.parts[number]) > limit_bytes // _SMALL_SHARE] or own
     edges = tuple(_axis_edges(parts, large, own, axis) for axis in range(len(parts.extents)))
@@ -108,7 +109,8 @@ def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: in
 
 
 def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
-    """Where chunks of all grids begin along an axis as far as these places are close enough, and the end of the axis."""
+    """The positions along an axis at which chunks of all grids begin, and the end of the axis; if too far apart, those of the largest
+    chunks."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))
@@ -125,7 +127,7 @@ def _grids(parts: Parts, numbers: Sequence[int], axis: int) -> list[AxisGrid]:
 
 
 def chunk_starts(grid: AxisGrid, extent: int) -> Ints:
-    """Where chunks begin, and the end of the axis."""
+    """The positions at which chunks begin, and the end of the axis."""
     return np.cumsum([0, *grid.sizes(extent)], dtype=np.int64)
 
 
@@ -136,7 +138,7 @@ def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
 
 
 def joined(edges: Ints, least: int) -> Ints:
-    """Edges of cells of whole chunks that have at least ``least`` elements, but for the last one."""
+    """Edges of cells of whole chunks. Each cell but the last has at least ``least`` elements."""
     if int(np.diff(edges[:-1]).min(initial=least)) >= least:
         return edges
     chosen, end = [0], int(edges[-1])
@@ -167,7 +169,7 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a limit in which ``mixed`` cells, and those that are read beside them, do not fit, unless all fit.
+    """Refuses a limit that is too small for ``mixed`` cells and the cells that are read at the same time, unless all cells fit.
 
     Raises
     ------

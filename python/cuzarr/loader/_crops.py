@@ -1,13 +1,13 @@
-"""Crops at random positions that are uniform over the epochs, although no crop of an epoch crosses a block.
+"""Draws crops at random positions. No crop of an epoch crosses a block, but over many epochs all positions are equally likely.
 
-Along an axis, a block has a number of chunks, and an epoch shifts the blocks by whole chunks. Not every crop lies inside one block
-under a shift: crops that cross a border of chunks do so under fewer shifts. Let A(p) be the share of shifts under which the crop
-at position p lies inside one block. An epoch draws its shift in proportion to the sum of 1/A over the positions that it has, and
-positions in proportion to 1/A. The probability of p is then the sum of 1/A(p) over the shifts that have it, divided by a number
-that does not depend on p: it is the same for all positions.
+Along an axis, a block has a number of chunks, and an epoch shifts the blocks by whole chunks. A crop that crosses a border of chunks lies
+inside one block only under some of the shifts. Let A(p) be the share of shifts under which the crop at position p lies inside one block.
+An epoch draws its shift in proportion to the sum of 1/A over the positions possible under that shift, and positions in proportion to 1/A.
+The probability of p is then the sum of 1/A(p) over the shifts under which p is possible, divided by a number that does not depend on p.
+So it is the same for all positions.
 
 With weights, a position has the weight w(p) of the part of the axes in which the middle of its crop lies. Positions are then drawn in
-proportion to w/A, and the shifts of all axes together in proportion to the sum of w/A over the positions that they have. By the same
+proportion to w/A, and the shifts of all axes together in proportion to the sum of w/A over the positions possible under them. By the same
 argument, the probability of p is w(p) divided by the sum of all weights.
 """
 
@@ -30,16 +30,16 @@ class CropAxis:
     Parameters
     ----------
     edges : array of int
-        Where chunks begin, and where the last one ends.
+        The starts of the chunks, and the end of the last one.
     length : int
         Elements of a crop.
     chunks : int
-        Chunks of a block. There are more where a crop would lie inside no block.
+        Number of chunks of a block. It is raised if some crops would otherwise not fit inside any block.
 
     Attributes
     ----------
     weights : array of float
-        For each position, 1/A: the number of shifts divided by the number of those under which the crop lies inside one block.
+        For each position 1/A: the number of all shifts, divided by the number of shifts under which the crop lies inside one block.
     shift_shares : array of float
         The probability of each shift.
     """
@@ -47,12 +47,12 @@ class CropAxis:
     def __init__(self, edges: Ints, length: int, chunks: int) -> None:
         self.extent, self.length = int(edges[-1]), length
         inner = edges[1:-1]
-        # A block at an end that is shorter than a crop would be read for nothing: it belongs to its neighbour.
+        # A block at an end that is shorter than a crop would be read in vain, so it is joined to its neighbour.
         self.borders = inner[(length <= inner) & (inner <= self.extent - length)]
         positions = np.arange(self.extent - length + 1)
         first = np.searchsorted(self.borders, positions, side="right")
         crossed = np.searchsorted(self.borders, positions + length - 1, side="right") - first
-        # A border is an edge of blocks under one shift: each `chunks`-th border under the same one.
+        # Each border is an edge of blocks under exactly one shift. Every `chunks`-th border belongs to the same shift.
         self.chunks = max(chunks, int(crossed.max(initial=0)) + 1)
         self.weights: Floats = self.chunks / (self.chunks - crossed)
         cut = np.zeros(len(self.borders) + 1)
@@ -63,11 +63,11 @@ class CropAxis:
         self.shift_shares: Floats = sums / sums.sum()
 
     def edges(self, shift: int) -> Ints:
-        """Where blocks begin under a shift, and where the last one ends."""
+        """The starts of the blocks under a shift, and the end of the last one."""
         return np.asarray([0, *self.borders[shift :: self.chunks], self.extent], np.int64)
 
     def position_weights(self, edges: Ints) -> Floats:
-        """For each position its weight, 0 where the crop lies inside no block."""
+        """The weight of each position; 0 if the crop lies inside no block."""
         positions = np.arange(len(self.weights))
         blocks = np.searchsorted(edges, positions, side="right")
         is_inside = blocks == np.searchsorted(edges, positions + self.length - 1, side="right")
@@ -82,21 +82,21 @@ class CropWeights:
     axes : sequence of CropAxis
         The axes.
     weights : array of float
-        One for each part. The parts divide each axis into as many equal stretches as ``weights`` has entries along it.
+        One weight for each part. Along each axis, the parts divide the array into as many equal stretches as ``weights`` has entries.
 
     Raises
     ------
     InvalidArgumentError
-        Only parts in which no crop can have its middle have a weight above 0.
+        All parts in which the middle of a crop can lie have the weight 0.
     """
 
     def __init__(self, axes: Sequence[CropAxis], weights: Floats) -> None:
         self.weights = weights
-        # Along each axis, the positions at which the middle of a crop comes into the next part.
+        # Along each axis, the positions at which the middle of a crop enters the next part.
         self.edges = [_part_edges(axis, count) for axis, count in zip(axes, weights.shape, strict=True)]
         masses = [_masses_of_parts(axis, edges) for axis, edges in zip(axes, self.edges, strict=True)]
         self._shifts = tuple(len(one) for one in masses)
-        # The sum of w/A over the positions that each shift has: of one axis after the other, parts become shifts.
+        # The sum of w/A over the positions possible under each shift. One axis after the other, sums over parts become sums over shifts.
         shares = reduce(lambda left, mass: np.tensordot(left, mass, axes=(0, 1)), masses, weights).reshape(-1)
         if not shares.sum() > 0:
             raise InvalidArgumentError(
@@ -118,7 +118,7 @@ def _part_edges(axis: CropAxis, count: int) -> Ints:
 
 
 def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
-    """For each shift and part the sum of the weights of the positions that it has."""
+    """The sum of the weights of the positions, for each shift and each part."""
     sums = [np.append(0.0, axis.position_weights(axis.edges(shift)).cumsum()) for shift in range(axis.chunks)]
     return np.stack([np.diff(one[edges]) for one in sums])
 
@@ -131,16 +131,16 @@ def draw(
     Returns
     -------
     edges : tuple of array
-        Along each axis, where blocks begin, and where the last one ends.
+        Along each axis, the starts of the blocks, and the end of the last one.
     corners : array of int, shape (samples, axes)
-        Where crops begin, block by block. With weights, they are drawn with replacement.
+        The starts of the crops, block by block. With weights, they are drawn with replacement.
     """
     shifts = (
         [int(random.choice(axis.chunks, p=axis.shift_shares)) for axis in axes] if weights is None else weights.shifts(random)
     )
     edges = tuple(axis.edges(shift) for axis, shift in zip(axes, shifts, strict=True))
     sums = [np.append(0.0, axis.position_weights(edge).cumsum()) for axis, edge in zip(axes, edges, strict=True)]
-    # The weights of a block's positions are those between its edges.
+    # The weights of a block's positions lie between the block's edges.
     cuts = [np.minimum(edge, len(one) - 1) for one, edge in zip(sums, edges, strict=True)]
     if weights is not None:
         cuts = [np.union1d(cut, own) for cut, own in zip(cuts, weights.edges, strict=True)]
@@ -162,7 +162,7 @@ def draw(
 
 
 def _found(sums: Floats, shares: Floats) -> Ints:
-    """Which entries of cumulated weights lie at these shares of all."""
+    """The entries of cumulative weights at which these shares of the total weight lie."""
     total = sums[-1]
     found: Ints = np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
     return found

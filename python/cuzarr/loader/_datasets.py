@@ -1,4 +1,4 @@
-"""Data sets whose order is planned, and those of them whose samples are boxes of arrays: rows, windows, and crops at random places."""
+"""Data sets with a planned order, and their subclasses whose samples are boxes of arrays: rows, windows, and crops at random places."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from cuzarr.loader._weights import Floats, check_shape, fingerprint, parse_weigh
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike
 
-# What is read by one call, at most: the first batches wait for it.
+# Largest number of bytes that one call reads, because the first batches wait for the first call.
 _GROUP_BYTES = 512 << 20
 
-# Where samples lie inside chunks, so many chunks are mixed at least.
+# If samples lie inside chunks, at least this many chunks are mixed.
 _LEAST_MIXED = 8
 
 
@@ -49,7 +49,7 @@ class _Epoch:
 
 
 class SampleDataset(EpochDataset):
-    """The base of data sets whose samples come in an order that is planned: cell by cell, and each of them once."""
+    """Base class of data sets whose samples come in a planned order: cell by cell, and each sample once."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SampleDataset(EpochDataset):
         self._counts: Counts | None = None
         self._weights: Floats | None = None
 
-    # What the kinds of data sets say.
+    # Overridden by the kinds of data sets.
 
     @property
     def samples(self) -> int:
@@ -100,7 +100,7 @@ class SampleDataset(EpochDataset):
         worker = self._worker()
         rank, world_size = self._place()
         start, sizes = batch_sizes(self.samples, self.size, world_size, rank, drop_last=self.drop_last)
-        # Here, not in the generator: the state is asked for before the first batch.
+        # Called here, not in the generator, because the state may be requested before the first batch.
         progress, share = self._begin(partial(shares_of_workers, start, sizes))
         workers = worker.count if worker is not None else 1
         return self._batches(progress, share, workers, rank * workers + share.number)
@@ -148,7 +148,7 @@ class SampleDataset(EpochDataset):
                 yield batch
 
     def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
-        """One share of an epoch, ready to be read, and the positions of its samples in the order in which they come."""
+        """One share of an epoch, ready to be read, and the positions of its samples in their order."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
         order = in_order(found.cells, found.starts, self._source.window, random).part(share.start, share.count)
@@ -167,9 +167,9 @@ class SampleDataset(EpochDataset):
         Returns
         -------
         dict or None
-            ``samples``, ``batches``, ``chunks``, ``chunk_reads``, ``reads_per_chunk``, ``read_bytes``, ``peak_bytes`` (elements
-            that were held, without batches), ``memory_limit``, ``waited_seconds`` and ``seconds``. ``None`` before the first pass,
-            and where worker processes read.
+            ``samples``, ``batches``, ``chunks``, ``chunk_reads``, ``reads_per_chunk``, ``read_bytes``, ``peak_bytes`` (held elements,
+            without batches), ``memory_limit``, ``waited_seconds`` and ``seconds``. ``None`` before the first pass, and if worker
+            processes read.
 
         Examples
         --------
@@ -194,7 +194,7 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """How many bytes an epoch may hold and one call reads, if at least ``least`` cells are to be mixed."""
+    """The number of bytes that an epoch may hold, and the number that one call reads, if at least ``least`` cells are to be mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest
@@ -204,7 +204,7 @@ def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limi
 
 
 class PlacedDataset(SampleDataset):
-    """The base of data sets whose samples have the same positions in each epoch."""
+    """Base class of data sets whose samples have the same positions in each epoch."""
 
     _cells: Cells
     _draws: int | None = None
@@ -212,7 +212,7 @@ class PlacedDataset(SampleDataset):
     def _place_samples(
         self, positions: Sequence[Ints], extents: tuple[int, ...], weights: ArrayLike | None, samples: int | None
     ) -> None:
-        """Says where samples lie along each sample axis, and how epochs draw them. ``weights`` have the shape ``extents``."""
+        """Sets the positions of samples along each sample axis, and how epochs draw them. ``weights`` have the shape ``extents``."""
         self._positions = list(positions)
         if weights is None:
             if samples is not None:
@@ -223,7 +223,7 @@ class PlacedDataset(SampleDataset):
             raise InvalidArgumentError("weights draw samples in random order, but shuffle is False", hint=hint)
         own = parse_weights(weights)
         check_shape(own, extents, "one for each position along the sample axes")
-        # Samples may be named by positions outside of the arrays, as of windows that lie in the future.
+        # The position of a sample may lie outside of the arrays, for example if its window lies in the future.
         padded = np.pad(own, 1)
         places = [np.clip(axis, -1, extent) + 1 for axis, extent in zip(positions, own.shape, strict=True)]
         self._weights = parse_weights(padded[np.ix_(*places)])
@@ -252,10 +252,9 @@ class PlacedDataset(SampleDataset):
 class BatchDataset(PlacedDataset):
     """A data set of batches of rows along the first dimension of one or several arrays.
 
-    Each stored chunk is read and decoded once an epoch. With ``shuffle``, chunks are read in random order, and the rows of at
-    least eight chunks are mixed; a larger ``memory_limit`` mixes more. Ranks and workers get other chunks each epoch, from
-    everywhere in the arrays. Small arrays whose chunks are longer than those of the others are read once and held whole: labels
-    beside images.
+    Each stored chunk is read and decoded once per epoch. With ``shuffle``, chunks are read in random order, and the rows of at least
+    eight chunks are mixed; a larger ``memory_limit`` mixes more. In each epoch, ranks and workers get different chunks, from everywhere
+    in the arrays. Small arrays with longer chunks than the others, such as labels beside images, are read once and held whole.
 
     A thread of the same process reads ahead. Ranks share the rows: each row comes once, every rank gets equally many batches, and
     the last batches may be smaller.
@@ -263,29 +262,29 @@ class BatchDataset(PlacedDataset):
     Parameters
     ----------
     arrays : array, Variable, or list, tuple or dictionary of them
-        Arrays of equal length, or their paths, URLs or stores, or :class:`Variable` for another element type or scaling. Several
-        give tuples; a dictionary gives dictionaries.
+        Arrays of equal length, or their paths, URLs or stores, or :class:`Variable` for another element type or scaling. Batches of
+        several arrays are tuples; with a dictionary, they are dictionaries.
     size : int
-        Rows of a batch.
+        Number of rows of a batch.
     shuffle : bool
-        Whether rows come in random order. Without it, they come in their order; each of several workers gives its own stretch.
+        Whether rows come in random order. Otherwise they come in stored order; with several workers, each worker returns its own stretch.
     weights : array_like, optional
-        One for each row, from 0 on: an epoch draws ``samples`` rows with replacement, in proportion to their weights. It has some rows
-        several times, and does not see every row. Needs ``shuffle=True``.
+        Weights of the rows, not negative. An epoch draws ``samples`` rows with replacement, in proportion to their weights. So some rows
+        come several times, and others not at all. Needs ``shuffle=True``.
     samples : int, optional
-        Rows that an epoch draws by ``weights``, over all ranks; by default as many as there are. All ranks draw the same ones from
-        their common seed, and each draw comes on one rank.
+        Number of rows that an epoch draws by ``weights``, over all ranks; by default the number of rows. All ranks draw the same rows
+        from their common seed, and share the draws.
     seed, memory_limit, drop_last, transform, positions, prefetch, rank, world_size
         As for :class:`WindowDataset`. With ``positions=True``, positions are the numbers of rows, of shape (rows, 1).
 
     Raises
     ------
     BudgetExceededError
-        Twelve chunks do not fit in the limit; without shuffling, four. Raised when a pass begins.
+        Twelve chunks (four without shuffling) do not fit into the limit. Raised when a pass begins.
     InvalidArgumentError, ShapeMismatchError
-        The arrays are not equally long, or a number is not allowed.
+        The arrays have different lengths, or a number is not allowed.
     UnsupportedError, DTypeMismatchError
-        The elements are no numbers, or the batches' library has no such numbers.
+        The elements are not numbers, or the batches' library does not support their type.
 
     Examples
     --------
@@ -333,65 +332,65 @@ class BatchDataset(PlacedDataset):
 
 
 def _row_of(array: Any) -> Variable:
-    """An array of which a sample has one row, without its dimension."""
+    """A variable whose samples are single rows of an array, without the dimension of rows."""
     return replace(array, at={0: 0}) if isinstance(array, Variable) else Variable(array, at={0: 0})
 
 
 class WindowDataset(PlacedDataset):
-    """A data set of windows. Each position of the window along the sample axes is a sample, and comes once an epoch.
+    """A data set of windows. Each position of the window along the sample axes is a sample, and comes once per epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
-    ``memory_limit``. Along one sample axis each stored chunk is read and decoded once an epoch, whatever the limit. Along several
-    axes, windows that overlap may need some chunks twice when the limit is small; :meth:`report` counts them.
+    ``memory_limit``. With one sample axis, each stored chunk is read and decoded once per epoch, for any limit. With several axes and a
+    small limit, some chunks may be read twice for overlapping windows; :meth:`report` counts them.
 
     A thread of the same process reads ahead.
 
     Parameters
     ----------
     variables : array, Variable, or list, tuple or dictionary of them
-        What a sample consists of: arrays, their paths, URLs or stores, or :class:`Variable` for arrays of which a sample has
-        another window or element type. Several give tuples, and by name dictionaries.
+        The parts of a sample: arrays, their paths, URLs or stores, or a :class:`Variable` for an array with another window or element
+        type. Batches of several arrays are tuples; with a dictionary, they are dictionaries.
     window : dict
-        For each sample axis the number of elements of a sample, or offsets ``(start, stop)`` from its position:
-        ``{"time": (-3, 1)}`` is three steps of history and the present one. Other dimensions are whole.
+        For each sample axis the number of elements of a sample, or offsets ``(start, stop)`` from its position: ``{"time": (-3, 1)}`` is
+        three earlier time steps and the present one. Along other dimensions, samples have all elements.
     size : int
         Samples of a batch.
     stride : int or dict
         Distance between positions along the sample axes.
     within : dict, optional
-        For some sample axes the part ``(start, stop)`` that samples lie in, as for training and validation.
+        For some sample axes the part ``(start, stop)`` in which samples lie, for example to divide training from validation.
     shuffle : bool
-        Whether positions come in random order. Without it, they come cell by cell, in C order.
+        Whether positions come in random order. Otherwise they come cell by cell, in C order.
     weights : array_like, optional
-        One for each position along the sample axes, from 0 on; its shape is the arrays' extents along them. An epoch draws ``samples``
-        of the positions that a sample can have, with replacement, in proportion to their weights. It has some samples several times,
-        and does not see every sample. Positions outside of the arrays are not drawn. Needs ``shuffle=True``.
+        Weights of the positions along the sample axes, not negative; the shape is that of the arrays' extents along these axes. An epoch
+        draws ``samples`` possible positions with replacement, in proportion to their weights. So some samples come several times, and
+        others not at all. Positions outside of the arrays are not drawn. Needs ``shuffle=True``.
     samples : int, optional
-        Samples that an epoch draws by ``weights``, over all ranks; by default as many as there are positions. All ranks draw the same
-        ones from their common seed, and each draw comes on one rank.
+        Number of samples that an epoch draws by ``weights``, over all ranks; by default the number of positions. All ranks draw the same
+        samples from their common seed, and share the draws.
     seed : int
         Determines the order, together with the epoch of :meth:`set_epoch`.
     memory_limit : int or str, optional
-        Memory for elements, in bytes or as ``"4 GiB"``; by default the configured limit, else 1 GiB. Batches come on top.
+        Memory for elements, in bytes or as ``"4 GiB"``; by default the configured limit, else 1 GiB. Batches need memory in addition.
     drop_last : bool
         Whether samples that do not fill a batch of every rank are left out. Otherwise each sample comes once over all ranks, and
         the last batches are smaller.
     transform : function, optional
-        Applied to each batch, in the thread or worker that reads. Leaving the loop early waits for the call that runs.
+        Applied to each batch, in the thread or worker that reads. A loop that is left early waits for the running call.
     positions : bool
         Whether batches are pairs ``(batch, positions)``, with positions of shape (samples, sample axes).
     prefetch : int
-        Batches that are made ahead, at most.
+        Largest number of batches that are made ahead.
     rank, world_size : int, optional
-        The number of this rank, and how many there are. Faces for frameworks know them by themselves.
+        The number of this rank, and the number of ranks. The data sets for PyTorch and JAX take them from their framework.
 
     Raises
     ------
     BudgetExceededError
-        Four cells do not fit in the limit; or twelve chunks, where windows lie inside chunks and eight are mixed. Raised when a
+        Four cells do not fit into the limit. If windows lie inside chunks, twelve chunks must fit, because eight are mixed. Raised when a
         pass begins.
     InvalidArgumentError, ShapeMismatchError
-        A window does not fit the arrays, or the arrays not each other.
+        A window does not fit the arrays, or the arrays do not fit each other.
 
     Examples
     --------
@@ -450,7 +449,7 @@ class WindowDataset(PlacedDataset):
             shape = [stop - first for first, stop in self.parts.window]
             raise InvalidArgumentError(f"no window of {shape} elements fits in {bounds} along {list(axes)}")
         least = [max(stop - first - 1, 1) for first, stop in self.parts.window]
-        # The last cell may be smaller: no window reaches across it.
+        # The last cell may be smaller, because no window extends beyond it.
         chunks = chunk_edges(self.parts, self.memory_limit)
         edges = tuple(joined(edge, one) for edge, one in zip(chunks.edges, least, strict=True))
         self._cells = cells_of(self.parts, edges, chunks)
@@ -458,12 +457,11 @@ class WindowDataset(PlacedDataset):
 
 
 class CropDataset(SampleDataset):
-    """A data set of crops at random positions. Every epoch has other crops.
+    """A data set of crops at random positions. Each epoch has different crops.
 
-    Each epoch the arrays are divided into blocks of whole chunks, at a random shift of whole chunks. Within an epoch, no crop
-    crosses a block, so each stored chunk is read and decoded once an epoch at most. Shifts and positions are drawn so that over
-    the epochs each position is equally likely. Blocks are read in random order, and the crops of many blocks are mixed within
-    ``memory_limit``.
+    Each epoch the arrays are divided into blocks of whole chunks, at a random shift of whole chunks. Within an epoch, no crop crosses a
+    block, so each stored chunk is read and decoded at most once per epoch. Shifts and positions are drawn so that over many epochs all
+    positions are equally likely. Blocks are read in random order, and the crops of many blocks are mixed within ``memory_limit``.
 
     Parameters
     ----------
@@ -472,22 +470,22 @@ class CropDataset(SampleDataset):
     crop : dict
         For each sample axis the number of elements of a crop: ``{"z": 32, "y": 64, "x": 64}``. Other dimensions are whole.
     samples : int, optional
-        Crops of an epoch, over all ranks; by default as many as cover the arrays once.
+        Number of crops of an epoch, over all ranks; by default as many as cover the arrays once.
     weights : array_like, optional
-        One for each block of the arrays, from 0 on, with a dimension for each sample axis: it divides each axis into as many equal
-        stretches as it has entries along it. A crop is drawn, with replacement, in proportion to the weight of the block in which its
-        middle lies. An epoch does not see everything. All ranks draw the same crops from their common seed, and each draw comes on
-        one rank.
+        Weights of parts of the arrays, not negative, with a dimension for each sample axis: each axis is divided into as many equal
+        stretches as ``weights`` has entries along it. Crops are drawn with replacement, in proportion to the weight of the part in which
+        their middle lies. So an epoch does not cover everything. All ranks draw the same crops from their common seed, and share the
+        draws.
     block : dict, optional
-        Elements of a block along some sample axes, rounded up to whole chunks; by default two crops and two chunks. Blocks get
-        more chunks where crops at some positions would lie inside no block.
+        Extents of a block along some sample axes, in elements, rounded up to whole chunks; by default two crops and two chunks. Blocks
+        get more chunks if some crops would otherwise not fit inside any block.
 
     Raises
     ------
     BudgetExceededError
-        Four blocks do not fit in the limit. Raised when a pass begins.
+        Four blocks do not fit into the limit. Raised when a pass begins.
     InvalidArgumentError, ShapeMismatchError
-        A crop does not fit the arrays, or the arrays not each other.
+        A crop does not fit the arrays, or the arrays do not fit each other.
 
     Examples
     --------
@@ -563,7 +561,7 @@ class CropDataset(SampleDataset):
 
 
 def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
-    """How many chunks a block of at least ``block`` elements has along an axis; by default (0) two crops and two chunks."""
+    """The chunks along an axis of a block with at least ``block`` elements. For 0, a block has at least two crops and two chunks."""
     chunk = float(np.diff(edges[:-1]).mean()) if len(edges) > 2 else float(edges[-1])
     if block:
         return max(math.ceil(max(block, length) / chunk), 1)
@@ -571,12 +569,12 @@ def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
 
 
 def _by_axis(given: Mapping[int | str, int], axes: tuple[int | str, ...], what: str, least: int, missing: int = 1) -> list[int]:
-    """One number for each sample axis: the given one, or ``missing`` where none is given.
+    """One number for each sample axis: the given one, or else ``missing``.
 
     Raises
     ------
     InvalidArgumentError
-        One is for another axis.
+        A number is given for an axis that is not a sample axis.
     """
     for axis in given:
         if axis not in axes:

@@ -1,4 +1,4 @@
-"""Epochs, ranks, and where a program was: what data sets of batches share."""
+"""The common part of data sets of batches: epochs, ranks, and the position of a program in an epoch."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from cuzarr.loader._library import Library
 from cuzarr.loader._progress import Progress
 from cuzarr.loader._shares import Share
 
-# What the main process tells workers, some of which live longer than a pass: the epoch; how many states it loaded; how many
-# batches the last one has (-1 without a state) and of how many processes. Workers tell how many they are, and the seed of those
-# that went on from the state. All workers of a pass write the same numbers.
+# Numbers that the main process and its workers share; some workers live longer than a pass. The main process writes the epoch, how many
+# states it has loaded, how many batches the last state counts (-1 without a state), and how many processes took them. Workers write how
+# many they are, and the seed of the workers that continued from the state. All workers of a pass write the same numbers.
 _EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One of several processes of a rank that read for it.
+    """One of several processes that read for a rank.
 
     Attributes
     ----------
     number, count : int
-        Which one it is, and how many there are.
+        The number of this worker, and the number of workers.
     seed : int
-        A number that all workers of one loader have in common, and those of another loader do not.
+        A number that is equal for all workers of one loader, and differs between loaders.
     """
 
     number: int
@@ -42,17 +42,17 @@ class Worker:
     ">>> import cuzarr, numpy as np",
 )
 class EpochDataset:
-    """A data set of batches, with another order each epoch, that the ranks of a program share.
+    """A data set of batches that the ranks of a program share. Each epoch has another order.
 
-    Faces for frameworks say here which library batches are made of, which rank a process is, and which worker of it.
+    Subclasses for frameworks override methods that return the library of batches, the rank of a process, and its worker.
 
     Parameters
     ----------
     rank, world_size
-        As of :class:`WindowDataset`.
+        As for :class:`WindowDataset`.
     """
 
-    # Why nobody said how many ranks there are, and what to do about it.
+    # The reason why the number of ranks is unknown, and a hint for the user.
     _unranked: ClassVar[tuple[str, str]] = ("the data set was not told its rank", "pass rank= and world_size=")
 
     def __init__(self, rank: int | None, world_size: int | None) -> None:
@@ -62,31 +62,31 @@ class EpochDataset:
             raise InvalidArgumentError(f"rank is {rank}, expected 0 to {world_size - 1}")
         self._rank, self._world_size = rank, world_size
         self._shared: Any = self._shared_numbers([0, 0, -1, 1, 0, -1])
-        # The last pass of this process; a state that a worker loaded; and the number of the last state that was gone on from.
+        # The last pass of this process; a state that a worker loaded; and the number of the last state from which a pass continued.
         self._progress: Progress | None = None
         self._loaded: Progress | None = None
         self._used_load = 0
 
-    # What frameworks say.
+    # Overridden for frameworks.
 
     def _library(self, device: str) -> Library:
         """The library that batches are made of."""
         return Library(device)
 
     def _worker(self) -> Worker | None:
-        """Which worker process of its rank this one is; ``None`` where a rank has one process."""
+        """The worker that this process is; ``None`` if its rank has only one process."""
         return None
 
     def _ranks(self) -> tuple[int, int] | None:
-        """Rank and number of ranks, where the framework knows them."""
+        """Rank and number of ranks, if the framework knows them."""
         return None
 
     def _shared_numbers(self, numbers: list[int]) -> Any:
-        """A list of numbers that the workers of a rank have in common."""
+        """A list of numbers in memory that the workers of a rank share."""
         return numbers
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of this rank, or of this worker of it, in one epoch."""
+        """The batches of this rank, or of this worker, in one epoch."""
         raise NotImplementedError
 
     @property
@@ -100,7 +100,7 @@ class EpochDataset:
         Parameters
         ----------
         epoch : int
-            The number of the epoch, from 0 on. An epoch of one seed always has one order.
+            The number of the epoch, from 0 on. The seed and the epoch determine the order.
 
         Raises
         ------
@@ -131,10 +131,10 @@ class EpochDataset:
             warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
         return 0, 1
 
-    # Where a program was.
+    # The position of a program in an epoch.
 
     def _pending(self) -> Progress | None:
-        """The state that the next pass of this process goes on from. One pass goes on from a state, those after it begin anew."""
+        """The state from which the next pass of this process continues. Only one pass continues from a state; later passes begin anew."""
         if self._loaded is not None:
             return self._loaded
         epoch, loads, taken, taken_by, _, seed = map(int, self._shared)
@@ -143,14 +143,14 @@ class EpochDataset:
         return Progress(epoch, taken_by, taken)
 
     def _taken_before(self) -> int:
-        """Batches of the epoch that the next pass leaves out."""
+        """The number of batches that the next pass leaves out."""
         pending = self._pending()
         return 0 if pending is None else pending.batches
 
     def _begin(self, divide: Callable[[int, int], list[Share]]) -> tuple[Progress, Share]:
-        """Begins a pass: what is taken of it from now on, and what this process reads of the rank's batches.
+        """Begins a pass. Returns its progress, and this process's share of the rank's batches.
 
-        ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
+        ``divide`` returns the share of each worker, given the number of workers and the number of batches of the rank that were taken.
         """
         worker = self._worker()
         number, workers = (worker.number, worker.count) if worker is not None else (0, 1)
@@ -172,15 +172,15 @@ class EpochDataset:
         return -1 if worker is None else worker.seed
 
     def state_dict(self, batches: int | None = None) -> dict[str, int]:
-        """The place where this rank is: the epoch, and how many of its batches were taken.
+        """The position of this rank: the epoch, and how many batches of the rank were taken.
 
-        With PyTorch, torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. A worker's state is its own: it
-        counts the batches of that worker.
+        With PyTorch, torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. The state of a worker counts only the
+        batches of that worker.
 
         Parameters
         ----------
         batches : int, optional
-            Batches of this epoch that the program took. Pass it where worker processes of a ``DataLoader`` read, because the data
+            Number of batches that the program took in this epoch. Pass it if worker processes of a ``DataLoader`` read, because the data
             set of the main process does not see their batches.
 
         Returns
@@ -216,21 +216,20 @@ class EpochDataset:
         return {**progress.to_dict(), **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on where a program was: the next pass gives the batches of that epoch that were not taken, in their order. Passes
-        after it are whole.
+        """Continue from a saved state: the next pass returns the remaining batches of its epoch, in their order. Later passes are complete.
 
         The number of ranks and worker processes, the memory limit and the data set must be the same.
 
         Parameters
         ----------
         state : mapping
-            What :meth:`state_dict` returned.
+            A state that :meth:`state_dict` returned.
 
         Raises
         ------
         InvalidArgumentError
-            The state is that of another data set, of another memory limit, or of another number of ranks or workers. The number
-            of worker processes is compared when they begin.
+            The state belongs to another data set, memory limit, number of ranks or number of workers. The number of worker processes is
+            compared when they begin.
 
         >>> from cuzarr.loader import WindowDataset
         >>> array = cuzarr.create_array({}, data=np.arange(8.0), chunks=(4,))
@@ -244,7 +243,7 @@ class EpochDataset:
         loaded, worker = Progress.from_dict(state, self._identity()), self._worker()
         self._progress = None
         if worker is not None or loaded.worker is not None:
-            # This state belongs to one process. In memory that workers share, each would change the others' state.
+            # This state belongs to one process, so it is not written to the memory that workers share.
             loaded.check_workers(1 if worker is None else worker.count)
             self._loaded = loaded
         if worker is None:

@@ -1,4 +1,4 @@
-"""The arrays of samples, each opened once."""
+"""Opens each array of samples once."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr.errors import CuzarrError
 
-# How many arrays stay open. Those that are used after more were opened are opened again.
+# Number of arrays that stay open. Arrays beyond this number are opened again when they are used.
 _MOST_OPEN = 4096
 
 
 class Handles:
-    """One :class:`cuzarr.Array` for each array that samples name, however often and by whichever object they name it.
+    """Returns one :class:`cuzarr.Array` for each array that samples name, even if they name it by different objects.
 
-    Chunks are decoded once for all boxes of one such object. Threads may share it.
+    One call that reads several boxes of one such object decodes each chunk once. Threads may share this object.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # What a caller gave is kept beside the array, so that no other object gets its identity.
+        # The caller's object is kept beside the array, so that no other object gets the same identity.
         self._open: dict[Hashable, tuple[Any, Array]] = {}
         self._at: dict[str, list[Array]] = {}
 
     def open_ahead(self, given: Iterable[Any], pool: Executor) -> None:
-        """Opens the arrays at new places at once. What cannot be opened is left for :meth:`array` to say."""
+        """Opens the arrays at new places in parallel. Errors are ignored here; :meth:`array` raises them."""
         new = {_key(one): one for one in given if not isinstance(one, Array)}
         new = {key: one for key, one in new.items() if key not in self._open}
         if len(new) > 1:
-            # In the caller's settings, which choose the device.
+            # Opened with the caller's settings, which choose the device.
             wait([pool.submit(contextvars.copy_context().run, self._try, one) for one in new.values()])
 
     def _try(self, given: Any) -> None:
@@ -67,5 +67,5 @@ class Handles:
 
 
 def _key(given: Any) -> Hashable:
-    """What tells places apart: their text, or the object."""
+    """A key that distinguishes places: their text, or the identity of the object."""
     return os.fspath(given) if isinstance(given, str | os.PathLike) else id(given)

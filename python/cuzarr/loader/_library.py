@@ -17,12 +17,12 @@ from cuzarr.sparse import Matrix
 class Library:
     """The array library of a data set's batches, on one device: NumPy's arrays on the host, :class:`cuzarr.DeviceArray` on a GPU.
 
-    Faces for other frameworks derive from it. Methods that take element types take NumPy's.
+    Subclasses serve other frameworks. Methods with element types as arguments take NumPy's types.
 
     Parameters
     ----------
     device : str
-        Where batches are.
+        The device of the batches.
     """
 
     def __init__(self, device: str) -> None:
@@ -30,7 +30,7 @@ class Library:
         self.is_on_host = device == "cpu"
 
     def check(self, dtype: np.dtype[Any]) -> None:
-        """Refuses elements that the library does not have.
+        """Refuses elements that the library does not support.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class Library:
         return np.empty(shape, dtype) if self.is_on_host else DeviceArray.empty(shape, dtype, self.device)
 
     def target(self, memory: Any) -> Any:
-        """What samples are copied to: memory of :meth:`empty`, or a view of it that is copied to faster."""
+        """The target of copies of samples: memory of :meth:`empty`, or a view of it to which copies are faster."""
         return memory
 
     def rows(self, memory: Any) -> list[Any]:
@@ -53,19 +53,19 @@ class Library:
         return [whole[row, ...] for row in range(len(whole))]
 
     def held(self, elements: Any) -> Any:
-        """Elements that were read, as samples are cut out of them."""
+        """Read elements, in the form from which samples are cut out."""
         return elements if self.is_on_host else DeviceArray(device_buffer(elements), elements.dtype)
 
     def delivered(self, memory: Any) -> Any:
-        """A finished array, as a caller gets it: CuPy's on a GPU where it is installed."""
+        """A finished array in the form that a caller gets: CuPy's on a GPU if CuPy is installed."""
         return memory if self.is_on_host else result_array(memory._buffer, memory.dtype)
 
     def converted(self, elements: Any) -> Any:
-        """Elements that were read, as a caller gets them."""
+        """Read elements, in the form that a caller gets."""
         return elements
 
     def matrix(self, matrix: Matrix) -> Any:
-        """A sparse matrix, as a caller gets it."""
+        """A sparse matrix, in the form that a caller gets."""
         return matrix
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> Any:
@@ -77,7 +77,7 @@ class Library:
     def put(self, target: Any, elements: Any) -> None:
         """Copies elements, and converts them."""
         if isinstance(target, np.ndarray):
-            # By one thread: PyTorch's copy starts several, which costs more than so small a copy.
+            # Copied by one thread: PyTorch's copy would start several threads, which takes longer than this small copy.
             np.copyto(target, elements, casting="unsafe")
         else:
             target[...] = elements
@@ -87,7 +87,7 @@ class Library:
         target[rows] = elements[places]
 
     def moved(self, elements: Any, axis: int, place: int) -> Any:
-        """A view whose axis is at another place."""
+        """A view with one axis moved to another position."""
         return np.moveaxis(elements, axis, place)
 
     # Numbers.
@@ -105,20 +105,20 @@ class Library:
         return value if self.is_on_host else DeviceArray.from_host(value, self.device)
 
     def mark_missing(self, numbers: Any, stored: Any, mark: Any) -> None:
-        """Sets NaN where a stored element is a mark of missing ones."""
+        """Sets a number to NaN if its stored element is the mark of missing elements."""
         numbers[stored == mark] = np.nan
 
     # The order of work.
 
     def working(self) -> contextlib.AbstractContextManager[Any]:
-        """Where a thread that makes batches does its work: a stream of its own."""
+        """The context in which a thread makes batches, such as a separate stream."""
         return contextlib.nullcontext()
 
     def settle(self) -> None:
         """Waits for the copies and computations that this library's methods began."""
 
     def hand_over(self, batch: Any) -> None:
-        """Called by the thread that takes a batch, before it uses it."""
+        """Called by the thread that takes a batch, before the thread uses the batch."""
 
 
 def is_run(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bool:

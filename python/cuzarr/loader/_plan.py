@@ -1,15 +1,14 @@
-"""The order of an epoch: which cells are read when, and which samples are cut out of them when.
+"""Plans the order of an epoch: when cells are read, and when samples are cut out of them.
 
-A sample is a box that touches at most two cells along each axis. Samples that touch the same cells are a *group*. A group is
-ready once its last cell was read. Each of its samples then comes at a random time within the next ``mixed_bytes`` that are read,
-so samples of all cells of that stretch are mixed. A cell is held until its last sample came. Samples that would come before
-``first_bytes`` were read, or after everything was read, are mixed among themselves: otherwise the first and the last batches would
-come from one cell each.
+A sample is a box that touches at most two cells along each axis. Samples that touch the same cells are a *group*. A group is ready when
+its last cell was read. Each of its samples then comes at a random time while the next ``mixed_bytes`` are read, so samples of all cells
+of that stretch are mixed. A cell is held until its last sample has come. Samples that would come before ``first_bytes`` were read are
+mixed among themselves, and so are samples that would come after everything was read. Otherwise the first and the last batches would come
+from one cell each.
 
-Cells are read in random order. Cells with groups that wait for a neighbour have to be held, however; they are the *frontier*.
-While the frontier is at its limit, cells are read beside it instead of anywhere: along one axis it then never grows, so each cell
-is read once whatever the limit. Along several axes it can grow; then the oldest cell of the frontier is dropped, and read again
-when its last neighbour is there.
+Cells are read in random order. Cells with groups that wait for a neighbour must be held; they are the *frontier*. While the frontier is
+at its limit, only cells beside it are read. With one axis, the frontier then does not grow, so each cell is read once for any limit. With
+several axes it can grow. Then the oldest cell of the frontier is dropped, and read again when its last neighbour has been read.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 class Limits:
     """How many bytes an epoch may hold.
 
-    ``mixed_bytes`` are for mixing samples, ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the
-    mixed bytes are read before the first sample.
+    ``mixed_bytes`` are for mixing samples, and ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the mixed bytes
+    are read before the first sample comes.
     """
 
     mixed_bytes: int
@@ -41,12 +40,12 @@ class EpochPlan:
     Attributes
     ----------
     order : array of int
-        Numbers of samples, in the order in which they come.
+        Numbers of samples, in the order of the samples in the epoch.
     cells : array of int
         Flat numbers of cells, in the order in which they are read.
     first, last : array of int
-        For each entry of ``cells``, the place in ``order`` at which it must have been read, and that of the last sample that
-        needs it.
+        For each entry of ``cells``, the position in ``order`` before which the cell must be read, and the position of the last sample
+        that needs it.
     """
 
     order: Ints
@@ -74,9 +73,9 @@ def plan_epoch(
     cell_bytes : array of int
         Bytes of each cell, by its flat number.
     limits : Limits
-        What may be held.
+        The bytes that may be held.
     random : numpy.random.Generator, optional
-        Where the order comes from. Without it, cells and samples come in C order.
+        The generator for a random order. Without it, cells and samples come in C order.
     """
     if not len(lowest):
         empty = np.empty(0, np.int64)
@@ -104,7 +103,7 @@ def plan_epoch(
         for entry in entries:
             first[entry] = min(first[entry], group_first[group])
             last[entry] = max(last[entry], group_last[group])
-    # Cells are read in their order, so each must be there before those behind it are.
+    # Cells are read in order, so each cell must be read before the cells behind it.
     first = np.minimum.accumulate(first[::-1])[::-1]
     return EpochPlan(order, np.asarray(growth.entries, np.int64), first, last)
 
@@ -127,7 +126,7 @@ def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[li
 
 
 class _Growth:
-    """Chooses the cells one after the other. Times are bytes that were read so far."""
+    """Chooses the cells one after the other. A time is the number of bytes read so far."""
 
     def __init__(self, groups: list[list[int]], cell_bytes: Ints, limits: Limits, random: np.random.Generator | None) -> None:
         self.groups, self.cell_bytes, self.limits, self.random = groups, cell_bytes, limits, random
@@ -142,7 +141,7 @@ class _Growth:
         self.entry_of_cell: dict[int, int] = {}
         self.time = 0
         self.was_read: set[int] = set()
-        # Cells of the frontier, oldest first, with the number of their groups that wait.
+        # Cells of the frontier, the oldest first, and the number of waiting groups of each.
         self.frontier: dict[int, int] = {}
         self.frontier_size = 0
         self.dropped: set[int] = set()
@@ -163,10 +162,10 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """A cell that a cell of the frontier waits for; ``None`` while the frontier may grow, or where there is no choice."""
+        """A cell for which a cell of the frontier waits. ``None`` if the frontier may grow or is empty, or the order is not random."""
         if self.random is None or not self.frontier:
             return None
-        # A new cell waits for both its neighbours, and becomes two ends of a run.
+        # A new cell waits for both neighbours, and becomes two ends of a run.
         if (sum(self.frontier.values()) + 2) * self.largest <= self.limits.frontier_bytes:
             return None
         held = list(self.frontier)
@@ -199,7 +198,7 @@ class _Growth:
         self.time += int(self.cell_bytes[cell])
 
     def _finish(self, group: int) -> None:
-        """All cells of a group were read; those that were dropped since are read again."""
+        """Called when all cells of a group have been read. Cells that were dropped are read again."""
         for cell in self.groups[group]:
             if cell in self.dropped:
                 self._enter(cell)

@@ -1,4 +1,4 @@
-"""Progress of an epoch: what a program records, and where it continues."""
+"""The progress of an epoch, which a program saves, and from which it continues."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Progress:
     epoch : int
         The epoch.
     workers : int
-        How many processes share the batches of the rank; 1 without worker processes.
+        Number of processes that share the batches of the rank; 1 without worker processes.
     batches : int
-        How many batches were taken, by one of them or by all.
+        Number of batches that were taken, by one of the processes or by all.
     worker : int, optional
-        Whose batches are counted: the number of a share of the rank's batches. ``None`` for those of all.
+        The worker whose batches are counted, by the number of its share. ``None`` if the batches of all workers are counted.
     """
 
     epoch: int
@@ -39,7 +39,7 @@ class Progress:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any], identity: Mapping[str, int]) -> Progress:
-        """The progress that a state records, if it is one of this data set.
+        """The progress that a state records, if the state belongs to this data set.
 
         Raises
         ------
@@ -62,13 +62,13 @@ class Progress:
         return cls(epoch, workers, batches, worker)
 
     def check_workers(self, workers: int) -> None:
-        """Refuses to go on with another number of worker processes, which would read in another order.
+        """Refuses to continue with another number of worker processes, which would read in another order.
 
         Raises
         ------
         InvalidArgumentError
         """
-        # Before the first batch of all, the order is free.
+        # Before the first batch of the epoch, any order is possible.
         if self.workers != workers and (self.batches or self.worker is not None):
             raise InvalidArgumentError(
                 f"the state is one of {_named(self.workers)}, this pass has {_named(workers)}",
@@ -76,7 +76,7 @@ class Progress:
             )
 
     def share(self, divide: Callable[[int, int], list[Share]], worker: int) -> Share:
-        """What one of the processes gets of the rank's batches: those that were not taken.
+        """The share of one process in the rank's batches that were not taken.
 
         ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
         """

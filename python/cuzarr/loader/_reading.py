@@ -1,4 +1,4 @@
-"""Cells in memory, and the batches that are made of them."""
+"""Holds cells in memory, and makes batches of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Taken:
     Attributes
     ----------
     samples, batches : int
-        How many were given.
+        Number of samples and batches that the pass has returned.
     waited_seconds : float
         How long the caller waited for batches.
     seconds : float
@@ -42,13 +42,13 @@ class Counts(Taken):
     Attributes
     ----------
     chunks : int
-        How many different chunks were read.
+        Number of different chunks that were read.
     chunk_reads : int
-        How many times a chunk was read; as many as ``chunks`` where each was read once.
+        Number of reads of chunks; equal to ``chunks`` if each chunk was read once.
     read_bytes : int
         Bytes of elements that were read.
     peak_bytes : int
-        The most bytes of elements that were held or being read at once, without batches.
+        Largest number of bytes of elements that were held or being read at one time, without batches.
     """
 
     chunks: int = 0
@@ -65,21 +65,21 @@ class Counts(Taken):
 
 
 class Held:
-    """The base of what a pass holds in memory: cells, until their last sample was copied to a batch.
+    """Base class of the memory of a pass. It holds cells until their last sample was copied to a batch.
 
     Parameters
     ----------
     cells, plan
-        What is read, and when.
+        The cells to read, and their order.
     counts : Counts
-        Where reads are counted.
+        The counts to which reads are added.
     library : Library
-        What batches are made with.
+        The library that makes batches.
 
     Attributes
     ----------
     until : dict of int to int
-        The cells that are held, each with the place in the plan's order of its last sample.
+        The held cells, each with the position of its last sample in the plan's order.
     bytes : int
         Bytes of elements that are held or being read.
     """
@@ -89,22 +89,22 @@ class Held:
         self.until: dict[int, int] = {}
         self.bytes = 0
 
-    # What the kinds of samples say.
+    # Overridden by the kinds of samples.
 
     def enter(self, cells: Sequence[int]) -> Any:
-        """Makes room for cells that are not held. Returns what has to be read, for :meth:`read`."""
+        """Makes room for cells that are not held. Returns the parts to read, for :meth:`read`."""
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
-        """Reads cells that were entered by one call. A thread calls it, while others may be copied from."""
+        """Reads cells that were entered by one call of :meth:`enter`. A thread calls it, while samples may be copied from other cells."""
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Lets go of a cell."""
+        """Releases a cell."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
-        """Memory for the samples from place ``first`` of the order on."""
+        """Memory for ``size`` samples, from position ``first`` of the order on."""
         raise NotImplementedError
 
     def copy(self, batch: Any, row: int, samples: Ints) -> None:
@@ -112,13 +112,13 @@ class Held:
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
-        """A full batch, as the caller gets it."""
+        """A full batch, in the form that the caller gets."""
         raise NotImplementedError
 
-    # What is held until when.
+    # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Holds the cells of these entries of the plan until their last sample. Returns what has to be read."""
+        """Holds the cells of these entries of the plan until their last sample. Returns the parts to read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -130,23 +130,23 @@ class Held:
         return wanted
 
     def expired(self, place: int) -> list[int]:
-        """Cells that no sample from ``place`` on needs."""
+        """The cells that no sample from position ``place`` on needs."""
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Lets go of cells."""
+        """Releases cells."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)
 
 
 class Source:
-    """The base of what samples are cut out of.
+    """Base class of the sources of samples.
 
     Attributes
     ----------
     device : str
-        The device that it is read to.
+        The device that the source is read to.
     window : tuple of (int, int)
         For each sample axis the offsets of a sample's elements from its position.
     """
@@ -155,7 +155,7 @@ class Source:
     window: tuple[tuple[int, int], ...]
 
     def check(self, library: Library) -> None:
-        """Refuses elements that the library does not have.
+        """Refuses elements that the library does not support.
 
         Raises
         ------
@@ -164,19 +164,19 @@ class Source:
         raise NotImplementedError
 
     def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> Held:
-        """What a pass over samples in this order holds."""
+        """The memory of a pass over samples in this order."""
         raise NotImplementedError
 
 
 class Pass:
-    """One pass over the samples of a plan, with the next cells read by a thread.
+    """One pass over the samples of a plan. A thread reads the next cells.
 
     Parameters
     ----------
     held : Held
-        What is in memory.
+        The cells in memory.
     limit_bytes, group_bytes : int
-        How much may be held, and how much is read at once.
+        The number of bytes that may be held, and the number read at once.
     """
 
     def __init__(self, held: Held, limit_bytes: int, group_bytes: int) -> None:
@@ -186,7 +186,7 @@ class Pass:
         self.reading: tuple[list[int], Future[None]] | None = None
 
     def batch(self, first: int, size: int, pool: ThreadPoolExecutor) -> Any:
-        """A batch of the samples from place ``first`` of the order on."""
+        """A batch of ``size`` samples, from position ``first`` of the order on."""
         batch = self.held.batch(first, size)
         plan, place, row, stop = self.held.plan, first, 0, first + size
         while place < stop:
@@ -198,7 +198,7 @@ class Pass:
             row, place = row + end - place, end
             expired = self.held.expired(place)
             if expired:
-                self.library.settle()  # copies may still read what is let go of
+                self.library.settle()  # running copies may still read the released cells
                 self.held.release(expired)
             self._read_ahead(pool)
         return batch

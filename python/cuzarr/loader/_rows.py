@@ -1,7 +1,7 @@
-"""Blocks of rows of a stored sparse matrix in memory, and the batches that are gathered from them.
+"""Holds blocks of rows of a stored sparse matrix in memory, and gathers batches from them.
 
-A block has the rows that begin in some neighbouring chunks of ``data`` and ``indices``. Its elements lie together, so that a block is one
-range of both arrays. The last row of a block may end in the next chunk, which is then read with both blocks.
+A block consists of the rows whose elements begin in certain neighbouring chunks of ``data`` and ``indices``. So a block is one range of
+both arrays. The last row of a block may end in the next chunk, which is then read with both blocks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from cuzarr.sparse._places import ranges_of
 from cuzarr.xp import asnumpy, cumsum, ones, sort, zeros
 from cuzarr.xp.arguments import in_memory
 
-# A block has as many chunks as this, if it then takes at most this share of the memory limit, and the matrix has at least this many blocks.
-# With n chunks in a block, a chunk is read 1 + 1/n times an epoch.
+# A block has this many chunks, if it then takes at most this share of the memory limit, and the matrix has at least this many blocks.
+# With n chunks per block, a chunk is read 1 + 1/n times per epoch.
 _MOST_CHUNKS = 8
 _SMALL_SHARE = 64
 _MANY_BLOCKS = 64
 
-# What a block takes for each row, beside its elements.
+# Bytes that a block takes for each row, in addition to its elements.
 _ROW_BYTES = 8
 
 
 class StoredRows(Source):
-    """A stored matrix, and columns of a data frame beside it, of which a sample is a row.
+    """A stored matrix and columns of a data frame. A sample is a row of both.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class StoredRows(Source):
 
 @dataclass
 class _Piece:
-    """The elements of the blocks that one call read, one behind the other, and the number of these that are held.
+    """The elements of the blocks that one call has read, one behind the other, and the number of these blocks that are held.
 
     Their memory is one array, because gathering from few arrays takes few launches on a GPU.
     """
@@ -118,9 +118,9 @@ class RowBatch:
     numbers : array of int
         The rows.
     borders : array of int
-        Where the elements of each row begin, and where those of the last one end.
+        The start of the elements of each row, and the end of the last row.
     data, indices : array
-        The elements and their columns: arrays of NumPy on the host, else of :class:`cuzarr.DeviceArray`.
+        The elements and their columns: NumPy arrays on the host, else :class:`cuzarr.DeviceArray` objects.
     """
 
     numbers: Ints
@@ -130,7 +130,7 @@ class RowBatch:
 
 
 class HeldRows(Held):
-    """The blocks of rows that are in memory, or about to be.
+    """The blocks of rows that are in memory or being read.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class HeldRows(Held):
         self.numbers, self.cell_of = order.starts[:, 0], order.lowest[:, 0]
         self.cell_pointer = self.pointer[cells.edges[0]]
         self.pieces: dict[int, _Piece] = {}
-        # For each block that is held, the distance from a place in the stored arrays to that in its piece.
+        # For each held block, the distance from a position in the stored arrays to the same element's position in the piece.
         self.shifts = np.zeros(len(cells.sizes), np.int64)
         self.columns: dict[str, Column] | None = None
         self.tallies = [_Tally(array) for array in (rows.matrix._data, rows.matrix._indices)]
@@ -231,13 +231,13 @@ class HeldRows(Held):
         return matrix, {name: self._column(column, batch.numbers) for name, column in self.columns.items()}
 
     def _column(self, column: Column, numbers: Ints) -> Any:
-        """The values or codes of some rows; with the mask of a column that has one."""
+        """The values or codes of some rows. For a column with a mask, a pair with the mask."""
         arrays = (column.values,) if column.mask is None else (column.values, column.mask)
         own = tuple(self.library.converted(delivered(in_memory(array, "read")[numbers])) for array in arrays)
         return own[0] if column.mask is None else own
 
     def _dense(self, batch: RowBatch, shape: tuple[int, int]) -> Any:
-        """The batch as a dense matrix. Elements at one place are added up."""
+        """The batch as a dense matrix. Elements at the same place are added up."""
         with refusing(f"a dense batch of {shape[0]} x {shape[1]} elements"):
             places = _flat_places(batch, shape[1], self.rows.device)
             if not self._is_on_host:
@@ -257,7 +257,7 @@ class _Tally:
         self.seen = np.zeros(len(self.edges) - 1, bool)
 
     def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
-        """Counts the chunks of ranges that one call reads. Each range has elements."""
+        """Counts the chunks of ranges that one call reads. No range is empty."""
         is_read = np.zeros(len(self.edges), np.int64)
         filled = lengths > 0
         np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)
@@ -272,7 +272,7 @@ class _Tally:
 
 
 def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, of which each has elements, from their pieces to a batch. The rows lie one behind the other there."""
+    """Copies rows, none of which is empty, from their pieces to a batch. The rows lie one behind the other there."""
     ranges = list(zip(pieces, map(slice, starts.tolist(), (starts + lengths).tolist()), strict=True))
     own = slice(int(targets[0]), int(targets[-1] + lengths[-1]))
     np.concatenate([piece.data[part] for piece, part in ranges], out=batch.data[own])
@@ -280,7 +280,7 @@ def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts
 
 
 def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, of which each has elements, from their pieces to a batch, all rows of a piece at once."""
+    """Copies rows, none of which is empty, from their pieces to a batch, all rows of a piece at once."""
     different = list({id(piece): piece for piece in pieces}.values())
     numbers = {id(piece): number for number, piece in enumerate(different)}
     number_of_row = np.array([numbers[id(piece)] for piece in pieces])
@@ -294,7 +294,7 @@ def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], star
 
 
 def _places(starts: Ints, lengths: Ints, device: str) -> Any:
-    """All places of ranges that have elements, one range behind the other, in the memory of a device."""
+    """All positions in ranges that are not empty, one range behind the other, in the memory of a device."""
     steps = in_memory(ones(int(lengths.sum()), np.int64, device=device), "read")
     begins = np.cumsum(lengths) - lengths
     steps[begins] = np.diff(starts, prepend=0) - np.concatenate(([0], lengths[:-1] - 1))
@@ -302,7 +302,7 @@ def _places(starts: Ints, lengths: Ints, device: str) -> Any:
 
 
 def _flat_places(batch: RowBatch, columns: int, device: str) -> Any:
-    """For each element its place in the dense matrix, in C order."""
+    """The position of each element in the dense matrix, in C order."""
     lengths = np.diff(batch.borders)
     if device == "cpu":
         return np.repeat(np.arange(len(lengths)) * columns, lengths) + batch.indices
@@ -321,7 +321,7 @@ def _dense_on_device(places: Any, data: Any, shape: tuple[int, int]) -> Any:
     if _ascend(places) or _ascend(in_memory(sort(places), "read")):
         dense[places] = data
         return dense.reshape(shape)
-    # Of several elements at one place, kernels would keep any one.
+    # If several elements had the same place, kernels would keep any one of them.
     on_host = np.zeros(dense.shape, data.dtype)
     _add_up(on_host, asnumpy(places), asnumpy(data))
     return DeviceArray.from_host(on_host.reshape(shape), data.device)
@@ -336,5 +336,5 @@ def _add_up(dense: np.ndarray[Any, Any], places: Ints, data: np.ndarray[Any, Any
 
 
 def _ascend(places: Any) -> bool:
-    """Whether each place is above the one before it, so that no place comes twice."""
+    """Whether each place is larger than the one before, so that no place occurs twice."""
     return bool(asnumpy((places[1:] > places[:-1]).all()))

@@ -1,4 +1,4 @@
-"""Samples as their numbers: decoded, scaled, and in the wanted element type."""
+"""Decodes and scales samples, and converts them to the wanted element type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuzarr.loader._variables import Part
 
 
 def gathered_type(part: Part) -> np.dtype[Any]:
-    """The type in which samples are put together: samples that have to be scaled, as they are stored."""
+    """The element type of gathered samples. Samples that must be scaled are gathered in their stored type."""
     return part.dtype if part.is_plain else part.held
 
 
@@ -27,7 +27,7 @@ def finished(raw: Any, part: Part, library: Library) -> Any:
 
 
 def _scaled(raw: Any, part: Part, library: Library) -> Any:
-    """Scaled samples. Each step is an operation of its own, so that the CPU and the GPU round alike."""
+    """Scaled samples. Each step is a separate operation, so that the CPU and the GPU round alike."""
     scaling = part.scaling
     work = scaling.work_type(part.held if part.decoding is None else part.decoding.dtype, part.dtype)
 
@@ -39,7 +39,7 @@ def _scaled(raw: Any, part: Part, library: Library) -> Any:
         values *= constant(scaling.factor)
         values += constant(scaling.shift)
     if np.any(scaling.mean):
-        # A mean may have more digits than float32 keeps: what it loses is subtracted, too.
+        # A mean may have more digits than float32 keeps. The remaining digits are subtracted in a second step.
         mean = np.asarray(scaling.mean, np.float64)
         values -= constant(mean)
         values -= constant(mean - mean.astype(work))
@@ -48,12 +48,12 @@ def _scaled(raw: Any, part: Part, library: Library) -> Any:
 
 
 def _decoded(raw: Any, decoding: Decoding, library: Library) -> Any:
-    """Stored elements as the numbers that they stand for, in the type of the rule."""
+    """The numbers that stored elements stand for, in the type of the rule."""
     if decoding.read_as is not None:
         raw = library.view(raw, decoding.read_as)
     if decoding.dtype.kind in "iu":
         return raw
-    # Truths are made of what the other attributes leave.
+    # Bools are made after the other attributes have been applied.
     work = np.dtype(np.float64) if decoding.dtype.kind == "b" else decoding.dtype
     numbers = library.astype(raw, work, copy=True)
     if decoding.scale is not None:

@@ -1,7 +1,7 @@
-"""How an epoch is divided: batches among ranks, and those of a rank among worker processes.
+"""Divides an epoch: its batches among ranks, and the batches of a rank among worker processes.
 
-Every part is a stretch of the samples in the order of their cells, so that each part reads cells of its own. Every rank gets
-equally many batches.
+Every part is a stretch of the samples in the order of their cells, so that each part reads its own cells. Every rank gets the same number
+of batches.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Share:
     Attributes
     ----------
     number : int
-        Which part of the rank's batches it is.
+        The number of this share among the shares of the rank.
     start : int
-        Its first sample, in the order of cells; 0 for a stream, whose order is the caller's.
+        The first sample of the share, in the order of cells; 0 for a stream, whose order the caller chooses.
     sizes : tuple of int
-        The number of samples of each of its batches; none for a stream.
+        The number of samples of each batch; empty for a stream.
     skipped : int
-        How many of its batches were taken before, and are left out.
+        The number of batches of the share that were already taken, and are left out.
     """
 
     number: int
@@ -44,16 +44,16 @@ class Share:
 
 @dataclass(frozen=True)
 class Order:
-    """The samples of an epoch in the order in which it is divided.
+    """The samples of an epoch, in the order in which the epoch is divided.
 
     Attributes
     ----------
     starts : array of int, shape (samples, axes)
-        Their positions.
+        The positions of the samples.
     lowest, highest : array of int, shape (samples, axes)
-        The first and the last cell that each of them touches along each axis.
+        The first and the last cell that each sample touches along each axis.
     are_apart : bool
-        Whether each of them lies inside one cell.
+        Whether each sample lies inside one cell.
     """
 
     starts: Ints
@@ -70,9 +70,9 @@ class Order:
 def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], random: np.random.Generator | None) -> Order:
     """Samples in the order of their cells.
 
-    Where no sample crosses cells, the cells are in random order: stretches of samples then come from everywhere. Samples that
-    cross cells stay beside each other, because stretches that come from everywhere would read most cells several times; where
-    the first stretch begins is random.
+    If no sample crosses cells, the cells are in random order, so that stretches of samples come from everywhere. Samples that cross cells
+    keep their order, because stretches that come from everywhere would read most cells several times. Only the start of the first stretch
+    is then random.
     """
     lowest, highest = cells.touched(starts, window)
     are_apart = bool((lowest == highest).all())
@@ -86,7 +86,7 @@ def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], ra
 
 
 def batch_count(samples: int, size: int, world_size: int, *, drop_last: bool) -> int:
-    """Batches of each rank.
+    """The number of batches of each rank.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def batch_sizes(samples: int, size: int, world_size: int, rank: int, *, drop_las
     start = samples * rank // world_size
     own = samples * (rank + 1) // world_size - start
     sizes = [size] * count
-    # Ranks have equally many batches, so one with a sample less than another may need it for its last batch.
+    # All ranks have the same number of batches, so a rank with fewer samples makes its last batches smaller, but not empty.
     surplus = size * count - own
     for at in reversed(range(count)):
         taken = min(surplus, size - 1)
@@ -119,10 +119,10 @@ def batch_sizes(samples: int, size: int, world_size: int, rank: int, *, drop_las
 
 
 def shares_of_workers(start: int, sizes: tuple[int, ...], workers: int, done: int = 0) -> list[Share]:
-    """What each worker of a rank gets after ``done`` of the rank's batches.
+    """The share of each worker of a rank, after ``done`` batches of the rank were taken.
 
-    Workers take stretches of batches, and PyTorch asks them in turn. The first worker goes on where the next batch would have
-    come from, so that the order stays as it would have been.
+    Workers read stretches of batches, and PyTorch takes batches from them in turn. The first worker gets the stretch from which the next
+    batch would have come, so that the order stays the same.
     """
     count = len(sizes)
     cuts = [count * worker // workers for worker in range(workers + 1)]

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 class SparseRows(PlacedDataset):
-    """A data set of batches of rows of a stored CSR matrix in anndata's format, with columns of ``obs`` beside them: cells for training.
+    """A data set of batches of rows of a stored CSR matrix in anndata's format, with columns of ``obs``: cells for training.
 
     Rows are shuffled in blocks. A block has the rows whose elements begin in up to eight neighbouring chunks of ``data`` and ``indices``. Blocks
-    are read in random order, and the rows of at least eight of them are mixed; a larger ``memory_limit`` mixes more. Each chunk is read and
-    decoded about once an epoch: a chunk at the border of two blocks may be read with both. :meth:`report` counts the reads.
+    are read in random order, and the rows of at least eight of them are mixed; a larger ``memory_limit`` mixes more. Each chunk is read
+    and decoded about once per epoch: a chunk at the border of two blocks may be read with both. :meth:`report` counts the reads.
 
-    A batch is a :class:`cuzarr.sparse.Matrix`, or a dense array of shape (rows, columns). With ``columns``, it is a pair of that and a dictionary
-    of the columns. Elements keep the order in which they are stored, and repetitions stay; in dense batches they are added up.
+    A batch is a :class:`cuzarr.sparse.Matrix`, or a dense array of shape (rows, columns). With ``columns``, a batch is a pair of the
+    matrix and a dictionary of the columns. Elements keep their stored order. Repeated elements are kept in sparse batches, and added up
+    in dense ones.
 
     A thread of the same process reads ahead. Ranks share the rows: each row comes once, every rank gets equally many batches, and
     the last batches may be smaller.
@@ -37,34 +38,35 @@ class SparseRows(PlacedDataset):
     Parameters
     ----------
     matrix : CSRDataset, Group or StoreLike
-        The matrix, its group, or the path of that. Its device is where batches are. The index pointer is read at once, and kept on the host.
+        The matrix, its group, or the path of the group. Batches are on its device. The index pointer is read immediately, and kept on the
+        host.
     size : int
-        Rows of a batch.
+        Number of rows of a batch.
     obs : Group or StoreLike, optional
         The group of a data frame with a row for each row of the matrix, or its path.
     columns : iterable of str, optional
-        Columns of ``obs``. A batch has the numbers or, of a categorical column, the codes of its rows, on the matrix's device. Of a nullable
-        column it has a pair of values and mask. A pass reads the columns once and holds them whole. The labels of codes are the
-        ``categories`` of :func:`cuzarr.sparse.read_column`.
+        Columns of ``obs``. For each column, a batch has the numbers of its rows, or the codes for a categorical column, on the matrix's
+        device. For a nullable column, it has a pair of values and mask. A pass reads the columns once and holds them whole. The labels of
+        codes are the ``categories`` of :func:`cuzarr.sparse.read_column`.
     dense : bool
-        Whether batches are dense. They are read as sparse ones, and become dense on the device.
+        Whether batches are dense. Elements are read in sparse form, and batches become dense on the device.
     dtype : dtype, optional
-        The type of elements; by default the stored one, and for dense batches of integers or bools float32.
+        The type of elements; by default the stored type, or float32 for dense batches of integers or bools.
     shuffle : bool
-        Whether rows come in random order. Without it, they come in their order; each of several workers gives its own stretch.
+        Whether rows come in random order. Otherwise they come in stored order; with several workers, each worker returns its own stretch.
     weights : array_like, optional
-        One for each row, from 0 on: an epoch draws ``samples`` rows with replacement, in proportion to their weights. It has some rows
-        several times, and does not see every row. Needs ``shuffle=True``.
+        Weights of the rows, not negative. An epoch draws ``samples`` rows with replacement, in proportion to their weights. So some rows
+        come several times, and others not at all. Needs ``shuffle=True``.
     samples : int, optional
-        Rows that an epoch draws by ``weights``, over all ranks; by default as many as there are. All ranks draw the same ones from
-        their common seed, and each draw comes on one rank.
+        Number of rows that an epoch draws by ``weights``, over all ranks; by default the number of rows. All ranks draw the same rows
+        from their common seed, and share the draws.
     seed, memory_limit, drop_last, transform, positions, prefetch, rank, world_size
         As for :class:`WindowDataset`. With ``positions=True``, positions are the numbers of rows, of shape (rows, 1).
 
     Raises
     ------
     UnsupportedFeatureError, ArgumentTypeError
-        The group does not hold a CSR matrix, or a column has another encoding than those of :func:`cuzarr.sparse.read_column`.
+        The group does not hold a CSR matrix, or a column has an encoding that :func:`cuzarr.sparse.read_column` does not read.
     EncodingValidationError
         The matrix or a column is damaged. Indices and codes are checked when they are read.
     ArrayNotFoundError
@@ -72,9 +74,9 @@ class SparseRows(PlacedDataset):
     ShapeMismatchError
         ``obs`` or ``weights`` have another number of rows than the matrix.
     UnsupportedError, DTypeMismatchError
-        A column is text, elements cannot be converted to ``dtype``, or the batches' library has no such numbers.
+        A column is text, elements cannot be converted to ``dtype``, or the batches' library does not support the type of the numbers.
     BudgetExceededError
-        Twelve blocks and the columns do not fit in the limit; without shuffling, four. Raised when a pass begins.
+        Twelve blocks (four without shuffling) and the columns do not fit into the limit. Raised when a pass begins.
     InvalidArgumentError
         A number is not allowed, or ``obs`` is given without ``columns``.
 

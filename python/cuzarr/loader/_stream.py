@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Sample: TypeAlias = Mapping[str, tuple[Array | SupportsStorePath | StoreLike, Selection]]
     Samples: TypeAlias = Sequence[Sample] | Callable[[int], Iterable[Sample]]
 
-# Failures that say nothing about a sample.
+# Failures whose cause is not the sample.
 _NOT_OF_SAMPLES = (
     BudgetExceededError,
     CancelledError,
@@ -64,10 +64,10 @@ _NOT_OF_SAMPLES = (
     OutOfMemoryError,
 )
 
-# Batches that are read at once: while one is decoded, the next one is planned.
+# Number of batches that are read at once: while one is decoded, the next one is planned.
 _READ_AT_ONCE = 2
 
-# Arrays that are opened at once.
+# Number of arrays that are opened at once.
 _OPENED_AT_ONCE = 16
 
 
@@ -77,7 +77,7 @@ Numbered = tuple[int, Any]
 
 @dataclass(frozen=True)
 class _Part:
-    """What a sample has of one array."""
+    """The part of one array in a sample."""
 
     array: Array
     box: Box
@@ -94,7 +94,7 @@ class _Part:
 
     @property
     def form(self) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-        """What parts must have in common to be stacked; ``None`` for elements of variable length, which are not."""
+        """Shape and element type. Parts with equal forms are stacked. ``None`` for elements of variable length, which are not stacked."""
         return None if self.array.metadata.data_type.is_variable else (self.box.shape, self.dtype)
 
 
@@ -103,7 +103,7 @@ _Parts = dict[str, _Part]
 
 @dataclass
 class _Read:
-    """A batch on its way.
+    """A batch that is being read.
 
     Attributes
     ----------
@@ -112,13 +112,13 @@ class _Read:
     skipped : int
         How many bad samples were left out.
     failure : Exception, optional
-        Why it was not begun.
+        The reason why the read was not begun.
     stacks : dict
         Memory for the parts that are stacked.
     future : Future
-        What is read: a list of the elements of all samples, part by part.
+        The result of the read: a list of the elements of all samples, part by part.
     batch : dict
-        The batch as the caller gets it.
+        The batch in the form that the caller gets.
     """
 
     samples: list[tuple[int, _Parts]] = field(default_factory=list)
@@ -136,13 +136,13 @@ class _Read:
 
 @dataclass
 class _Counts(Taken):
-    """The counts of a pass, as :meth:`SampleStream.report` gives them."""
+    """The counts of a pass, in the form that :meth:`SampleStream.report` returns."""
 
     skipped: int = 0
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Counts a batch that was given."""
+        """Counts a batch that was returned."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped
@@ -159,35 +159,35 @@ class SampleStream(EpochDataset):
     A batch is a dictionary. Parts of one shape and element type are stacked along a new first dimension. Parts that differ, and text,
     come as a list.
 
-    Leaving the loop early ends the reads. It waits until ``samples`` has given the sample that it was asked for last, so that no two
-    passes ask it at once.
+    Leaving the loop early ends the reads. It waits until ``samples`` has returned the last requested sample, so that no two passes use
+    ``samples`` at once.
 
     Parameters
     ----------
     samples : sequence, or function
-        The samples of an epoch, as a sequence, or as a function that gives them for the number of an epoch, for another order each
-        time. Each is a dictionary of pairs: an array, or its path, URL or store, and a selection as for
-        :meth:`Array.get_basic_selection <cuzarr.Array.get_basic_selection>`. They must be the same on every rank: sample ``k`` comes on
-        rank ``k`` modulo the number of ranks. Samples at the end that not every rank has are left out.
+        The samples of an epoch: a sequence, or a function that returns them for the number of an epoch, for another order each time. Each
+        sample is a dictionary of pairs: an array, or its path, URL or store, and a selection as for :meth:`Array.get_basic_selection
+        <cuzarr.Array.get_basic_selection>`. The samples must be the same on every rank: sample ``k`` comes on rank ``k`` modulo the
+        number of ranks. Samples at the end that would not reach every rank are left out.
     batch_size : int
-        Samples of a batch. The last batch may have fewer, on all ranks alike.
+        Number of samples of a batch. The last batch may have fewer, equally on all ranks.
     prefetch : int
-        Batches that lie ready for the caller, at most. While there are fewer, up to two more are read at once.
+        Largest number of batches that are ready for the caller. While fewer are ready, up to two more are read at once.
     skip_bad : bool
-        Whether samples that cannot be read are left out. The first one is named by a warning, and :meth:`report` counts them. Their
-        batch is smaller, so that ranks stay in step; where no sample is left, it has an empty list for each part. Failures that are
-        not a sample's, such as a lack of memory, are errors all the same.
+        Whether samples that cannot be read are left out. A warning names the first one, and :meth:`report` counts them. Their batch is
+        smaller, so that all ranks have the same number of batches. A batch without any sample has an empty list for each part. Failures
+        with another cause, such as a lack of memory, are always errors.
     drop_last : bool
         Whether a last batch that is not full is left out.
     rank, world_size : int, optional
-        The number of this rank, and how many there are. Faces for frameworks know them by themselves.
+        The number of this rank, and the number of ranks. The data sets for PyTorch and JAX take them from their framework.
 
     Raises
     ------
     ArgumentTypeError, InvalidArgumentError
         An argument is not allowed.
     CuzarrError
-        A sample cannot be read, from the batch that has it. The error names the sample.
+        From iterating: a sample of the batch cannot be read. The error names the sample.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class SampleStream(EpochDataset):
     ) -> Iterator[list[Numbered]]:
         """The samples of each ``step``-th batch of a rank, from the batch ``first`` on, with their numbers.
 
-        Once the caller has left, no further sample is asked for.
+        After the caller has left the loop, no further sample is requested.
         """
         size, given = self.batch_size, self.samples
 
@@ -309,7 +309,7 @@ class SampleStream(EpochDataset):
         -------
         dict or None
             ``samples``, ``batches``, ``skipped`` (bad samples that were left out), ``read_bytes`` (elements of batches),
-            ``waited_seconds`` and ``seconds``. ``None`` before the first pass, and where worker processes read.
+            ``waited_seconds`` and ``seconds``. ``None`` before the first pass, and if worker processes read.
 
         Examples
         --------
@@ -332,12 +332,12 @@ class SampleStream(EpochDataset):
 
 
 def _own_numbers(count: int, rank: int, world_size: int) -> range:
-    """The samples of a rank, of those of whole rounds."""
+    """The numbers of a rank's samples. An incomplete last round, which does not reach every rank, is left out."""
     return range(rank, count // world_size * world_size, world_size)
 
 
 def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Callable[[Any], bool]) -> Iterator[Numbered]:
-    """The samples of a rank by number. The last round, which not every rank has a sample of, is left out."""
+    """The samples of a rank with their numbers. An incomplete last round, which does not reach every rank, is left out."""
     if isinstance(samples, str | bytes | Mapping) or not isinstance(samples, Iterable):
         raise ArgumentTypeError(f"the function of samples gave {type(samples).__name__}, expected an iterable of samples")
     numbered = itertools.takewhile(is_awaited, enumerate(samples))
@@ -346,13 +346,13 @@ def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Call
 
 
 def _shares_in_turn(workers: int, done: int) -> list[Share]:
-    """What each worker of a rank gets after ``done`` of its batches: workers take batches in turn, as PyTorch asks them for these."""
+    """The share of each worker of a rank, after ``done`` batches of the rank: PyTorch takes batches from the workers in turn."""
     own = [(worker + done) % workers for worker in range(workers)]
     return [Share(number, skipped=len(range(number, done, workers))) for number in own]
 
 
 def _then_failure(batches: Iterator[list[Numbered]]) -> Iterator[list[Numbered] | Exception]:
-    """The batches, and then the error of the caller's code that ended them, which is raised when its turn has come."""
+    """The batches, and then the error of the caller's code, if one ended them. The reader raises it after the batches before it."""
     try:
         yield from batches
     except Exception as error:  # noqa: BLE001, the reader raises it
@@ -365,7 +365,7 @@ class _Reader:
     Attributes
     ----------
     library : Library
-        What batches are made with. Its device is that of the first array.
+        The library that makes batches. Its device is that of the first array.
     """
 
     def __init__(self, library_of: Callable[[str], Library], skip_bad: bool) -> None:
@@ -387,11 +387,11 @@ class _Reader:
         self._exits.close()
 
     def cancel(self) -> None:
-        """Ends reads, those that begin later too."""
+        """Ends all reads, and also those that begin later."""
         self._watch.cancel()
 
     def begin(self, batch: list[Numbered] | Exception) -> _Read:
-        """Opens the arrays of a batch, and begins to read it. What fails is raised by :meth:`finish`, after the batches before it."""
+        """Opens the arrays of a batch, and begins to read it. :meth:`finish` raises errors, after the batches before this one."""
         if isinstance(batch, Exception):
             return _Read(failure=batch)
         self._handles.open_ahead((given for _, sample in batch for given in _arrays_of(sample)), self._opening)
@@ -404,7 +404,7 @@ class _Reader:
         return self._started(read)
 
     def finish(self, read: _Read) -> _Read:
-        """Waits for a batch, and gives it the form in which the caller gets it.
+        """Waits for a batch, and converts it to the form that the caller gets.
 
         Raises
         ------
@@ -440,7 +440,7 @@ class _Reader:
         Raises
         ------
         CuzarrError
-            The sample is no dictionary of pairs, an array cannot be opened, or a selection does not fit it.
+            The sample is not a dictionary of pairs, an array cannot be opened, or a selection does not fit its array.
         """
         is_sample = isinstance(sample, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in sample.values())
         if not is_sample or not sample:
@@ -487,12 +487,12 @@ class _Reader:
             return read_parts(boxes, outs, [None if part.form is None else part.dtype for part in reads])
 
     def _without_bad(self, read: _Read, error: CuzarrError) -> _Read:
-        """A batch whose reading failed, without the samples that fail by themselves.
+        """A batch whose read failed, read again without the samples that also fail alone.
 
         Raises
         ------
         CuzarrError
-            The failure was none of a sample's, or bad samples are errors.
+            No single sample caused the failure, or bad samples are errors.
         """
         if isinstance(error, _NOT_OF_SAMPLES):
             raise error
@@ -526,7 +526,7 @@ class _Reader:
 
 
 def _arrays_of(sample: Any) -> Iterator[Any]:
-    """The arrays, or their places, that a sample names, whatever else is wrong with it."""
+    """The arrays that a sample names, or their places. Anything invalid in the sample is ignored."""
     for pair in sample.values() if isinstance(sample, Mapping) else ():
         if isinstance(pair, tuple) and pair:
             yield pair[0]

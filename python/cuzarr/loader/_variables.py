@@ -32,7 +32,7 @@ from the sample's position."""
 
 
 Given: TypeAlias = "One | Sequence[One] | Mapping[str, One]"
-"""What samples consist of: one array, several, or several by name."""
+"""The arrays of samples: one array, several, or several by name."""
 
 
 def parse_window(window: Any, what: str) -> dict[int | str, tuple[int, int]]:
@@ -61,33 +61,35 @@ def _offsets(extent: Any, what: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Variable:
-    """An array of a sample, with what differs from the other arrays.
+    """An array of a sample, with settings that differ from those of the other arrays.
 
     Parameters
     ----------
     source : array or StoreLike
         The array, or its path, URL or store.
     window : dict, optional
-        For some sample axes another extent than the data set's: a number of elements, or offsets ``(start, stop)`` from the
-        sample's position, as in ``{"time": (1, 3)}`` for the next two time steps.
+        The extent along sample axes for which it differs from the data set's: a number of elements, or offsets ``(start, stop)`` from the
+        sample's position. ``{"time": (1, 3)}`` is the next two time steps.
     at : dict, optional
-        For some sample axes one offset, as in ``{"time": 0}``. The sample then does not have this dimension: a label.
+        One offset along some sample axes, as in ``{"time": 0}``. The sample then does not have these dimensions, for example if it is a
+        label.
     dims : sequence of str, optional
-        Names of the array's dimensions, where it has none of its own.
+        Names of the array's dimensions, if it stores none.
     dtype : dtype, optional
-        Element type of samples: PyTorch's or NumPy's. By default the array's, or float32 where elements are scaled.
+        Element type of samples: PyTorch's or NumPy's. By default the array's type, or float32 if elements are scaled.
     mean, std : float or array, optional
-        Samples are ``(x - mean) / std``. Arrays broadcast to a sample: shape ``(channels, 1, 1)`` for samples of channels, y, x.
+        Samples are ``(x - mean) / std``. Arrays are broadcast to a sample: their shape is ``(channels, 1, 1)`` for samples of channels,
+        y, x.
     scale, offset : float or array, optional
         Samples are ``x * scale + offset``, before ``mean`` and ``std``.
     decode : bool
-        Whether elements are decoded first, by the rule of :meth:`Array.decoded <cuzarr.Array.decoded>`: packed ones are
-        scaled, and missing ones become NaN.
+        Whether elements are decoded first, by the rule of :meth:`Array.decoded <cuzarr.Array.decoded>`: packed elements are scaled, and
+        missing elements become NaN.
 
     Raises
     ------
     InvalidArgumentError, UnsupportedError
-        The array has no such dimensions, or its elements are no numbers. Raised by the data set.
+        The array has no such dimensions, or its elements are not numbers. The data set raises it.
 
     Examples
     --------
@@ -112,7 +114,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The formula from stored elements to those of samples: ``(x * factor + shift - mean) / std`` in floats.
+    """The formula that computes elements of samples from stored elements: ``(x * factor + shift - mean) / std`` in floats.
 
     The mean is subtracted before the division, so that elements near a large mean keep their digits.
     """
@@ -129,12 +131,12 @@ class Scaling:
 
     @property
     def is_plain(self) -> bool:
-        """Whether elements stay what they are."""
+        """Whether elements are left unchanged."""
         return not self.is_scaled and _is_number(self.mean, 0) and _is_number(self.std, 1)
 
     def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The float type in which no digit is lost: float32, or float64 where it is wanted, where elements have more digits than
-        float32 keeps, and where a mean is subtracted from a product that would be rounded."""
+        """The float type in which no digit is lost. It is float64 if ``dtype`` is float64, if elements have more digits than float32
+        keeps, or if a mean is subtracted from a product that float32 would round. Else it is float32."""
         is_exact = held.kind in "fV" and held.itemsize <= 4 or held.itemsize <= 2
         is_rounded = self.is_scaled and not _is_number(self.mean, 0)
         return np.dtype(np.float64 if dtype == np.float64 or not is_exact or is_rounded else np.float32)
@@ -153,7 +155,7 @@ class Part:
     array : Array
         The array.
     axes : tuple of (int or None)
-        For each sample axis its dimension of the array; ``None`` where the array does not have it.
+        For each sample axis the dimension of the array; ``None`` if the array does not have it.
     window : tuple of (int, int)
         For each sample axis the offsets of a sample's elements.
     dropped : tuple of int
@@ -163,9 +165,9 @@ class Part:
     dtype : numpy.dtype
         Element type of samples.
     scaling : Scaling
-        How elements become those of samples.
+        The scaling of elements.
     decoding : Decoding, optional
-        How they are decoded before that.
+        The decoding that comes before the scaling.
     """
 
     array: Array
@@ -179,12 +181,12 @@ class Part:
 
     @property
     def is_plain(self) -> bool:
-        """Whether elements stay what they are."""
+        """Whether elements are left unchanged."""
         return self.scaling.is_plain and self.decoding is None
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """Shape of a sample, with its dropped dimensions of one element."""
+        """Shape of a sample. Dropped dimensions are included, with extent 1."""
         shape = list(self.array.shape)
         for axis, (start, stop) in zip(self.axes, self.window, strict=True):
             if axis is not None:
@@ -218,17 +220,17 @@ class Part:
 
 
 class Form:
-    """One array, several, or several by name. What is read of them comes in the same form.
+    """The form in which arrays were given: one array, several, or several by name. Results have the same form.
 
     Attributes
     ----------
     given : tuple
-        What was given for each array.
+        The argument for each array.
 
     Raises
     ------
     InvalidArgumentError
-        There is none.
+        There is no array.
     """
 
     def __init__(self, variables: Any) -> None:
@@ -241,7 +243,7 @@ class Form:
             raise InvalidArgumentError("got no variables, expected at least one array")
 
     def of(self, values: Sequence[Any]) -> Any:
-        """One value of each array, in the form that the arrays were given in."""
+        """Values, one for each array, in the form in which the arrays were given."""
         if self.names is not None:
             return dict(zip(self.names, values, strict=True))
         return values[0] if self.is_single else tuple(values)
@@ -259,7 +261,7 @@ class Parts:
     extents : tuple of int
         The arrays' extent along each of them.
     sources : tuple of int
-        For each part the first one that cuts its samples out of the same elements: arrays that are given twice are read once.
+        For each part the number of the first part of the same array, so that arrays that are given twice are read once.
     form : Form
         How the arrays were given.
 
@@ -296,7 +298,7 @@ class Parts:
 
     @property
     def window(self) -> tuple[tuple[int, int], ...]:
-        """The smallest offsets along each sample axis that hold those of all arrays."""
+        """The smallest range of offsets along each sample axis that contains the windows of all arrays."""
         own = [
             [part.window[number] for part in self.parts if part.axes[number] is not None] for number in range(len(self.extents))
         ]
@@ -304,20 +306,20 @@ class Parts:
 
     @property
     def are_rows(self) -> bool:
-        """Whether a sample has one place along its only sample axis of each array, so that many are copied at once."""
+        """Whether samples have a single sample axis, and one position along it in each array. Many samples are then copied at once."""
         return len(self.extents) == 1 and all(
             stop - start == 1 for part in self.parts for start, stop in part.window if part.axes[0] is not None
         )
 
 
 def _is_named(variables: Any) -> bool:
-    """Whether these are arrays by name; other dictionaries are stores."""
+    """Whether a dictionary holds arrays by name. Other dictionaries are stores."""
     values = variables.values() if isinstance(variables, Mapping) else ()
     return bool(values) and all(is_array(one) or isinstance(one, Variable | str | os.PathLike | StorePath) for one in values)
 
 
 def _shared(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
-    """The parts, with those of one array held in one type, and for each the number of the first part of its array."""
+    """The parts, and for each the number of the first part of its array. Parts of one array are held in the same type."""
     firsts = [
         next(number for number, one in enumerate(parts) if one.axes == part.axes and one.array.same_as(part.array))
         for part in parts
@@ -349,7 +351,7 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
     decoding = decoding_of(array) if variable.decode else None
     native = array.dtype.newbyteorder("=")
     number = native if decoding is None else decoding.dtype
-    # Truths, and integers of the other sign, are no floats when they are decoded.
+    # Decoded bools, and integers that decoding only makes signed or unsigned, are not floats.
     is_float = not scaling.is_plain or decoding is not None and number.kind not in "biu"
     if variable.dtype is not None:
         dtype = element_type(variable.dtype)
@@ -359,7 +361,7 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
     is_plain = scaling.is_plain and decoding is None
     if is_float and (dtype.kind not in "fV" or is_small(dtype)) or not (is_plain or is_real):
         raise UnsupportedError(f"cannot scale elements of {native} to {dtype}", hint="scale real numbers, to floats")
-    # Held as they are stored while they have to be scaled, else as they are wanted where that is smaller.
+    # Elements that must be scaled are held in their stored type. Others are held in the wanted type if that is not larger.
     held = dtype if is_plain and dtype.itemsize <= native.itemsize else native
     lost = tuple(own for axis, own in zip(window, axes, strict=True) if axis in dropped and own is not None)
     part = Part(array, tuple(axes), tuple(offsets), lost, held, dtype, scaling, decoding)

@@ -14,12 +14,12 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def parse_weights(given: Any) -> Floats:
-    """Weights as 64-bit floats of the caller's shape, which sum to 1.
+    """Weights as 64-bit floats in the caller's shape, with the sum 1.
 
     Raises
     ------
     InvalidArgumentError
-        One is negative or not finite, or all are 0.
+        A weight is negative or not finite, or all weights are 0.
     """
     held = on_host(given)
     if (kind := np.asarray(held).dtype).kind not in "biuf":
@@ -30,7 +30,7 @@ def parse_weights(given: Any) -> Floats:
         raise InvalidArgumentError(f"weights has {worst}, expected finite numbers from 0 on")
     if not (largest := weights.max(initial=0)):
         raise InvalidArgumentError("all weights are 0, so no sample can be drawn")
-    # By the largest one first: the sum of large weights may be too large for a float.
+    # Divided by the largest weight first, because the sum of large weights may be too large for a float.
     scaled = weights / largest
     shares: Floats = scaled / scaled.sum()
     return shares
@@ -48,5 +48,5 @@ def check_shape(weights: Floats, shape: tuple[int, ...], what: str) -> None:
 
 
 def fingerprint(weights: Floats) -> int:
-    """A number that tells weights apart, for the states of data sets."""
+    """A number that differs for different weights, for the states of data sets."""
     return zlib.crc32(np.ascontiguousarray(weights).tobytes())

@@ -1,4 +1,4 @@
-"""Tables of references: netCDF-4 and HDF5 files as Zarr groups whose chunks stay in the files. Making a table needs h5py.
+"""Makes tables of references, which show netCDF-4 and HDF5 files as Zarr groups. The chunks stay in the files. This needs h5py.
 
 :func:`make_references` makes a table, and ``reference::TABLE.json`` opens it as a store, without h5py. Data pass through the
 modules of this package as follows:
@@ -18,7 +18,7 @@ modules of this package as follows:
 ``entries``, ``table``        arrays and groups → the keys of a table
 ============================  ==============================================================================================
 
-``choice`` has the variables that are left out, and why. ``make`` has the functions that Python programs and the command
+``choice`` records the variables that are left out, and the reasons. ``make`` has the functions that Python programs and the command
 ``cuzarr references make`` call.
 """
 

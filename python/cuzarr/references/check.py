@@ -17,7 +17,7 @@ def check_elements(layout: Layout, document: Document) -> None:
     Raises
     ------
     UnsupportedError
-        They are others, or the filters do not decode them.
+        The elements differ, or the filters cannot decode them.
     """
     chosen = list(layout.ranges)
     if chosen and not ends_at_nul(layout.dataset.id.get_type()):

@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """The choice of variables for a table of references, and what happens to those that cannot be in it.
+    """Chooses the variables of a table of references, and records those that cannot be in it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Choice:
         self._dropped = set(self._unknown.values())
 
     def is_dropped(self, path: str) -> bool:
-        """Whether ``path`` is one of the paths to skip. Such a path counts as found."""
+        """Whether ``path`` is one of the paths to skip. If so, it is recorded as found."""
         if path not in self._dropped:
             return False
         self._unknown = {name: dropped for name, dropped in self._unknown.items() if dropped != path}

@@ -30,7 +30,7 @@ def decoded(document: Document, chunk: bytes | None, dtype: np.dtype[Any]) -> np
     Raises
     ------
     CuzarrError
-        The document's filters do not decode it, or there is no array with such a document.
+        The document's filters cannot decode the chunk, or the document does not describe an array.
     """
     store = _core.Store.memory()
     if chunk is not None:

@@ -77,14 +77,14 @@ class Dimensions:
         return [name or _label(dataset, axis) for axis, name in enumerate(names)]
 
     def shape(self, path: str, dataset: h5py.Dataset) -> tuple[int, ...]:
-        """The lengths of a dataset's dimensions. An unlimited dimension is as long as in the dataset that has most of it."""
+        """The lengths of a dataset's dimensions. An unlimited dimension has its length in the longest dataset."""
         grows = zip(self._scales[path], dataset.shape, dataset.maxshape, strict=True)
         return tuple(self._lengths.get(scale, extent) if most is None else extent for scale, extent, most in grows)
 
     def names(self, path: str, dataset: h5py.Dataset) -> list[str]:
         """The names of a dataset's dimensions. A dimension without a name becomes ``phony_dim_N``.
 
-        Within a group, dimensions that share such a name have one length.
+        Within a group, dimensions with the same name of this form have the same length.
         """
         names = self._given(path, dataset)
         known = self._known.setdefault(posixpath.dirname(path), {})

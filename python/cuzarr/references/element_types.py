@@ -39,7 +39,7 @@ def v2_type(dtype: np.dtype[Any]) -> Any:
 
 
 def difference(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
-    """How elements of an HDF5 type differ from those of a NumPy type, as text; ``None`` if their bytes are the same.
+    """The difference between elements of an HDF5 type and of a NumPy type, as text; ``None`` if their bytes are the same.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _class_name(kind: int) -> str:
 
 
 def ends_at_nul(stored: h5py.h5t.TypeID) -> bool:
-    """Whether elements have text that ends at its first NUL. Bytes behind the NUL are not text, and only reading shows if there are any."""
+    """Whether elements have text that ends at its first NUL. Only a read shows if there are bytes behind the NUL."""
     kind = stored.get_class()
     if kind == h5py.h5t.COMPOUND:
         return any(ends_at_nul(stored.get_member_type(number)) for number in range(stored.get_nmembers()))

@@ -32,7 +32,7 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
     Raises
     ------
     InvalidArgumentError
-        The files have other variables, shapes or meanings, or no variable has the dimension.
+        The variables, their shapes or their meanings differ between the files, or no variable has the dimension.
     UnsupportedError
         Chunks end inside a file, and the variable is too large for the table.
     """
@@ -67,7 +67,7 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
 
 
 def _parents(variables: dict[str, Variable]) -> dict[str, str]:
-    """For each variable that has its units from another variable, the path of that one.
+    """The path of another variable, for each variable that takes its units from there.
 
     These are bounds without units, which have the units of their variable (CF conventions, 7.1).
     """
@@ -159,7 +159,7 @@ class JoinedVariable:
             self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
-        """The units of a file's values. Bounds may have them from the variable that they belong to."""
+        """The units of a file's values. Bounds may take them from the variable to which they belong."""
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
@@ -204,7 +204,7 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether the chunks of all files can stay where they are: no chunk crosses a file's end, and encodings and units are equal."""
+        """Whether the chunks of all files can stay in the files: no chunk crosses the end of a file, and encodings and units are equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
@@ -214,7 +214,7 @@ class JoinedVariable:
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_inline for variable in self.variables)
 
     def _fill(self) -> Any:
-        """The fill value: that of the files with chunks that are not stored, or else of all files."""
+        """The fill value: that of the files in which some chunks are not stored, or else that of all files."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
         fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):

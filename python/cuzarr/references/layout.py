@@ -23,7 +23,7 @@ SHORTEST_PART = 1 << 16
 """Smallest size of such chunks, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size of a variable's elements that are put into the table because the file's bytes are not those of Zarr's chunks."""
+"""Largest size of a variable that is put into the table because the file's bytes are not those of Zarr's chunks."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk in the grid of chunks."""
@@ -168,7 +168,7 @@ class Layout:
     def _listed_filters(self, skipped: int) -> list[Document]:
         """The filters as codecs, in the order of writing, without those whose bits are set in ``skipped``."""
         listed, found = self.dataset.id.get_create_plist(), []
-        # Number of bytes that a filter gets; unknown behind a compressor.
+        # Number of bytes at a filter's input; unknown behind a compressor.
         size: int | None = math.prod(self.chunks) * self.dtype.itemsize
         for number in range(listed.get_nfilters()):
             if skipped >> number & 1:
@@ -186,7 +186,7 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Encodes chunks with other filters than the array's again, and puts them into the table."""
+        """Encodes the chunks whose filters differ from the array's again, and puts them into the table."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -198,7 +198,7 @@ class Layout:
             self.inline[at] = encoded(self.document(None), decoded(other, self.read(chunk.place), self.dtype))
 
     def _fill_beyond(self) -> None:
-        """Encodes the chunks again whose elements beyond the dataset are not fill values in the file, and puts them into the table."""
+        """Puts chunks into the table if their elements beyond the dataset are not fill values in the file. They are encoded again."""
         for axis, (extent, had) in enumerate(zip(self.shape, self.dataset.shape, strict=True)):
             last, kept = divmod(had, self.chunks[axis])
             if extent == had or not kept:
@@ -218,7 +218,7 @@ class Layout:
             )
 
     def _cut(self, whole_rows: int) -> None:
-        """Divides contiguous elements into chunks of whole rows: a divisor of all rows, because chunks at the edge are stored whole."""
+        """Divides contiguous elements into chunks of equally many whole rows, because chunks at the edge are stored whole."""
         if self.is_inline or self.dataset.chunks or not self.shape or not self.ranges:
             return
         whole, row = self.ranges[()], self.dataset.dtype.itemsize * math.prod(self.shape[1:])

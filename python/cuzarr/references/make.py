@@ -30,8 +30,8 @@ def make_references(
 ) -> dict[str, Any]:
     """Makes a table of references to the chunks of HDF5 files, such as netCDF-4. It needs h5py.
 
-    The table has kerchunk's JSON format, version 1. ``reference::TABLE.json`` opens it, and chunks are then read from the files where
-    they lie. Compressors are deflate, zstd and Blosc; filters are shuffle and fletcher32. Small values are put into the table.
+    The table has kerchunk's JSON format, version 1. ``reference::TABLE.json`` opens it, and chunks are then read from the original files.
+    Compressors are deflate, zstd and Blosc; filters are shuffle and fletcher32. Small values are put into the table.
 
     The file's types are compared with Zarr's types, and a chunk of each variable is decoded and compared with the elements that h5py
     reads. A variable that Zarr cannot read is left out, and a ``CuzarrUserWarning`` names it and the reason.
@@ -46,7 +46,7 @@ def make_references(
         variables are taken from the first file. Times since another date, and their bounds, are changed to times since the first file's
         date.
     drop : iterable of str
-        Paths, in the files, of variables and groups to leave out unread.
+        Paths, inside the files, of variables and groups to leave out. They are not read.
     strict : bool
         Whether a variable that cannot be read through a table is an error.
     storage_options : dict, optional
@@ -55,8 +55,8 @@ def make_references(
     Returns
     -------
     dict
-        The table, ready for :func:`json.dump`. A table that lies in another folder or bucket than its files is opened with the storage option
-        ``allow``: ``storage_options={"allow": "file:///data/"}``.
+        The table, ready for :func:`json.dump`. If the table and its files are in different folders or buckets, open it with the storage
+        option ``allow``: ``storage_options={"allow": "file:///data/"}``.
 
     Raises
     ------
@@ -65,10 +65,11 @@ def make_references(
     StoreFailedError
         A file cannot be read.
     UnsupportedError
-        A file is no HDF5 file, or no variable can be read through a table; with ``strict``, any variable. With ``join``: chunks do not end
-        where a file does, and the variable is larger than 4 MiB.
+        A file is not an HDF5 file, or no variable (with ``strict``: some variable) can be read through a table. With ``join``: chunks do
+        not end at the end of a file, and the variable is larger than 4 MiB.
     InvalidArgumentError
-        Two files have one name, or no file has a name of ``drop``. With ``join``: the files have other variables, shapes, units or coordinates.
+        Two files have the same name, or a path in ``drop`` is in none of the files. With ``join``: variables, shapes, units or
+        coordinates differ between the files.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def make_references(
 def make_references_for_command(
     files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
 ) -> Table:
-    """Like :func:`make_references`, for the command: several files become groups, and variables that are left out cause no warning."""
+    """Like :func:`make_references`, for the command: several files become groups, and omitted variables cause no warning."""
     return _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
 
 

@@ -14,19 +14,19 @@ H5PY_ERRORS = (OSError, RuntimeError, TypeError, ValueError, LookupError, Attrib
 _OWN = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS", "_NCProperties", "_nc3_strict", "_Netcdf4Dimid",
         "_Netcdf4Coordinates")  # fmt: skip
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-# Prefix of variables that have the name of a dimension without being its coordinate.
+# Prefix of a variable that has the name of a dimension but is not its coordinate.
 _NO_COORDINATE = "_nc4_non_coord_"
 
 _DOCUMENTS = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
 
 
 def plain_name(name: str) -> str:
-    """The name of a dataset that netCDF shows."""
+    """The name that netCDF shows for a dataset."""
     return name.removeprefix(_NO_COORDINATE) or name
 
 
 def why_no_key(name: str) -> str | None:
-    """The reason why Zarr cannot have a member of this name; ``None`` if it can."""
+    """The reason why a member in Zarr cannot have this name; ``None`` if it can."""
     if re.search(r"[\x00\\\ud800-\udfff]", name):
         return "its name has characters that a key of Zarr cannot have"
     return "its name is that of a document of Zarr" if name in _DOCUMENTS else None

@@ -47,7 +47,7 @@ class Source:
     StoreFailedError
         The file cannot be read.
     UnsupportedError
-        It is no HDF5 file, or a table cannot name it.
+        The file is not an HDF5 file, or a table cannot name it.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Source:
         for begins, what, hint in _OTHERS:
             if first.startswith(begins):
                 raise UnsupportedError(f"'{printable(self.name)}' {what}", hint=hint)
-        # The HDF5 part may begin behind a user block of 512 bytes, or of a power of two times as many.
+        # The HDF5 part may begin behind a user block, whose size is 512 bytes times a power of two.
         place = 0
         while place + 8 <= self.size_bytes:
             if self.read(place, 8) == _SIGNATURE:
@@ -123,7 +123,7 @@ class Source:
         Raises
         ------
         StoreFailedError
-            The file ends before.
+            The file ends before the end of the range.
         """
         if offset < 0 or offset + size > self.size_bytes:
             raise StoreFailedError(f"'{printable(self.name)}' ends at byte {self.size_bytes}, before byte {offset + size}")

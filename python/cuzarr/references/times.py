@@ -24,7 +24,7 @@ def difference(first: str, other: str, calendar: str, is_whole: bool) -> float |
     Raises
     ------
     ValueError
-        The units are no time, or the dates do not differ by a whole number of them and the times are whole numbers.
+        The units are not units of time. Or the times are whole numbers, and the dates do not differ by a whole number of units.
     """
     units = [_TIME.fullmatch(first), _TIME.fullmatch(other)]
     if units[0] is None or units[1] is None:
@@ -54,7 +54,7 @@ def _date(time: re.Match[str]) -> datetime.datetime:
 
 
 def moved(values: Any, ahead: float | int, units: str, marks: list[Any]) -> Any:
-    """Times with a number added; ``None`` if their type cannot hold the results to a millisecond.
+    """Times with a number added; ``None`` if their type cannot hold the results with a precision of a millisecond.
 
     ``units`` are those of the result. Values in ``marks`` mark missing elements, and stay unchanged.
     """

@@ -1,8 +1,8 @@
-"""Sparse matrices and data frames of anndata's format, read straight into the memory of a device. For single-cell data.
+"""Reads sparse matrices and data frames of anndata's format, such as single-cell data, straight into the memory of a device.
 
-:func:`read` gives rows or columns of a stored matrix as a :class:`Matrix`, which becomes a matrix of SciPy, CuPy or PyTorch.
+:func:`read` returns rows or columns of a stored matrix as a :class:`Matrix`, which can be converted to a matrix of SciPy, CuPy or PyTorch.
 :func:`sparse_dataset` opens a matrix without reading it. :func:`read_column` and :func:`read_frame` read ``obs`` and ``var``: numbers and
-codes come into the memory of the device, labels to the host. Neither anndata nor SciPy need be installed.
+codes are read to the device, labels to the host. anndata and SciPy need not be installed.
 
 >>> import cuzarr, numpy as np
 >>> group = cuzarr.create_group({}, attributes={"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [2, 3]})
@@ -11,14 +11,14 @@ codes come into the memory of the device, labels to the host. Neither anndata no
 >>> cuzarr.sparse.read(group, [1])
 <csr matrix of shape (1, 3) with 1 elements of float64 on cpu>
 
-Data takes this way; each step is a module of this package:
+Data pass through the modules of this package as follows:
 
 ==============  ==================================================================================
 ``_encoding``   attributes → what a group holds
 ``_places``     a selection and an index pointer → ranges of elements, neighbours joined
 ``_elements``   ranges → elements in memory, checked; columns are chosen there
-``_matrix``     elements → a matrix, and those of other libraries
-``_dataset``    a stored matrix: where callers come in
+``_matrix``     elements → a matrix, and matrices of other libraries
+``_dataset``    the stored matrix that callers use
 ``_columns``    stored data frames and their columns
 ==============  ==================================================================================
 """

@@ -44,19 +44,19 @@ class Column:
     Parameters
     ----------
     encoding : str
-        How the column is stored: ``"array"``, ``"string-array"``, ``"categorical"``, ``"nullable-integer"``, ``"nullable-boolean"`` or
-        ``"nullable-string-array"``.
+        The encoding of the stored column: ``"array"``, ``"string-array"``, ``"categorical"``, ``"nullable-integer"``,
+        ``"nullable-boolean"`` or ``"nullable-string-array"``.
     values : array
-        Numbers or bools, one for each row. Of a categorical column the codes: the numbers of the rows' categories, and -1 where a value is
-        missing. Of text an array of NumPy.
+        Numbers or bools, one for each row. For a categorical column, the codes: numbers of categories, or -1 if the value is missing. For
+        text, a NumPy array.
     mask : array, optional
-        ``True`` where a value is missing, of the three nullable encodings. ``values`` hold anything there.
+        For the three nullable encodings, ``True`` for each missing value. ``values`` are undefined there.
     categories : numpy.ndarray, optional
         The labels of a categorical column, on the host.
     ordered : bool
         Whether the categories have an order.
     na_value : {"NA", "NaN"}
-        What pandas has where text is missing.
+        The value that pandas uses for missing text.
 
     Raises
     ------
@@ -82,12 +82,12 @@ class Column:
         return len(self.values)
 
     def to_pandas(self) -> pandas.api.extensions.ExtensionArray | np.ndarray[Any, Any]:
-        """This column as anndata reads it. What is on a GPU is copied to the host.
+        """This column in the form in which anndata reads it. Data on a GPU are copied to the host.
 
         Returns
         -------
         pandas.Categorical, pandas array or numpy.ndarray
-            A ``Categorical``, ``IntegerArray``, ``BooleanArray`` or string array of pandas; an array of NumPy where no value can be missing.
+            A ``Categorical``, ``IntegerArray``, ``BooleanArray`` or string array of pandas; a NumPy array if no value can be missing.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class Frame(Mapping[str, Column]):
         return len(self.columns)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """This frame as one of pandas, as anndata reads it. What is on a GPU is copied to the host.
+        """This frame as a pandas frame, in the form in which anndata reads it. Data on a GPU are copied to the host.
 
         Returns
         -------
@@ -194,8 +194,8 @@ def read_column(
 ) -> Column:
     """Read one column of a stored data frame: ``read_column(group["obs"], "cell_type")``.
 
-    The encodings ``array``, ``string-array`` and ``categorical`` 0.2.0 are read, and ``nullable-integer``, ``nullable-boolean`` and
-    ``nullable-string-array`` 0.1.0.
+    It reads the encodings ``array``, ``string-array`` and ``categorical`` of version 0.2.0, and ``nullable-integer``,
+    ``nullable-boolean`` and ``nullable-string-array`` of version 0.1.0.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def read_column(
     rows : int, slice, list of int, array of int or bool, optional
         Rows; by default all.
     device : str, optional
-        Where numbers and codes are; by default the group's device. Text and labels are on the host.
+        The device of numbers and codes; by default the group's device. Text and labels are on the host.
 
     Returns
     -------
@@ -218,11 +218,11 @@ def read_column(
     ArrayNotFoundError
         There is no such column.
     UnsupportedFeatureError
-        It has another encoding.
+        The column has another encoding.
     EncodingValidationError
-        It is damaged: a code is out of bounds, arrays have different lengths.
+        The column is damaged: a code is out of bounds, or arrays have different lengths.
     SelectionInvalidError, BoundsCheckError
-        ``rows`` do not fit.
+        ``rows`` do not fit the frame.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def read_frame(
     rows : int, slice, list of int, array of int or bool, optional
         Rows; by default all.
     device : str, optional
-        Where numbers and codes are; by default the group's device. Text and labels are on the host.
+        The device of numbers and codes; by default the group's device. Text and labels are on the host.
 
     Returns
     -------
@@ -266,11 +266,11 @@ def read_frame(
     ArrayNotFoundError
         There is no such column.
     UnsupportedFeatureError
-        The group is no ``dataframe`` 0.2.0, or a column has an encoding that :func:`read_column` does not read.
+        The group is not a ``dataframe`` of version 0.2.0, or a column has an encoding that :func:`read_column` does not read.
     EncodingValidationError
-        The frame is damaged: columns have different lengths, a code is out of bounds.
+        The frame is damaged: columns have different lengths, or a code is out of bounds.
     SelectionInvalidError, BoundsCheckError
-        ``rows`` do not fit.
+        ``rows`` do not fit the frame.
 
     Examples
     --------
@@ -310,11 +310,11 @@ class _Stored:
     Attributes
     ----------
     node : Array or Group
-        What has the encoding.
+        The node with the attributes of the encoding.
     values : Array
-        Its values or codes.
+        The values or codes.
     mask : Array, optional
-        Where values are missing.
+        The mask of missing values.
     categories : _Stored, optional
         The labels that codes stand for.
     """
@@ -336,12 +336,12 @@ class _Stored:
         return self.encoding in ("string-array", "nullable-string-array")
 
     def opened(self, device: str) -> list[Array]:
-        """These arrays, opened for the host if they are text, else for a device."""
+        """The arrays of :attr:`arrays`, opened for the host if they hold text, else for a device."""
         return self.arrays if self.is_text else [array.with_device(device) for array in self.arrays]
 
 
 class StoredColumns:
-    """Columns of a stored data frame, opened and checked, of which rows are read together.
+    """Columns of a stored data frame, opened and checked. Rows of all columns are read together.
 
     Parameters
     ----------
@@ -363,12 +363,12 @@ class StoredColumns:
     """
 
     def __init__(self, group: Group, names: list[str]) -> None:
-        # Text does not go to a GPU, so nothing is opened for one before it is known what it is.
+        # Text does not go to a GPU, so arrays are opened for a GPU only after their types are known.
         self.columns = _opened(Group(group.store_path, group.metadata, "cpu"), names)
         self.length = _common_length(group, self.columns.values())
 
     def read(self, rows: Any, device: str) -> dict[str, Column]:
-        """Rows of the columns by name. The arrays of all of them, labels included, are read by one plan."""
+        """Rows of the columns by name. The arrays of all columns, labels included, are read by one plan."""
         stored = self.columns
         places = places_of(rows, self.length)
         labels = {name: column.categories for name, column in stored.items() if column.categories is not None}
@@ -385,7 +385,7 @@ def _read(group: Group, names: list[str], rows: Any, device: str | None) -> dict
 
 
 def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:
-    """Columns with their arrays, found in two rounds."""
+    """Columns with their arrays, found by two rounds of requests."""
     nodes = group._nodes_at(names)
     parts = {name: _parts_of(node) for name, node in nodes.items()}
     inner = group._nodes_at([f"{name}/{part}" for name, own in parts.items() for part in own])
@@ -431,7 +431,7 @@ def _common_length(node: Array | Group, columns: Iterable[_Stored]) -> int:
     Raises
     ------
     EncodingValidationError
-        Arrays have other types or lengths than their encoding says.
+        The types or lengths of arrays contradict their encoding.
     """
     extents = {}
     for column in columns:
@@ -458,7 +458,7 @@ def _check_types(column: _Stored) -> None:
 
 
 def _elements(reads: list[tuple[Array, Places]]) -> list[Any]:
-    """Elements at some places of arrays of one dimension: those of fixed size by one plan, and text by some threads."""
+    """Elements at some places of arrays of one dimension. Elements of fixed size are read by one plan, and text by some threads."""
     is_text = [array.metadata.data_type.is_variable for array, _ in reads]
     fixed = [(array, single_ranges(places)) for (array, places), text in zip(reads, is_text, strict=True) if not text]
     texts = [read for read, text in zip(reads, is_text, strict=True) if text]

@@ -1,4 +1,4 @@
-"""Stored compressed sparse matrices, of which rows are read."""
+"""Stored compressed sparse matrices, and reads of their rows and columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _ENCODINGS = {"csr_matrix": "0.1.0", "csc_matrix": "0.1.0"}
 
-# How many bytes of the memory limit an element takes while columns are chosen, and how many elements are read at once at most and least.
+# Bytes of the memory limit that an element needs while columns are chosen, and the largest and smallest number of elements read at once.
 _BYTES_PER_ELEMENT = 64
 _LARGEST_BLOCK = 1 << 24
 _SMALLEST_BLOCK = 1 << 16
@@ -47,14 +47,14 @@ _SMALLEST_BLOCK = 1 << 16
     """,
 )
 class CompressedDataset:
-    """A compressed sparse matrix in a store. The base of :class:`CSRDataset` and :class:`CSCDataset`.
+    """A compressed sparse matrix in a store: the base class of :class:`CSRDataset` and :class:`CSCDataset`.
 
     The arrays ``data`` and ``indices`` stay in the store. ``indptr`` is read and checked when rows are first read, and then kept on the host.
 
     Parameters
     ----------
     group : Group or StoreLike
-        The group of the matrix, or its path. Its device is where rows are read to.
+        The group of the matrix, or its path. Rows are read to its device.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class CompressedDataset:
         return self._data.device
 
     def with_device(self, device: str) -> Self:
-        """This matrix, read to another device.
+        """Returns the same matrix, for reading to another device.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class CompressedDataset:
         Returns
         -------
         CSRDataset or CSCDataset
-            The same matrix. It shares ``indptr``, if that was read.
+            The same matrix. It shares ``indptr``, if this was already read.
 
         >>> dataset.with_device("cpu").device
         'cpu'
@@ -138,19 +138,19 @@ class CompressedDataset:
         Parameters
         ----------
         index : int, slice, list of int, array of int or bool, or a pair of them
-            Rows, or rows and columns. Lists of both choose all places where they cross. Two integers choose one element.
+            Rows, or rows and columns. Two lists choose all combinations of their rows and columns. Two integers choose one element.
 
         Returns
         -------
         matrix
-            SciPy's matrix on the host. On a GPU CuPy's where CuPy is installed, else a :class:`Matrix`. One element is a number.
+            A SciPy matrix on the host. On a GPU, a CuPy matrix if CuPy is installed, else a :class:`Matrix`. One element is a number.
 
         Raises
         ------
         SelectionInvalidError, BoundsCheckError
             The selection does not fit.
         DTypeMismatchError, OutOfRangeError
-            CuPy has no such matrix. :func:`read` converts elements, and gives a :class:`Matrix`.
+            CuPy has no such matrix. :func:`read` can convert elements, and returns a :class:`Matrix`.
         EncodingValidationError
             The matrix is damaged.
 
@@ -172,14 +172,14 @@ class CompressedDataset:
         Returns
         -------
         matrix
-            SciPy's matrix on the host. On a GPU CuPy's where CuPy is installed, else a :class:`Matrix`.
+            A SciPy matrix on the host. On a GPU, a CuPy matrix if CuPy is installed, else a :class:`Matrix`.
 
         Raises
         ------
         LibraryMissingError
-            SciPy is not installed. :func:`read` gives a :class:`Matrix` without it.
+            SciPy is not installed. :func:`read` returns a :class:`Matrix` without it.
         DTypeMismatchError, OutOfRangeError
-            CuPy has no such matrix. :func:`read` converts elements, and gives a :class:`Matrix`.
+            CuPy has no such matrix. :func:`read` can convert elements, and returns a :class:`Matrix`.
         EncodingValidationError
             The matrix is damaged.
 
@@ -199,7 +199,7 @@ class CompressedDataset:
         Returns
         -------
         Explanation
-            How many ranges and elements are read, and whether columns are chosen after that. ``print`` shows it as text.
+            The number of ranges and elements that are read, and whether columns are chosen after the read. ``print`` shows it as text.
 
         >>> print(dataset.explain([1]))
         read 1 x 3 of a csr matrix of 2 x 3 into cpu
@@ -234,7 +234,7 @@ class CompressedDataset:
 
     @property
     def _block(self) -> int:
-        """How many elements are read at once while columns are chosen: whole chunks, so that a scan of everything decodes each once."""
+        """The number of elements read at once while columns are chosen: whole chunks, so that a scan of all elements decodes each once."""
         most = min(max(memory_limit_bytes(None) // _BYTES_PER_ELEMENT, _SMALLEST_BLOCK), _LARGEST_BLOCK)
         chunk = self._data.metadata._inner_chunks[0]
         return max(most // chunk, 1) * chunk
@@ -263,7 +263,7 @@ class CompressedDataset:
         is_gpu = self.device.partition(":")[0] in ("cuda", "gpu")
         is_cupys = is_gpu and config.get("array_type") != "device" and convert.cupy_holds(np.dtype("f4"))
         is_scipys = self.device == "cpu"
-        # What the library cannot hold is refused before anything is read.
+        # A matrix that the library cannot hold is refused before anything is read.
         if is_cupys:
             check_cupy(self.dtype, chosen.ranges.count if chosen.is_whole else 0, chosen.shape)
         elif is_scipys:
@@ -281,11 +281,11 @@ class _Chosen:
     shape : (int, int)
         The shape of the result.
     ranges : Ranges
-        The ranges of its rows; of columns, in CSC matrices.
+        The ranges of the chosen rows (in CSC matrices, of the columns).
     minor : Places
-        The places along the other dimension.
+        The chosen places along the other dimension.
     is_whole : bool
-        Whether that is all of them in their order.
+        Whether ``minor`` is all places in their order.
     """
 
     shape: tuple[int, int]
@@ -295,14 +295,14 @@ class _Chosen:
 
 
 class CSRDataset(CompressedDataset):
-    """A compressed sparse row matrix in a store, of anndata's encoding ``csr_matrix``. Rows are read quickly.
+    """A compressed sparse row matrix in a store, of anndata's encoding ``csr_matrix``. Reading rows is fast.
 
-    Columns are chosen from all elements of the rows, on the device.
+    For a choice of columns, all elements of the rows are read, and chosen on the device.
 
     Parameters
     ----------
     group : Group or StoreLike
-        The group of the matrix, or its path. Its device is where rows are read to.
+        The group of the matrix, or its path. Rows are read to its device.
 
     Raises
     ------
@@ -328,14 +328,14 @@ class CSRDataset(CompressedDataset):
 
 
 class CSCDataset(CompressedDataset):
-    """A compressed sparse column matrix in a store, of anndata's encoding ``csc_matrix``. Columns are read quickly.
+    """A compressed sparse column matrix in a store, of anndata's encoding ``csc_matrix``. Reading columns is fast.
 
-    Rows are chosen from all elements of the columns, on the device.
+    For a choice of rows, all elements of the columns are read, and chosen on the device.
 
     Parameters
     ----------
     group : Group or StoreLike
-        The group of the matrix, or its path. Its device is where columns are read to.
+        The group of the matrix, or its path. Columns are read to its device.
 
     Raises
     ------
@@ -368,12 +368,12 @@ def sparse_dataset(group: Group | SupportsStorePath | StoreLike, *, device: str 
     group : Group or StoreLike
         The group of the matrix, or its path.
     device : str, optional
-        Where rows are read to; by default the group's device.
+        The device to read to; by default the group's device.
 
     Returns
     -------
     CSRDataset or CSCDataset
-        What the group's encoding says.
+        The class that the group's encoding names.
 
     Raises
     ------
@@ -409,33 +409,34 @@ def read(
 ) -> Matrix:
     """Read rows, columns or both of a stored sparse matrix: anndata's ``X``, its layers, ``obsp`` and ``varp``.
 
-    Rows of a CSR matrix and columns of a CSC matrix are ranges of the stored arrays. They are read together, neighbours joined, and each chunk is
-    decoded once. Along the other dimension, all elements of the chosen rows are read, block by block, and chosen on the device.
+    Rows of a CSR matrix and columns of a CSC matrix are ranges of the stored arrays. They are read together. Neighbouring ranges are
+    joined, and each chunk is decoded once. For a choice along the other dimension, all elements of these ranges are read, block by block,
+    and chosen on the device.
 
     Parameters
     ----------
     matrix : CSRDataset, CSCDataset, Group or StoreLike
-        A matrix, its group, or the path of that. A data set keeps its index pointer for the next call.
+        A matrix, its group, or the path of the group. A data set keeps its index pointer for the next call.
     rows, columns : int, slice, list of int, array of int or bool, optional
-        What is read, in this order; by default everything. Slices have steps of at least 1.
+        The rows and columns to read, in this order; by default all. Slices have steps of at least 1.
     dtype : dtype, optional
-        The type of elements; by default the stored one. They are converted on the way.
+        The type of elements; by default the stored type. Elements are converted during the read.
     device : str, optional
-        Where the result is; by default the group's device.
+        The device of the result; by default the group's device.
 
     Returns
     -------
     Matrix
-        Its ``to_scipy``, ``to_cupy`` and ``to_torch`` give the matrices of these libraries.
+        The result. Its ``to_scipy``, ``to_cupy`` and ``to_torch`` return matrices of these libraries.
 
     Raises
     ------
     SelectionInvalidError, BoundsCheckError
-        ``rows`` or ``columns`` do not fit.
+        ``rows`` or ``columns`` do not fit the matrix.
     UnsupportedFeatureError
         The group is neither a ``csr_matrix`` nor a ``csc_matrix``.
     EncodingValidationError
-        The matrix is damaged: the index pointer descends, an index is out of bounds, an array has a wrong length.
+        The matrix is damaged: the index pointer descends, an index is out of bounds, or an array has a wrong length.
     DTypeMismatchError
         Elements cannot be converted to ``dtype``.
 
@@ -502,7 +503,7 @@ def _checked_pointer(array: Array, stored: np.ndarray[Any, Any], extent: int, co
     Raises
     ------
     EncodingValidationError
-        It has a wrong length, does not begin with 0, descends, or points past the end.
+        The pointer has a wrong length, does not begin with 0, descends, or points past the end.
     """
     if len(stored) != extent + 1:
         raise broken(array, f"the length is {len(stored)}, expected {extent + 1}")

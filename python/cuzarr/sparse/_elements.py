@@ -1,4 +1,4 @@
-"""Elements of a stored matrix: read by ranges, checked, and chosen by their columns."""
+"""Reads elements of a stored matrix by ranges, checks them, and chooses them by their columns."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Held = Any
 
 @dataclass(frozen=True)
 class Elements:
-    """The arrays ``data`` and ``indices`` of a stored matrix, and how they are read.
+    """Reads the arrays ``data`` and ``indices`` of a stored matrix.
 
     Attributes
     ----------
     data, indices : Array
         The stored arrays, opened for the device of the result.
     extent : int
-        The number of columns of a CSR matrix, which indices must be below.
+        The number of columns of a CSR matrix. All indices must be smaller.
     dtype : numpy.dtype, optional
         Another type of elements.
     """
@@ -48,7 +48,7 @@ class Elements:
         EncodingValidationError
             An index is out of bounds.
         """
-        # A conversion of wider integers would turn wrong indices into others.
+        # Wider integers are not converted before the check, which could turn wrong indices into valid ones.
         wanted = kind if np.can_cast(self.indices.dtype, kind) else None
         reads = [(self.data, starts, lengths, self.dtype), (self.indices, starts, lengths, wanted)]
         data, indices = read_ranges(reads)
@@ -58,7 +58,7 @@ class Elements:
     def _check(self, indices: Any) -> None:
         if not indices.size:
             return
-        # Seen as unsigned, negative ones are the largest.
+        # Read as unsigned integers, negative indices are the largest.
         highest = asnumpy(indices.view(f"u{indices.dtype.itemsize}").max())
         if highest >= self.extent:
             found = highest.view(indices.dtype)
@@ -66,8 +66,8 @@ class Elements:
 
 
 def choose_columns(elements: Elements, ranges: Ranges, columns: Places, kind: np.dtype[Any], block: int) -> tuple[Any, Any, Ints]:
-    """Data, indices and pointer of some columns of a CSR matrix: all elements of the ranges are read once, ``block`` of them at a time, and
-    chosen on their device."""
+    """Data, indices and pointer of some columns of a CSR matrix. All elements of the ranges are read once, ``block`` of them at a time,
+    and chosen on their device."""
     chosen = _Columns(columns, elements.extent, elements.indices.device, kind)
     borders = np.zeros_like(ranges.borders)
     parts: list[tuple[Held, Held]] = []
@@ -100,9 +100,9 @@ class _Columns:
     Attributes
     ----------
     table : array
-        For each column its place among those that are chosen, each counted once; -1 for the others.
+        For each column its place among the chosen columns, without repetitions; -1 for columns that are not chosen.
     repeated : _Repeated, optional
-        What is left to do where a column is chosen several times.
+        The step that is needed if a column is chosen several times.
     """
 
     def __init__(self, columns: Places, extent: int, device: str, kind: np.dtype[Any]) -> None:
@@ -120,14 +120,14 @@ class _Columns:
 
 
 class _Repeated:
-    """Columns that are chosen several times: each element comes once for each of its column's places.
+    """Repeats the elements of columns that are chosen several times, once for each place of their column in the result.
 
     Parameters
     ----------
     order : array of int
-        Places of the result, by the columns that they show.
+        The places of the result, sorted by their columns.
     counts : array of int
-        How many places each column has.
+        The number of places of each column.
     """
 
     def __init__(self, order: Ints, counts: Ints, device: str, kind: np.dtype[Any]) -> None:
@@ -136,7 +136,7 @@ class _Repeated:
         self.device = device
 
     def apply(self, data: Held, columns: Held, borders: Ints) -> tuple[Held, Held, Ints]:
-        """Data, indices and pointer of the result, of those in which ``columns`` counts each column once."""
+        """Data, indices and pointer of the result, from elements whose ``columns`` count each chosen column once."""
         if not len(columns):
             return data, columns, borders
         counts = self.counts[columns]

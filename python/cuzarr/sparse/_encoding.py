@@ -1,4 +1,4 @@
-"""What anndata's attributes say that a group or an array holds."""
+"""Finds the kind of data of a group or an array, from anndata's attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def group_of(given: Group | SupportsStorePath | StoreLike) -> Group:
-    """A group where a caller may also give one of zarr-python's, or the path of one."""
+    """The group for an argument that may be a group of cuzarr or zarr-python, or the path of a group."""
     if isinstance(given, Group):
         return given
     return open_group(place_of(given) if is_node(given) else given, mode="r")  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
     Raises
     ------
     UnsupportedFeatureError
-        The node has another encoding, another version of one, or none.
+        The node has another encoding, another version of an encoding, or no encoding.
     """
     kind, version = (node.attrs.get(f"encoding-{what}") for what in ("type", "version"))
     if not isinstance(kind, str):
@@ -42,7 +42,7 @@ def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
 
 
 def trail(node: Array | Group) -> tuple[str]:
-    """Where an error is."""
+    """The place of an error."""
     return (f"{'array' if isinstance(node, Array) else 'group'} '{node.name}'",)
 
 

@@ -1,4 +1,4 @@
-"""A compressed sparse matrix in memory, and the same elements as a matrix of other libraries."""
+"""A compressed sparse matrix in memory, and its conversion to matrices of other libraries."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LARGEST_INT32 = np.iinfo(np.int32).max
 
 
 def index_type(count: int, shape: tuple[int, int]) -> np.dtype[Any]:
-    """The type of ``indices`` and ``indptr`` of a matrix with so many elements: int32 where it fits."""
+    """The type of ``indices`` and ``indptr`` of a matrix with ``count`` elements: int32 if this is large enough, else int64."""
     return np.dtype(np.int32 if max(count, *shape) <= LARGEST_INT32 else np.int64)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Matrix:
-    """A compressed sparse matrix in the memory of a device: three arrays, as SciPy, CuPy and PyTorch have them.
+    """A compressed sparse matrix in the memory of a device: the same three arrays as in SciPy, CuPy and PyTorch.
 
-    The elements of row ``i`` of a CSR matrix are ``data[indptr[i]:indptr[i + 1]]``, and their columns are ``indices`` at the same places. Of a CSC
-    matrix, read columns for rows and rows for columns. Elements keep the order in which they are stored, and one place may have several, whose sum
-    is meant.
+    The elements of row ``i`` of a CSR matrix are ``data[indptr[i]:indptr[i + 1]]``, and their columns are ``indices`` at the same places.
+    For a CSC matrix, exchange rows and columns in this sentence. Elements keep their stored order. A place may have several elements; its
+    value is then their sum.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ class Matrix:
     data : array
         The elements.
     indices, indptr : array
-        The elements' columns, and where rows begin. Both are int32 where that fits, else int64, and on the device of ``data``.
+        The columns of the elements, and the starts of the rows. Both are int32 if this is large enough, else int64, and on the device of
+        ``data``.
 
     Raises
     ------
@@ -75,7 +76,7 @@ class Matrix:
 
     @property
     def nnz(self) -> int:
-        """The number of stored elements, zeros and several at one place included."""
+        """The number of stored elements. Stored zeros and repeated elements at one place are counted."""
         return self.data.size
 
     @property
@@ -85,15 +86,15 @@ class Matrix:
 
     @cached_property
     def has_sorted_indices(self) -> bool:
-        """Whether the columns of each row ascend. It is computed when it is first asked for."""
+        """Whether the columns of each row ascend. This is computed at the first access."""
         (falls,) = nonzero(self.indices[1:] < self.indices[:-1])
         if falls.size >= len(self.indptr):
             return False
-        # Between two rows they may fall.
+        # From one row to the next, columns may descend.
         return bool(np.isin(asnumpy(falls) + 1, asnumpy(self.indptr)).all())
 
     def to_scipy(self) -> scipy.sparse.csr_matrix | scipy.sparse.csc_matrix:
-        """This matrix as one of SciPy. A matrix on a GPU is copied to the host; one on the host shares its memory.
+        """This matrix as a SciPy matrix. From a GPU, the data are copied to the host. On the host, both matrices share memory.
 
         Returns
         -------
@@ -104,7 +105,7 @@ class Matrix:
         LibraryMissingError
             SciPy is not installed.
         DTypeMismatchError
-            SciPy has no matrices of such elements, such as float16.
+            SciPy has no matrices of this element type, for example float16.
 
         Examples
         --------
@@ -118,7 +119,7 @@ class Matrix:
         return kind(tuple(map(asnumpy, self._arrays)), shape=self.shape)
 
     def to_cupy(self) -> cupyx.scipy.sparse.csr_matrix | cupyx.scipy.sparse.csc_matrix:
-        """This matrix as one of CuPy, which shares its memory.
+        """This matrix as a CuPy matrix, which shares its memory.
 
         Returns
         -------
@@ -127,7 +128,7 @@ class Matrix:
         Raises
         ------
         DTypeMismatchError
-            The elements are no bools, float32, float64, complex64 or complex128.
+            The elements are not of type bool, float32, float64, complex64 or complex128.
         OutOfRangeError
             There are more than 2³¹ - 1 elements, rows or columns. Use :meth:`to_torch`.
         MemorySpaceError
@@ -158,20 +159,20 @@ class Matrix:
     def to_torch(self) -> torch.Tensor:
         """This matrix as a sparse tensor of PyTorch on the same device, which shares its memory.
 
-        Some of PyTorch's functions need ascending columns without repetition in each row. Nothing is sorted here: see
+        Some PyTorch functions need ascending columns without repetitions in each row. This method does not sort; see
         :attr:`has_sorted_indices`.
 
         Returns
         -------
         torch.Tensor
-            Of the layout ``torch.sparse_csr`` or ``torch.sparse_csc``.
+            A tensor with the layout ``torch.sparse_csr`` or ``torch.sparse_csc``.
 
         Raises
         ------
         LibraryMissingError
             PyTorch is not installed.
         DTypeMismatchError
-            PyTorch has no such elements.
+            PyTorch does not support the element type.
 
         Examples
         --------
@@ -182,7 +183,7 @@ class Matrix:
         """
         torch = _library("torch", "pip install torch")
         make = torch.sparse_csr_tensor if self.format == "csr" else torch.sparse_csc_tensor
-        # NumPy does not hand over every type by DLPack, such as bfloat16.
+        # NumPy cannot export all types by DLPack; for example not bfloat16.
         shared = (foreign.wrap_host(one) if isinstance(one, np.ndarray) else one for one in self._arrays)
         try:
             data, indices, indptr = map(torch.from_dlpack, shared)
@@ -213,7 +214,7 @@ def scipy_for(dtype: np.dtype[Any]) -> Any:
     Raises
     ------
     DTypeMismatchError
-        It has none of such elements.
+        SciPy has no matrices of this element type.
     LibraryMissingError
         SciPy is not installed.
     """
@@ -223,7 +224,7 @@ def scipy_for(dtype: np.dtype[Any]) -> Any:
 
 
 def check_cupy(dtype: np.dtype[Any], count: int, shape: tuple[int, int]) -> None:
-    """Refuses what CuPy's matrices cannot hold.
+    """Refuses elements and shapes that CuPy's matrices cannot hold.
 
     Raises
     ------

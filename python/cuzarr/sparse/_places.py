@@ -11,16 +11,16 @@ from cuzarr._node.indexing import as_arrays, axis_selector
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Places = range | Ints
-"""Numbers of rows or columns from 0 on: those of a slice, or any, in any order."""
+"""Numbers of rows or columns, from 0 on: a range, or any numbers in any order."""
 
 
 def places_of(selection: Any, extent: int) -> Places:
-    """The places that an integer, a slice, a list, an index array or a mask chooses; all for ``None``.
+    """The places that an integer, a slice, a list, an index array or a mask chooses. ``None`` chooses all.
 
     Raises
     ------
     SelectionInvalidError
-        The selection does not fit, or is none.
+        The selection does not fit, or is not a selection.
     """
     if selection is None or selection is Ellipsis:
         return range(extent)
@@ -41,9 +41,9 @@ class Ranges:
     Attributes
     ----------
     starts, lengths : array of int64
-        Where they begin and how many elements they have. Neighbours are joined, and none is empty.
+        The starts of the ranges, and their numbers of elements. Neighbours are joined, and no range is empty.
     borders : array of int64
-        For each chosen row where its elements begin among those of all ranges, and where the last one's end.
+        For each chosen row the start of its elements among the elements of all ranges, and the end of the last row.
     """
 
     starts: Ints
@@ -56,7 +56,7 @@ class Ranges:
         return int(self.borders[-1])
 
     def part(self, first: int, stop: int) -> tuple[Ints, Ints]:
-        """Starts and lengths of the ranges that have the elements from the ``first`` on and before ``stop``."""
+        """Starts and lengths of the ranges with the elements ``first`` to ``stop``, ``stop`` excluded."""
         ends = np.cumsum(self.lengths)
         begins = ends - self.lengths
         own = slice(np.searchsorted(ends, first, "right"), np.searchsorted(begins, stop, "left"))
@@ -65,7 +65,7 @@ class Ranges:
 
 
 def ranges_of(pointer: Ints, rows: Places) -> Ranges:
-    """The ranges of rows: the elements of row ``i`` are those from ``pointer[i]`` on and before ``pointer[i + 1]``."""
+    """The ranges of rows. Row ``i`` has the elements from ``pointer[i]`` to ``pointer[i + 1]``, the end excluded."""
     if isinstance(rows, range) and rows.step == 1:
         own = pointer[rows.start : rows.stop + 1]
         return _joined(own[:1], own[-1:], own - own[0])
@@ -87,5 +87,5 @@ def _joined(starts: Ints, ends: Ints, borders: Ints) -> Ranges:
     starts, ends = starts[filled], ends[filled]
     is_first = np.ones(len(starts), bool)
     is_first[1:] = starts[1:] != ends[:-1]
-    starts, ends = starts[is_first], ends[np.roll(is_first, -1)]  # what is before a first one is a last one
+    starts, ends = starts[is_first], ends[np.roll(is_first, -1)]  # the range before the first of a run ends the run before
     return Ranges(starts, ends - starts, borders)

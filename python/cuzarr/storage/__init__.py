@@ -1,8 +1,8 @@
 """Stores, which hold the bytes of keys.
 
-A path becomes a :class:`LocalStore`, ``None`` a :class:`MemoryStore`, a path that ends in ``.zip`` a :class:`ZipStore`. Other
-arguments that name a store are a dictionary, another mutable mapping (also fsspec's), a store of zarr-python or obstore, a URL
-that fsspec knows, and any object with ``get``, ``set``, ``delete`` and ``list``.
+A path becomes a :class:`LocalStore`, ``None`` becomes a :class:`MemoryStore`, and a path that ends in ``.zip`` becomes a
+:class:`ZipStore`. A store can also be a dictionary, another mutable mapping (such as fsspec's), a store of zarr-python or obstore, a URL
+that fsspec knows, or any object with ``get``, ``set``, ``delete`` and ``list``.
 
 >>> from cuzarr.storage import MemoryStore
 >>> store = MemoryStore()
@@ -10,7 +10,7 @@ that fsspec knows, and any object with ``get``, ``set``, ``delete`` and ``list``
 >>> store.get("a/b"), store.exists("a/c")
 (b'bytes', False)
 
-If zarr-python is installed, ``cuzarr.zarr`` has these stores as stores of zarr-python.
+If zarr-python is installed, ``cuzarr.zarr`` offers these stores as subclasses of zarr-python's ``Store``.
 """
 
 from cuzarr import _names

@@ -1,4 +1,4 @@
-"""Opens stores of other libraries on the Rust side, if their settings can be read. Then no byte passes through Python."""
+"""Opens stores of other libraries on the Rust side, if their settings can be read. Their bytes then do not pass through Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuzarr.storage.url import Credentials, flat_options
 
 
 def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
-    """The values of a store, opened by the Rust side; ``None`` if its settings cannot be read.
+    """The Rust side's store for the values of another library's store; ``None`` if its settings cannot be read.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _co
     through_python : _core.Store
         The same store behind its adapter. A store of references uses its identity.
     read_only : bool
-        Whether the store is only read. Only then references are taken over, because those of fsspec can be changed.
+        Whether the store is only read. References are only taken over from a read-only store, because fsspec's references can be changed.
     """
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is not None and type(store) is getattr(zarr_storage, "ObjectStore", None):
@@ -131,7 +131,7 @@ def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
         _core.Store.open_url(f"{protocol}://{host}", chosen[-1])
     if any(options != chosen[0] for options in chosen):
         return None
-    # Allows the protocols that the user's file system names, and so everything that fsspec would read.
+    # Allows the protocols that the user's file system names, so that all files that fsspec would read are allowed.
     allowed = [("allow", " ".join(f"{protocol}://" for protocol in hosts)), ("remote_protocol", default)]
     return [*allowed, *((f"remote_options.{name}", value) for name, value in (chosen[0] if chosen else []))]
 

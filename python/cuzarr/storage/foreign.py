@@ -1,4 +1,4 @@
-"""Stores of other libraries under zarr-python's names. The libraries' own objects and URLs are accepted, too."""
+"""Stores of other libraries, as classes with zarr-python's names. Functions also accept the libraries' own objects and URLs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ForeignStore(Store):
     Raises
     ------
     TypeError
-        The object is no store.
+        The object is not a store.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
         if name != "self" and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     if named <= _TUNING:
-        return  # the file system declares no options, and may use any
+        return  # the file system declares no options, so it may use any option
     # In a chain of URLs, each part has its options under its scheme.
     links = {link.partition("://")[0] for link in url.split("::")}
     attributes = object.__getattribute__(fs, "__dict__")
@@ -280,7 +280,7 @@ class ObjectStore(ForeignStore):
     Raises
     ------
     TypeError
-        The object is no store of obstore.
+        The object is not a store of obstore.
 
     Examples
     --------

@@ -13,8 +13,8 @@ from cuzarr.storage.local import LocalStore
 class GDSStore(LocalStore):
     """A directory whose values are transferred between files and GPU memory by cuFile (GPUDirect Storage).
 
-    This is for arrays on a GPU; for arrays on the CPU it is a :class:`LocalStore`. Writes are atomic. The files used last stay
-    registered with cuFile.
+    Arrays on a GPU use cuFile; for arrays on the CPU, the store works like a :class:`LocalStore`. Writes are atomic. The most recently
+    used files stay registered with cuFile.
 
     Parameters
     ----------

@@ -12,10 +12,10 @@ from cuzarr.storage.store import Store
 
 
 class LocalStore(Store):
-    """A directory. Values are replaced atomically, and no key leaves the directory.
+    """A directory as a store. Values are replaced atomically, and no key can name a file outside the directory.
 
-    The setting ``fsync`` at the time when the store is made decides what a write waits for. ``"none"`` waits for nothing, as
-    zarr-python does. After ``"data"``, a power cut leaves the old value or the new one; after ``"full"``, the new one.
+    The setting ``fsync``, read when the store is made, decides what a write waits for. With ``"none"``, a write waits for nothing, as in
+    zarr-python. With ``"data"``, a power cut after a write leaves the old or the new value; with ``"full"``, it leaves the new one.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class MemoryStore(Store):
         return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process gets a copy.
+        # Another process gets a copy of the values.
         values = self._store_dict if self._store_dict is not None else {key: self.get(key) for key in self.list()}
         return MemoryStore._rebuilt, (values, self._store_dict is not None, self._read_only)
 
@@ -111,10 +111,10 @@ class GpuMemoryStore(Store):
     Parameters
     ----------
     store_dict
-        The caller's mapping from keys to buffers, which the store uses. Values that are written become
-        :class:`cuzarr.buffer.gpu.Buffer` there, also documents. :meth:`from_dict` copies instead.
+        The caller's mapping from keys to buffers, which the store uses. Written values, also documents, are
+        :class:`cuzarr.buffer.gpu.Buffer` objects in it. :meth:`from_dict` copies instead.
     device
-        ``"cuda:N"``; ``None``: the configured device if that is a GPU, else ``"cuda:0"``. On ``"cpu"`` it is a
+        ``"cuda:N"``. ``None`` means the configured device if that is a GPU, else ``"cuda:0"``. With ``"cpu"``, the store is a
         :class:`MemoryStore`.
 
     Raises

@@ -23,18 +23,18 @@ PARQUET_TABLE = re.compile(r"reference:(?::|//(?=/))((?:(?!::).)+\.parq(?:uet)?)
 _OWN = ("allow", "remote_protocol", "remote_options", "target_protocol", "target_options", "lazy")
 
 Columns = tuple[list[str], list[str], list[int], list[int], list[int]]
-"""Keys; URLs of files; and for each key its file, first byte and number of bytes (0: the whole file)."""
+"""The columns of a table: keys, URLs of files, and for each key its file, first byte and number of bytes (0: the whole file)."""
 
 
 def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]]) -> _core.Store:
     """The store of a table at a URL or path.
 
-    The table may refer to files in its own bucket or folder and, as other tables, to those that the options allow.
+    The table may refer to files in its own bucket or folder and, like other tables, to files that the options allow.
 
     Raises
     ------
     LibraryMissingError
-        fsspec, or what it reads Parquet with, is not installed.
+        fsspec, or the library with which it reads Parquet, is not installed.
     StoreFailedError
         There is no such table.
     """
@@ -78,7 +78,7 @@ class ReferenceColumns:
         self._sizes: list[int] = []
 
     def add(self, key: str, url: str, offset: int = 0, size: int = 0) -> None:
-        """Adds a range of a file; without a size, the whole file."""
+        """Adds a range of a file, or the whole file if there is no size."""
         self._keys.append(key)
         self._files.append(self.urls.setdefault(url, len(self.urls)))
         self._offsets.append(offset)
@@ -131,7 +131,7 @@ class ParquetTable:
         return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
-        """The numbers of the record files that exist. The array's shape could claim any number of them."""
+        """The numbers of the record files that exist. They are listed, because the array's shape could claim any number of files."""
         try:
             names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
         except FileNotFoundError:

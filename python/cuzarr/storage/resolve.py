@@ -162,21 +162,21 @@ def make_store(
     storage_options: Mapping[str, Any] | None = None,
     mode: AccessMode | None = None,
 ) -> Store:
-    """A store from anything that names one: a path, a URL, a mapping, a store of another library.
+    """The store for an argument: a path, a URL, a mapping, or a store of another library.
 
     Parameters
     ----------
     store : StoreLike
-        A path, a URL, a store of any library, a dictionary; ``None`` is new memory.
+        A path, a URL, a store of any library, or a dictionary; ``None`` is new memory.
     read_only : bool
         Whether writing is refused.
     mode : str, optional
-        How a ZIP file is opened. Other stores have no modes.
+        The mode for a ZIP file. Other stores have no modes.
 
     Raises
     ------
     UnsupportedError, InvalidArgumentError
-        There is no store for the URL's scheme, or the URL names no place.
+        No store knows the URL's scheme, or the URL does not name a place.
     TypeError
         The object is no store.
 
@@ -220,7 +220,7 @@ def make_store(
 
 def _is_chain_of_known(text: str) -> bool:
     """Whether text is a chain of built-in schemes, such as ``zip::a.zip``. Otherwise text with ``::`` is a path."""
-    # A single letter would be a drive.
+    # A single letter before the colons is a drive.
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+::.", text) is not None and UrlStore.knows(text)
 
 
@@ -256,7 +256,7 @@ def make_store_path(
     storage_options: Mapping[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> StorePath:
-    """A place in a store, opened in ``mode``. With ``metadata_store``, metadata documents live there.
+    """A place in a store, opened in ``mode``. With ``metadata_store``, metadata documents live in that store.
 
     Parameters
     ----------
@@ -265,14 +265,14 @@ def make_store_path(
     path : str, optional
         A path in the store.
     mode : {"r", "r+", "a", "w", "w-"}, optional
-        ``"w"`` removes what is there.
+        ``"w"`` removes an existing node.
     metadata_store : StoreLike, optional
         Another store, in which metadata documents live.
 
     Raises
     ------
     FileExistsError
-        The mode is ``"w-"`` and something is there.
+        The mode is ``"w-"``, and there are values at the place.
 
     >>> cuzarr.storage.make_store_path({}, path="a/b").path
     'a/b'

@@ -8,7 +8,7 @@ LOCAL = ("file", "memory", "zip")
 """Schemes of stores on this machine."""
 
 BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
-"""Schemes of clouds, each with the scheme that tables of references use for that cloud. The first part of a place is the bucket."""
+"""Schemes of cloud storage, each with the scheme that tables of references use for it. The first part of a place is the bucket."""
 
 SERVERS = ("http", "https")
 """Schemes of web servers."""
@@ -17,12 +17,12 @@ BUILT_IN = (*LOCAL, *BUCKETS, *SERVERS, "reference", "icechunk")
 """Schemes that need no other library."""
 
 KNOWN = (*BUILT_IN, "ftp", "sftp", "github", "git")
-"""The schemes that a misspelt one is compared with: the built-in ones, and frequent ones of fsspec. fsspec knows others."""
+"""The schemes that a misspelt scheme is compared with: the built-in ones and common ones of fsspec, which also knows others."""
 
 PLACELESS = ("reference", "github", "git")
 """Schemes whose place may be in ``storage_options`` alone."""
 
 
 def near(scheme: str) -> str | None:
-    """A hint that suggests the known scheme most like a misspelt one; ``None`` for a known one."""
+    """A hint that suggests the known scheme nearest to a misspelt one; ``None`` if the scheme is known."""
     return None if scheme in KNOWN else did_you_mean(scheme, KNOWN)

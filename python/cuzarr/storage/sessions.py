@@ -1,8 +1,8 @@
 """Opens read-only sessions of Icechunk as URLs of the Rust side's scheme ``icechunk``.
 
-A session does not tell the place of its repository and the credentials. They are in its pickle: MessagePack, in a form that
-Icechunk does not promise to keep. So each part is checked, and anything unexpected means that Icechunk reads the session. A wrong
-place cannot pass for the right one, because it must contain the snapshot's random identifier.
+A session has no public attribute for the place of its repository or for the credentials. They are in its pickle: MessagePack, in a form
+that Icechunk may change. So each part is checked, and with any unexpected part Icechunk itself reads the session. A wrong place cannot be
+read by mistake, because it must contain the snapshot with the same random identifier.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _url(scheme: str, bucket: str, prefix: str | None) -> str:
 
 
 def _renamed(config: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Renames options to our names. An option whose name here is empty has no effect and is left out."""
+    """Renames options to our names. An option that is renamed to an empty name has no effect, and is left out."""
     if not config.keys() <= names.keys():
         raise _UnknownError
     return {names[name]: value for name, value in config.items() if names[name]}
@@ -110,7 +110,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
     place = _Place(_url("s3", bucket, prefix), _s3_options(config))
     match given:
         case {"s3_credential_type": "refreshable", "pickled_function": list(function)}:
-            # Icechunk pickled the user's function in this process, and itself calls it after unpickling.
+            # Unpickling is safe: Icechunk pickled the user's function in this process, and unpickles it itself to call it.
             place.renewal = Credentials(_S3Function(pickle.loads(bytes(function))))
         case _:
             place.options |= _of_s3(given)
@@ -238,7 +238,7 @@ def _state(packed: bytes) -> Any:
 class _Reader:
     """A decoder of MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), without extension types.
 
-    The package msgpack is not used, because Icechunk does not install it. Without a decoder, all bytes would pass through Python.
+    The package msgpack is not used, because Icechunk does not install it. Without this decoder, all bytes would pass through Python.
     """
 
     def __init__(self, packed: bytes) -> None:

@@ -83,7 +83,7 @@ class Store:
     Parameters
     ----------
     handle
-        Internal; use the class of a kind of store.
+        Internal; use a subclass such as :class:`LocalStore`.
     read_only : bool
         Whether writing is refused.
 
@@ -108,7 +108,7 @@ class Store:
     supports_consolidated_metadata = True
 
     _in_zarr_form: ClassVar[Callable[[Store], Any]]
-    """Returns the zarr-python form of a store. Set in the module that knows all kinds of stores."""
+    """Returns the zarr-python form of a store. The module that knows all kinds of stores sets this function."""
 
     def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
         self._handle = handle
@@ -120,7 +120,7 @@ class Store:
         return self._read_only
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Returns the store with writing refused or allowed. Both share their values.
+        """Returns a store over the same values that refuses or allows writing.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class Store:
         StoreFailedError
             The value is shorter than ``stop``, or the store failed.
         ArgumentTypeError
-            ``byte_range`` is no such request.
+            ``byte_range`` is not a byte request.
 
         >>> store.set("a", b"bytes")
         >>> store.get("a", stop=2), store.get("a", start=-3), store.get("b")
@@ -277,7 +277,7 @@ class Store:
         Raises
         ------
         ArgumentTypeError
-            A ``byte_range`` is no request of zarr-python.
+            A ``byte_range`` is not a byte request of zarr-python.
 
         >>> store.set("a", b"bytes")
         >>> found = store.get_partial_values(cuzarr.buffer.cpu.buffer_prototype, [("a", None), ("b", None)])
@@ -321,7 +321,7 @@ class Store:
         Returns
         -------
         array of uint8, or None
-            One dimension: NumPy's array on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU. ``None`` if the key is missing.
+            An array of one dimension: NumPy's on the CPU; CuPy's or a :class:`cuzarr.DeviceArray` on a GPU. ``None`` if the key is missing.
 
         Raises
         ------
@@ -364,7 +364,7 @@ class Store:
         ReadOnlyError
             The store is read-only.
         ArgumentTypeError
-            The value is none of these, or an array of Python objects.
+            The value is not bytes, an array or a buffer; or it is an array of Python objects.
 
         >>> import cuzarr, numpy as np
         >>> store = cuzarr.storage.MemoryStore()
@@ -401,7 +401,7 @@ class Store:
         return self._handle.set_if_not_exists(key, _bytes_of(value))
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
-        """Replace bytes inside values. Each value is read, changed and written whole; bytes that reach beyond its end make it longer.
+        """Replace bytes inside values. Each value is read, changed and written whole; new bytes beyond the end make the value longer.
 
         Parameters
         ----------
@@ -520,7 +520,7 @@ class Store:
         Returns
         -------
         int
-            The sum of the sizes in bytes; 0 if nothing is there.
+            The sum of the sizes in bytes; 0 if there are no values.
 
         >>> store.set("a/b", b"bytes")
         >>> store.set("a/c", b"more")
@@ -582,7 +582,7 @@ class Store:
         >>> store.is_empty("a"), store.is_empty("c")
         (False, True)
         """
-        # There may be directories without files. In other stores, the first folder of each level leads to a key.
+        # A local directory may contain no files. In other stores, each folder contains a key.
         folders = [prefix]
         while folders:
             keys, prefixes = self._handle.list_dir(folders.pop())

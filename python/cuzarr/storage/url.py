@@ -22,7 +22,7 @@ from cuzarr.storage.store import Store
 CREDENTIALS = "credential_provider"
 
 _QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
-"""The URL of a web server, or a chain that ends in one. The group is the URL without its query."""
+"""Matches the URL of a web server, or a chain that ends in one. The matched group is the URL without its query."""
 
 
 @documented(
@@ -124,7 +124,7 @@ class UrlStore(Store):
         True
         """
         options = {name: value for name, value in (storage_options or {}).items() if name != CREDENTIALS}
-        # With "fo", and for a URL without a place such as "reference://", fsspec's options locate the data.
+        # With the option "fo", and for a URL without a place such as "reference://", fsspec's options locate the data.
         if url.endswith("://") or "fo" in options or not cls.knows(url):
             return None
         if not all(map(_is_plain, options.values())):
@@ -194,13 +194,13 @@ def _seconds(end: Any) -> float | None:
     if isinstance(end, str):
         end = datetime.datetime.fromisoformat(end)
     if isinstance(end, datetime.datetime):
-        # A time without a zone is in UTC, as cloud services give it.
+        # A time without a zone is in UTC, as in the answers of cloud services.
         return (end if end.tzinfo else end.replace(tzinfo=datetime.UTC)).timestamp()
     return None if end is None else float(end)
 
 
 def _with_whole_path(url: str) -> str:
-    """A chain with an absolute path at its end, for ``zip::a.zip`` and the like. Then it means the same file in every folder."""
+    """A chain such as ``zip::a.zip`` with an absolute path at its end, so that it means the same file in every working directory."""
     chain = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.-]+(?:://(?:(?!::).)*)?::)+)(.+)", url, re.DOTALL)
     if chain is None or "://" in chain[2]:
         return url

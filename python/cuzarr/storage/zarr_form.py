@@ -57,7 +57,7 @@ class NativeStore(ZarrStore):
     supports_listing: bool = True
 
     _blocks = True
-    """Whether calls may wait for a disk. Then they are not made on an event loop."""
+    """Whether calls may wait for a disk. Such calls are not made on an event loop."""
 
     def __init_subclass__(cls) -> None:
         complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
@@ -67,7 +67,7 @@ class NativeStore(ZarrStore):
         self.cuzarr_store: OwnStore = store.with_read_only(read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Returns the store with writing refused or allowed. Both share their values.
+        """Returns a store over the same values that refuses or allows writing.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ class NativeStore(ZarrStore):
         >>> asyncio.run(main())
         ['maps/a', 'mass/b']
         """
-        # Here a prefix may be any beginning of keys, not only whole segments.
+        # In zarr-python, a prefix may be any beginning of keys, not only whole segments.
         folder = prefix.rpartition("/")[0]
         for key in await self._run(lambda: self.cuzarr_store.list_prefix(folder)):
             if key.startswith(prefix):
@@ -446,7 +446,7 @@ class LocalStore(NativeStore):
         Raises
         ------
         FileNotFoundError
-            The directory does not exist, and is not made.
+            The directory does not exist, and the arguments do not allow to create it.
 
         Examples
         --------
@@ -656,7 +656,7 @@ class ZipStore(NativeStore):
         super().__init__(store, read_only=mode == "r" if read_only is None else read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Return this store, with writing refused or allowed.
+        """Returns a store over the same file that refuses or allows writing.
 
         Parameters
         ----------

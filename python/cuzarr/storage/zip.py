@@ -20,12 +20,11 @@ ZipMode = Literal["r", "w", "a", "x"]
 
 
 class ZipStore(Store):
-    """A ZIP file as a store. Call :meth:`close`, or use a ``with`` block: the file only changes when the store is closed.
+    """A ZIP file as a store. Call :meth:`close`, or use a ``with`` block: the file does not change until the store is closed.
 
-    New members are written to a temporary file beside the ZIP file. :meth:`close` renames it to the real name. Until then, other
-    readers find the old file, or none, also if the process is killed. A store that is no longer used closes itself, and so do all
-    stores when the interpreter ends. A ``with`` block that ends by an exception closes its store, too; :meth:`discard` keeps the old
-    file.
+    New members are written to a temporary file beside the ZIP file. :meth:`close` renames it to the real name. Until then, or if the
+    process is killed, other readers find the old file, or none. A store that is no longer used closes itself, and so do all stores when
+    the interpreter ends. A ``with`` block that ends by an exception closes its store, too; call :meth:`discard` to keep the old file.
 
     The old bytes of a value that is overwritten or deleted stay in the file, but no reader sees them.
 
@@ -51,9 +50,9 @@ class ZipStore(Store):
     FileExistsError
         The mode is ``"x"``, and the file exists.
     UnsupportedError
-        Another compression.
+        The compression is not supported.
     StoreFailedError
-        From :meth:`close`: another program changed the file meanwhile. The file is left as it is.
+        From :meth:`close`: another program changed the file while the store was open. The file is left unchanged.
 
     Examples
     --------
@@ -84,12 +83,13 @@ class ZipStore(Store):
         super().__init__(self._archive.core.store(), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
-        """Finish the file with everything that was written, and give it its name. Using the store again reopens the file, to add to it.
+        """Finish the file with everything that was written, and give it its name. If the store is used again, the file is reopened for
+        adding.
 
         Raises
         ------
         StoreFailedError
-            Another program changed the file meanwhile. It is left as it is.
+            Another program changed the file while the store was open. The file is left unchanged.
 
         Examples
         --------
@@ -103,7 +103,7 @@ class ZipStore(Store):
         self._archive.finish()
 
     def discard(self) -> None:
-        """Drop everything that was written since the store was opened or closed.
+        """Drop everything that was written since the store was opened or last closed.
 
         Examples
         --------
@@ -150,7 +150,7 @@ def is_zip_file(path: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def finishing(store: Store | None, given: object) -> Iterator[None]:
-    """Makes the writes of one call to a ZIP file complete, or none of them, if the call was given the file's path.
+    """Makes sure that a ZIP file gets either all writes of one call or none, if the call was given the file's path.
 
     A store that the caller opened is left open.
     """
@@ -182,7 +182,7 @@ class _Archive:
     def finish(self) -> None:
         if self.core.is_unfinished():
             self.core.finish()
-            # If the store is used again, existing members are kept.
+            # A store that is used again keeps the existing members.
             self.mode = "a"
 
 

@@ -8,10 +8,10 @@ that GPUs need.
     for batch in DataLoader(cuzarr.torch.BatchDataset(array, 256, shuffle=True), batch_size=None):
         ...
 
-:class:`BatchDataset` gives rows, :class:`WindowDataset` windows, for example along time, and :class:`CropDataset` crops at random
-positions. They read each stored chunk once an epoch, within a limit of memory. :class:`SparseRows` gives rows of a sparse matrix and
-columns of ``obs``, for single-cell data. :class:`SampleStream` gives samples of any arrays in an
-order that the caller chooses. All of these are thin faces of :mod:`cuzarr.loader`, which describes them.
+:class:`BatchDataset` returns rows, :class:`WindowDataset` returns windows, for example along time, and :class:`CropDataset` returns crops
+at random positions. They read each stored chunk once per epoch, within a memory limit. :class:`SparseRows` gives rows of a sparse
+matrix and columns of ``obs``, for single-cell data. :class:`SampleStream` gives samples of any arrays in an order that the caller
+chooses. All of these are thin layers over :mod:`cuzarr.loader`, which describes them.
 
 If ``torch.distributed`` is initialised, the ranks share the batches. Use PyTorch's ``DistributedSampler`` to divide a
 :class:`RowDataset`.
@@ -36,7 +36,7 @@ __all__ = ["BatchDataset", "CropDataset", "RowDataset", "SampleStream", "SparseR
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]
-    """A data set of rows: item ``i`` is place ``i`` along the first dimension. Lists of places are read in one call.
+    """A data set of rows: item ``i`` is position ``i`` along the first dimension. Lists of positions are read in one call.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
     ShapeMismatchError
         The arrays are not equally long.
     DTypeMismatchError
-        PyTorch has no such elements: strings, dates, structures. Raised when an item is read.
+        PyTorch does not support the elements, such as strings, dates and structures. Raised when an item is read.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
         return self._form.of([to_tensor(array[place]) for array in self.arrays])
 
     def __getitems__(self, places: Sequence[int]) -> list[Any]:
-        """The samples at these places; ``DataLoader`` calls it for a batch."""
+        """The samples at these positions. ``DataLoader`` calls this method for a batch."""
         chosen = np.asarray(places, np.intp)
         read = [to_tensor(array.oindex[chosen]) for array in self.arrays]
         return [self._form.of(parts) for parts in zip(*read, strict=True)]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class OfTorch(EpochDataset):
-    """What a data set of batches asks PyTorch."""
+    """The parts of a data set of batches that depend on PyTorch."""
 
     _unranked: ClassVar[tuple[str, str]] = (
         "torch.distributed is not initialised",
@@ -68,8 +68,8 @@ class OfTorch(EpochDataset):
 
 
 def _refuse_collation(caller: FrameType) -> None:
-    """Refuses a ``DataLoader`` that would stack batches to batches of batches. It tells data sets nothing of its batch size, but
-    its fetcher, which calls ``iter``, knows.
+    """Refuses a ``DataLoader`` that would stack batches into larger batches. A data set does not learn the loader's batch size, but the
+    loader's fetcher, which calls ``iter``, has it.
 
     Raises
     ------
@@ -105,7 +105,7 @@ class BatchDataset(OfTorch, datasets.BatchDataset, IterableDataset[Any]):  # typ
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for the data set of :mod:`cuzarr.loader`.
     DTypeMismatchError
-        PyTorch has no such numbers.
+        PyTorch does not support the type of the numbers.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class WindowDataset(OfTorch, datasets.WindowDataset, IterableDataset[Any]):  # t
     """A data set of windows, as tensors: :class:`cuzarr.loader.WindowDataset` for PyTorch.
 
     Hand it to a ``DataLoader`` with ``batch_size=None``, or iterate it. On a GPU a thread of the same process reads ahead, and no
-    workers are needed. With ``num_workers``, each worker reads cells of its own, within its part of the limit.
+    workers are needed. With ``num_workers``, each worker reads its own cells, within its part of the memory limit.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class WindowDataset(OfTorch, datasets.WindowDataset, IterableDataset[Any]):  # t
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for the data set of :mod:`cuzarr.loader`.
     DTypeMismatchError
-        PyTorch has no such numbers.
+        PyTorch does not support the type of the numbers.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class CropDataset(OfTorch, datasets.CropDataset, IterableDataset[Any]):  # type:
     BudgetExceededError, InvalidArgumentError, ShapeMismatchError, UnsupportedError
         As for the data set of :mod:`cuzarr.loader`.
     DTypeMismatchError
-        PyTorch has no such numbers.
+        PyTorch does not support the type of the numbers.
 
     Examples
     --------
@@ -208,8 +208,9 @@ class CropDataset(OfTorch, datasets.CropDataset, IterableDataset[Any]):  # type:
 class SparseRows(OfTorch, sparse_rows.SparseRows, IterableDataset[Any]):  # type: ignore[misc]
     """A data set of batches of rows of a stored CSR matrix, as tensors: :class:`cuzarr.loader.SparseRows` for PyTorch.
 
-    Batches have the layout ``torch.sparse_csr``, or are dense with ``dense=True``. Columns of ``obs`` are tensors beside them. Hand the data set
-    to a ``DataLoader`` with ``batch_size=None``, or iterate it. On a GPU a thread of the same process reads ahead, and no workers are needed.
+    Batches have the layout ``torch.sparse_csr``, or are dense with ``dense=True``. Columns of ``obs`` are separate tensors. Hand the data
+    set to a ``DataLoader`` with ``batch_size=None``, or iterate it. On a GPU a thread of the same process reads ahead, and no workers are
+    needed.
 
     Parameters
     ----------
@@ -228,7 +229,7 @@ class SparseRows(OfTorch, sparse_rows.SparseRows, IterableDataset[Any]):  # type
     BudgetExceededError, InvalidArgumentError
         As for the data set of :mod:`cuzarr.loader`.
     DTypeMismatchError
-        PyTorch has no such numbers.
+        PyTorch does not support the type of the numbers.
 
     Examples
     --------
@@ -271,7 +272,7 @@ class SampleStream(OfTorch, stream.SampleStream, IterableDataset[Any]):  # type:
     Raises
     ------
     ArgumentTypeError, InvalidArgumentError, CuzarrError
-        As for :class:`cuzarr.loader.SampleStream`. A sample whose elements PyTorch does not have is a bad one.
+        As for :class:`cuzarr.loader.SampleStream`. A sample with elements that PyTorch does not support counts as bad.
 
     Examples
     --------

@@ -17,8 +17,8 @@ from cuzarr.loader._library import Library
 from cuzarr.sparse import Matrix
 from cuzarr.torch._tensors import to_tensor, torch_type
 
-# PyTorch has few operators of unsigned integers of 2 to 8 bytes: it compares none as such, and on some devices sets no rows of them.
-# Older versions do not have the types.
+# PyTorch has few operators for unsigned integers of 2 to 8 bytes: it cannot compare them, and on some devices cannot assign rows of them.
+# Older versions do not have these types.
 _SIGNED = {getattr(torch, f"u{name}"): getattr(torch, name) for name in ("int16", "int32", "int64") if hasattr(torch, f"u{name}")}
 
 
@@ -50,7 +50,7 @@ class TensorLibrary(Library):
     def rows(self, memory: torch.Tensor) -> list[Any]:
         if self.is_on_host:
             return super().rows(memory)
-        # As one array, because taking the memory of each row takes as long as a small read.
+        # Taken as one array, because taking the memory of each row separately takes as long as a small read.
         whole = DeviceArray(device_buffer(memory), element_type(memory.dtype))
         return [whole[row] for row in range(len(memory))]
 
@@ -104,7 +104,7 @@ class TensorLibrary(Library):
 
     def working(self) -> contextlib.AbstractContextManager[Any]:
         if self.is_on_host:
-            # PyTorch sets CUDA up for a missing stream, too, which a forked worker cannot do.
+            # PyTorch initialises CUDA even for a missing stream, which a forked worker cannot do.
             return contextlib.nullcontext()
         if self.stream is None:
             self.stream = torch.cuda.Stream(torch.device(self.device))
@@ -131,7 +131,7 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def _record(value: Any, stream: Any) -> None:
-    """Says which stream uses the tensors of a batch, so that their memory is not given away too early."""
+    """Records which stream uses the tensors of a batch, so that their memory is not reused too early."""
     if isinstance(value, torch.Tensor):
         if value.layout is torch.sparse_csr:
             _record([value.crow_indices(), value.col_indices(), value.values()], stream)

@@ -21,7 +21,7 @@ def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torc
     Parameters
     ----------
     elements : array
-        NumPy's, CuPy's or a :class:`cuzarr.DeviceArray`.
+        An array of NumPy or CuPy, or a :class:`cuzarr.DeviceArray`.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torc
     Raises
     ------
     DTypeMismatchError
-        PyTorch has no such elements: strings, dates, structures.
+        PyTorch does not support the elements, such as strings, dates and structures.
 
     Examples
     --------
@@ -66,10 +66,10 @@ def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
     Raises
     ------
     DTypeMismatchError
-        It has none.
+        PyTorch has no such type.
     """
     found = getattr(torch, dtype.name, None)
-    # What PyTorch calls `int4` has no elements.
+    # PyTorch's `int4` has no elements.
     if not isinstance(found, torch.dtype) or is_small(dtype) and dtype.name not in OF_TORCH:
         hint = "read dates as numbers: x.view('int64')" if dtype.kind in "mM" else "convert them first"
         raise DTypeMismatchError(f"PyTorch has no elements of {dtype}", hint=hint)

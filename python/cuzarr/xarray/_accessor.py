@@ -1,4 +1,4 @@
-"""What cuzarr adds to data sets: ``dataset.cuzarr``."""
+"""The accessor ``dataset.cuzarr``: methods that cuzarr adds to data sets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DatasetAccessor:
         self._dataset = dataset
 
     def load(self) -> xarray.Dataset:
-        """Load all variables in one call, while ``dataset.load()`` reads them one after the other. Works in notebooks, too.
+        """Load all variables in one call; ``dataset.load()`` would read them one after the other. This also works in notebooks.
 
         With an xarray before 2025.8, which has no ``load_async``, variables are read one after the other, too.
 
@@ -75,7 +75,7 @@ class DatasetAccessor:
             asyncio.get_running_loop()
         except RuntimeError:
             return _load(self._dataset)
-        # The caller's loop is blocked meanwhile, as by any call that is not awaited.
+        # This blocks the caller's event loop, like any call that is not awaited.
         context = contextvars.copy_context()
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(context.run, _load, self._dataset).result()
@@ -100,26 +100,27 @@ class DatasetAccessor:
     ) -> Group | Delayed:
         """Write the data set to a group, by the arguments of :meth:`xarray.Dataset.to_zarr`. Variables may be on a GPU.
 
-        The stored data and metadata are those of ``dataset.to_zarr``. All variables in memory are written by one call, or by one for each
-        ``memory_limit`` bytes, if they take more. Elements on a GPU are encoded there: conversion to ``dtype``, ``scale_factor``,
-        ``add_offset`` and fill values by the library of the array, compression by cuzarr. Times, durations and strings are in host memory,
-        and are encoded there. Variables that were not read yet are read one after the other; call :meth:`load` before, if they fit into
-        memory. Variables of dask are computed and written block by block.
+        The stored data and metadata are those of ``dataset.to_zarr``. All variables in memory are written by one call, or by several if
+        they take more than ``memory_limit`` bytes. Elements on a GPU are encoded there: the array's library applies ``dtype``,
+        ``scale_factor``, ``add_offset`` and fill values, and cuzarr compresses. Times, durations and strings are in host memory, and are
+        encoded there. Variables that were not read yet are read one after the other; if they fit into memory, call :meth:`load` first.
+        Variables of dask are computed and written block by block.
 
         Parameters
         ----------
         store : path, URL or store, optional
             Where to write; ``None`` is new memory.
         mode : {"w", "w-", "a", "a-", "r+"}, optional
-            ``"w"`` replaces what is there, and ``"w-"`` refuses to. ``"a"`` adds variables and replaces the elements of existing ones;
-            ``"a-"`` leaves those without ``append_dim`` as they are. ``"r+"`` changes elements only. By default ``"a"`` with
+            ``"w"`` replaces an existing group, and ``"w-"`` refuses to. ``"a"`` adds variables and replaces the elements of existing ones;
+            ``"a-"`` leaves existing variables without ``append_dim`` unchanged. ``"r+"`` changes elements only. By default ``"a"`` with
             ``append_dim``, ``"r+"`` with ``region``, else ``"w-"``.
         group : str, optional
             The path of the group in the store.
         encoding : dict, optional
-            For each variable how it is stored, in place of its own encoding: ``{"t": {"dtype": "int16", "scale_factor": 0.01}}``.
+            The encoding of each variable, in place of its own: ``{"t": {"dtype": "int16", "scale_factor": 0.01}}``.
         compute : bool
-            Whether variables of dask are computed now. With ``False`` all else is written, and computing the result writes them.
+            Whether variables of dask are computed now. With ``False``, everything else is written, and these variables are written when
+            the result is computed.
         consolidated : bool, optional
             Whether metadata is consolidated at the root of the store; ``None`` does so unless the mode is ``"r+"``.
         append_dim : str, optional
@@ -142,7 +143,7 @@ class DatasetAccessor:
         Returns
         -------
         Group or dask.delayed.Delayed
-            The group; with ``compute=False`` what writes the variables of dask when it is computed, and gives the group.
+            The group. With ``compute=False``, a delayed object: computing it writes the variables of dask and returns the group.
 
         Raises
         ------
@@ -155,7 +156,7 @@ class DatasetAccessor:
         ValueError, TypeError, KeyError
             From xarray: the data set does not fit the stored one, or there is no such encoding.
         FileExistsError, ContainsGroupError
-            A group is there, and the mode is ``"w-"``.
+            A group exists there, and the mode is ``"w-"``.
         CuzarrError
             The first failure of any write, with the array's name.
 
@@ -193,11 +194,11 @@ def _load(dataset: xarray.Dataset) -> xarray.Dataset:
     except NotImplementedError as error:
         if isinstance(error, CuzarrError):
             raise
-    # xarray cannot await what some of its own decoders give: bools, characters, elements of the other byte order.
+    # xarray cannot await the results of some of its own decoders: bools, characters, elements of the other byte order.
     asyncio.run(_load_others(dataset))
     return dataset.load()
 
 
 async def _load_others(dataset: xarray.Dataset) -> None:
-    """Loads the variables that can be awaited. Errors come once more where the rest is loaded."""
+    """Loads the variables that can be awaited. Their errors are raised again when the rest is loaded."""
     await asyncio.gather(*(variable.load_async() for variable in dataset.variables.values()), return_exceptions=True)

@@ -45,7 +45,7 @@ def opened_group(
     elif isinstance(source, str | os.PathLike):
         source = os.path.expanduser(source)
     if not getattr(getattr(source, "store", source), "supports_consolidated_metadata", True):
-        consolidated = False  # such as Icechunk's stores, which have their own copy
+        consolidated = False  # for example Icechunk's stores, which have their own copy
     if consolidated is False:
         return open_group(source, path=path, use_consolidated=False, **options)
     try:
@@ -67,7 +67,7 @@ def _warn_unconsolidated() -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("cuzarr", "xarray"):
         frame, level = frame.f_back, level + 1
     message = (
-        # The beginning is that of the warning of xarray's own engine, which programs filter.
+        # The text begins like the warning of xarray's own engine, because programs filter that warning.
         "Failed to open Zarr store with consolidated metadata: there is none, so non-consolidated metadata was read, which takes "
         "longer. Call cuzarr.consolidate_metadata(store) once, or pass consolidated=False"
     )
@@ -109,7 +109,7 @@ def _group_below(root: Group, path: str) -> Group:
 @documented(
     """
     filename_or_obj : path, URL, store, or Group
-        Where the group is.
+        The place of the group.
     >>> import cuzarr, xarray
     """,
 )
@@ -117,8 +117,8 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     """The engine behind ``xarray.open_dataset(…, engine="cuzarr")``.
 
     It accepts the arguments of ``engine="zarr"``: a path, a URL, a store, or a :class:`cuzarr.Group` (also zarr-python's), and the
-    same options. Only cuzarr has ``device``, the device that data variables are read to; by default the group's, else the configured
-    one. ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
+    same options. The argument ``device`` exists only here. It is the device that data variables are read to, by default the group's, else
+    the configured one. ``cache_members`` has no effect: members are looked up once, when the dataset is opened.
 
     Raises
     ------
@@ -185,11 +185,11 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask : bool, optional
             Whether elements with the array's fill value are missing; by default in format 2 only.
         device : str, optional
-            Where data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default the device of the group's arrays.
+            The device that data variables are read to: ``"cpu"`` or ``"cuda:N"``. By default the device of the group's arrays.
         zarr_version : {2, 3}, optional
             Former name of ``zarr_format``.
         chunk_store : path, URL or store, optional
-            Where chunks are, if not beside the metadata. It is opened with the same ``storage_options``.
+            The store of the chunks, if they are not beside the metadata. It is opened with the same ``storage_options``.
         synchronizer : None
             Must be ``None``. zarr-python 2 had locks here.
         strict : bool
@@ -204,11 +204,11 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         Raises
         ------
         GroupNotFoundError
-            No group is there.
+            There is no group at the place.
         InvalidArgumentError
             ``zarr_format`` and ``zarr_version`` differ.
         UnsupportedError
-            There is a ``synchronizer``.
+            A ``synchronizer`` is given.
 
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("t", data=[1.0, 2.0], dimension_names=("x",))
@@ -264,8 +264,8 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
     ) -> dict[str, xarray.Dataset]:
         """Open a group and every group below it, each as a dataset. It is called by ``xarray.open_groups(…, engine="cuzarr")``.
 
-        Levels of an image that lie in one group, as in OME-Zarr and GeoZarr, have a dataset each, with the variable ``image``. The
-        axes of an OME-Zarr image name the dimensions of its levels, and its scales give their coordinates.
+        Each level of an image, if the levels lie in one group as in OME-Zarr and GeoZarr, is a dataset of its own, with the variable
+        ``image``. The axes of an OME-Zarr image name the dimensions of its levels, and its scales give their coordinates.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         Raises
         ------
         GroupNotFoundError
-            No group is there.
+            There is no group at the place.
 
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))
@@ -315,7 +315,7 @@ class CuzarrBackendEntrypoint(BackendEntrypoint):
         Raises
         ------
         GroupNotFoundError
-            No group is there.
+            There is no group at the place.
 
         >>> group = cuzarr.create_group({})
         >>> _ = group.create_array("maps/t", data=[1.0, 2.0], dimension_names=("x",))

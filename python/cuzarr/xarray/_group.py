@@ -110,7 +110,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
     def _variable(self, array: Array, name: str, opening: Opening, *, on_host: bool) -> xarray.Variable:
         level, named, fill_is_mask = self.levels.get(name), None, self.fill_is_mask
         if level is not None and _named_dimensions(array) is None:
-            # xarray did not write this array, so its fill value is an element like others.
+            # xarray did not write this array, so elements with the fill value are not missing.
             named, fill_is_mask = level.names(array), False
         if not on_host and not _needs_numpy(array, times=self.times):
             placed = array if self.device is None else array.with_device(self.device)
@@ -206,9 +206,9 @@ def stored_variable(
     times: bool = True,
     dimensions: tuple[str, ...] | None = None,
 ) -> xarray.Variable:
-    """An array as a variable whose elements are not decoded. ``opening`` learns what xarray will read of it soon.
+    """An array as a variable whose elements are not decoded. ``opening`` is told which of its elements xarray will read soon.
 
-    ``dimensions`` are the names of its dimensions, if it has none of its own.
+    ``dimensions`` are the names of its dimensions, if the array stores none.
     """
     is_of_2 = array.metadata.zarr_format == 2
     attributes = _shown(array.metadata.attributes) if is_of_2 else dict(array.metadata.attributes)

@@ -1,4 +1,4 @@
-"""Stored arrays as xarray reads from them: reads that belong together are one call."""
+"""Stored arrays in the form that xarray reads from. Reads that belong together are made by one call."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LazyArray(BackendArray):
     Raises
     ------
     IndexError
-        From indexing outside of the array.
+        From indexing outside the array.
     ShapeMismatchError
-        From indexing an array that was resized since.
+        From indexing an array that was resized after the data set was opened.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Awaited form of reading elements. xarray calls it for ``load_async``.
+        """The awaited form of reading elements. xarray calls it for ``load_async``.
 
         Parameters
         ----------
@@ -116,7 +116,8 @@ class LazyArray(BackendArray):
 
 
 class MaskedArray(LazyArray):
-    """A stored array whose elements become floats, with NaN in place of one value. xarray does this with NumPy; this class on any device.
+    """A stored array whose elements become floats, with NaN in place of one value. xarray does this with NumPy; this class does it on any
+    device.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class MaskedArray(LazyArray):
     Raises
     ------
     IndexError
-        From indexing outside of the array.
+        From indexing outside the array.
 
     Examples
     --------
@@ -153,7 +154,7 @@ class MaskedArray(LazyArray):
 
 
 class Expected:
-    """Reads that xarray makes one after the other while it opens a data set. The first that it makes reads all of them, by one call."""
+    """Reads that xarray makes one after the other while it opens a data set. The first of them reads the elements of all, by one call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -166,12 +167,12 @@ class Expected:
         self._waiting.append((lazy, key))
 
     def take(self, lazy: LazyArray, box: Box) -> Any:
-        """The elements of a box; ``None`` if that read is not expected, or no longer.
+        """The elements of a box; ``None`` if the read was not expected, or its elements were already taken.
 
         Raises
         ------
         CuzarrError
-            They cannot be read.
+            The elements cannot be read.
         """
         place = lazy, box.start, box.count
         with self._lock:
@@ -189,7 +190,7 @@ class Expected:
         return np.asarray(elements).reshape(box.shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Expected, ()  # another process opens nothing
+        return Expected, ()  # another process does not open the data set, so it expects no reads
 
 
 # A part of an array: where it starts, and its extents.
@@ -202,9 +203,10 @@ def _place(lazy: LazyArray, key: tuple[Any, ...]) -> _Place:
 
 
 class Opening:
-    """What xarray reads while it opens a data set: the ends of times, which tell their type, and the variables it makes indexes of.
+    """Two kinds of reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
+    variables from which it makes indexes.
 
-    Each of the two takes one call. Both begin when xarray asks for the first of them, so that it may also open without indexes.
+    One call makes all reads of a kind, when xarray asks for the first of them. So xarray may also open without indexes.
     """
 
     def __init__(self) -> None:
@@ -213,7 +215,7 @@ class Opening:
         self._index_bytes = 0
 
     def expect(self, lazy: LazyArray, *, is_index: bool, is_time: bool) -> None:
-        """Expects what xarray reads of a variable."""
+        """Expects the reads that xarray will make of a variable."""
         if not all(lazy.shape):
             return
         lazy._expected = self._ends, self._indexes
@@ -226,7 +228,8 @@ class Opening:
                 self._indexes.add(lazy, (slice(None),))
 
 
-# The most bytes of indexes that are read by one call, as each is kept until xarray asks for it. Others are read when it does.
+# Largest number of bytes of indexes that one call reads, because each index is kept until xarray asks for it. Other indexes are read when
+# xarray asks for them.
 _MOST_INDEX_BYTES = 16 << 20
 
 
@@ -245,7 +248,7 @@ class _Turn:
         try:
             return await future
         except asyncio.CancelledError:
-            # When the last waiting caller is cancelled, the call is cancelled, too, and nothing is left running.
+            # When the last waiting caller is cancelled, the call is cancelled, too, so that nothing keeps running.
             if self.task is not None and all(one.done() for one in self.waiting):
                 self.task.cancel()
                 await asyncio.wait([self.task])
@@ -279,7 +282,7 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
     """The elements of several reads, or an exception for each one that failed. Boxes are read in one call."""
     together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
     boxes: dict[int, Any] = {}
-    with suppress(CuzarrError):  # each box is then read alone, so that only the failing one has an error
+    with suppress(CuzarrError):  # after an error, each box is read alone, so that only the failing one has an error
         for lazy, _ in together.values():
             check_shape(lazy._array, lazy.shape)
         boxes = dict(zip(together, read_many([(lazy._array, key) for lazy, key in together.values()]), strict=True))
@@ -293,7 +296,8 @@ def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
 
 
 def _keeps_text(array: Array) -> bool:
-    """Whether xarray gets strings of variable length as such, not as objects. Only for format 3, to which newer versions can write them."""
+    """Whether xarray gets strings of variable length as strings, not as Python objects. Only for format 3, to which newer versions can
+    write strings."""
     return array.metadata.zarr_format == 3 and _xarray_keeps_text(array.dtype)
 
 

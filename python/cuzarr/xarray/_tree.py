@@ -16,7 +16,7 @@ from cuzarr.ome import Axis, Image, Level, image_of
 
 # The variable of a level that has a dataset of its own. Other libraries write levels under this name.
 _IMAGE = "image"
-# Axes whose positions are coordinates. Others, such as channels, are counted.
+# Axes whose positions become coordinates. Elements along other axes, such as channels, are only counted.
 _MEASURED = ("space", "time")
 
 
@@ -50,14 +50,14 @@ class ImageLevel:
 
 @dataclass
 class Members:
-    """What a dataset is made of: a group, and those of its arrays that become variables.
+    """The parts of a dataset: a group, and the arrays of it that become variables.
 
     Attributes
     ----------
     arrays : dict of str to Array, optional
         The arrays by the names of variables. ``None`` for all arrays directly in the group.
     levels : dict of str to ImageLevel
-        For variables that are levels of an image.
+        The level of each variable that is a level of an image.
     attributes : mapping, optional
         The attributes of the dataset; by default the group's.
     """
@@ -69,10 +69,9 @@ class Members:
 
 
 def members_of(root: Group, dropped: Container[str], strict: bool) -> dict[str, Members]:
-    """The datasets below a group by their paths, which are all found by one walk.
+    """The datasets below a group by their paths, found by one walk through the hierarchy.
 
-    Levels of an image that lie directly in the image's group get datasets of their own, because they have other sizes along the same
-    dimensions.
+    Levels of an image that lie directly in the image's group get separate datasets, because they differ in size along the same dimensions.
     """
     found = {"": Members(root, {})}
     for path, node in root._nodes(None, dropped=dropped, strict=strict):
@@ -98,7 +97,7 @@ def members_of(root: Group, dropped: Container[str], strict: bool) -> dict[str, 
 
 
 def _image_of(group: Group) -> Image | None:
-    """The image of a group. Attributes that cannot be used describe none: the arrays can be opened without them."""
+    """The image of a group. Unusable attributes count as no image, because the arrays can be opened without them."""
     try:
         return image_of(group)
     except CuzarrError:

@@ -1,8 +1,8 @@
-"""Data sets written to groups: xarray encodes the variables and checks them, and all elements in memory are written by one call.
+"""Writes data sets to groups: xarray encodes and checks the variables, and one call writes all elements in memory.
 
-xarray writes to a ``ZarrStore`` through an ``ArrayWriter``. Here the store stands on a group of cuzarr. Arrays that xarray creates or
-resizes wait in the writer together with their elements, so that one batch creates them and one call writes them. The elements stay
-where they are: xarray computes encodings with the library of each variable's array.
+xarray writes to a ``ZarrStore`` through an ``ArrayWriter``. Here the store uses a group of cuzarr. Arrays that xarray creates or resizes
+wait in the writer together with their elements, until one batch creates them and one call writes them. The elements stay where they are:
+xarray computes encodings with the library of each variable's array.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Mode = Literal["w", "w-", "a", "a-", "r+"]
 Region = Mapping[str, slice | Literal["auto"]] | Literal["auto"]
 
-# The compressor of format 2 that zarr-python's groups choose, which is not the one of its function `create_array`.
+# The compressor that zarr-python's groups choose for format 2. Its function `create_array` chooses another one.
 _COMPRESSOR_OF_GROUPS = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
 
@@ -62,7 +62,7 @@ class _NewArray:
 
     @property
     def attrs(self) -> _NewArray:
-        """The array itself: xarray puts attributes into what it has created."""
+        """The array itself. xarray writes attributes by the ``put`` of this object."""
         return self
 
     def put(self, attributes: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class _StoredArray:
 
 
 class _Target:
-    """A group as xarray's store uses one. What xarray creates and resizes waits here, so that one batch does it."""
+    """A group in the form that xarray's store uses. Creations and changes of shape wait here, and are done in one batch."""
 
     def __init__(self, group: Group, *, is_new: bool) -> None:
         self.group = group
@@ -90,7 +90,7 @@ class _Target:
         self.read_only: bool = group.read_only
         self.path: str = group.path
         self.metadata: GroupMetadata = group.metadata
-        self.synchronizer = None  # which xarray asks for before 2026
+        self.synchronizer = None  # versions of xarray before 2026 read this attribute
         self._new: list[_NewArray] = []
         self._opened: list[_StoredArray] = []
 
@@ -102,7 +102,7 @@ class _Target:
         return [] if self.is_new else list(self.group.members())
 
     def create(self, name: str, *, config: Mapping[str, Any], overwrite: bool, **options: Any) -> _NewArray:
-        """Called by xarray with the arguments of zarr-python's ``Group.create``. Where ``overwrite`` is set, the group is empty."""
+        """Called by xarray with the arguments of zarr-python's ``Group.create``. With ``overwrite``, the group is already empty."""
         zarr_format = self.metadata.zarr_format
         defaults: dict[str, Any] = {
             **dict.fromkeys(("chunks", "filters", "serializer"), "auto"),
@@ -119,7 +119,7 @@ class _Target:
         return self._opened[-1]
 
     def settle(self) -> None:
-        """Creates the arrays that wait, and gives opened ones their shapes."""
+        """Creates the waiting arrays, and gives opened arrays their new shapes."""
         resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
@@ -128,7 +128,7 @@ class _Target:
 
 
 class _Writes:
-    """What xarray writes. Elements in memory wait, up to the memory limit, for one call; dask's blocks are written one by one."""
+    """Collects xarray's writes. Elements in memory wait, up to the memory limit, for one call. dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -147,13 +147,13 @@ class _Writes:
             self._write()
 
     def _write(self) -> None:
-        """Creates all arrays that xarray has asked for, and writes the elements that wait."""
+        """Creates all requested arrays, and writes the waiting elements."""
         self._target.settle()
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         write_many((target.array, region, source) for target, region, source in waiting)
 
     def finish(self, **options: Any) -> Any:
-        """Writes all that waits; of dask's blocks what ``ArrayWriter.sync`` does with these options."""
+        """Writes all waiting elements, and writes dask's blocks by ``ArrayWriter.sync`` with these options."""
         self._write()
         self._of_dask.targets = [target.array for target in self._of_dask.targets]
         return self._of_dask.sync(**options)
@@ -231,7 +231,7 @@ def write_dataset(
         dataset = _on_devices(zarr_store._validate_and_autodetect_region(dataset))
         zarr_store._validate_encoding(encoding)
         writes = _Writes(target)
-        with config.local({"array_type": "device"}):  # for what is computed from elements on a device
+        with config.local({"array_type": "device"}):  # for results computed from elements on a device
             dataset.dump_to_store(zarr_store, writer=writes, encoding=encoding)
         stored = writes.finish(compute=compute, chunkmanager_store_kwargs=chunkmanager_store_kwargs)
         if mode != "r+" and consolidated is not False and getattr(store, "supports_consolidated_metadata", True):
@@ -244,8 +244,8 @@ def write_dataset(
 
 
 def _on_devices(dataset: xarray.Dataset) -> xarray.Dataset:
-    """The data set with arrays on devices as arrays of cuzarr, over the same memory. To encode them, xarray mixes them with NumPy's
-    scalars, which CuPy refuses.
+    """The data set with arrays on devices as arrays of cuzarr, over the same memory. xarray's encoding mixes arrays with NumPy's scalars,
+    which CuPy refuses.
     """
     result = dataset.copy()
     for variable in result.variables.values():
@@ -261,7 +261,7 @@ def _when_stored(_: object, group: Group) -> Group:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Says of errors with which variable they are."""
+    """Adds the name of the variable to errors."""
     try:
         yield
     except CuzarrError as error:

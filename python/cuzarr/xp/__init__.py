@@ -35,7 +35,7 @@ from cuzarr.xp.statistics import *  # noqa: F403
 
 __array_api_version__ = "2024.12"
 
-# The array API standard's types and constants are NumPy's. As names of this module, `bool` would hide Python's.
+# The array API standard's types and constants are NumPy's. If they were names of this module, `bool` would hide Python's `bool`.
 _OF_NUMPY = {
     **{name: getattr(np, name) for name in standard.TYPES},
     **{name: getattr(np, name) for name in ("e", "inf", "nan", "newaxis", "pi")},
@@ -69,11 +69,11 @@ else:  # a type checker would accept any name
         return _OF_NUMPY[name] if name in _OF_NUMPY else _missing(name)
 
 
-# NumPy's functions call these for arrays of this package. Of `creation`, only functions that end in `_like`.
+# NumPy's functions call these for arrays of this package. From `creation`, only the functions that end in `_like` are called.
 for _module in (elementwise, reductions, statistics, combined, shapes, cumulative, creation):
     _names_like = (name for name in _module.__all__ if _module is not creation or name.endswith("_like"))
     dispatch.register((name, getattr(_module, name)) for name in _names_like)
-# These take elements in memory. For stored arrays, NumPy's own functions get the elements.
+# These functions take elements in memory. For stored arrays, NumPy's own functions get the elements.
 for _module in (order, matrices):
     dispatch.of_memory.update((name, getattr(_module, name)) for name in _module.__all__ if name != "eye")
 dispatch.of_memory.update((name, getattr(standard, name)) for name in ("logaddexp", "nextafter", "nonzero", "vecdot"))

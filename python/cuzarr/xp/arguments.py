@@ -94,7 +94,7 @@ def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
     Raises
     ------
     UnsupportedError
-        They are in a store, or yet to be computed.
+        The elements are in a store, or yet to be computed.
     """
     refuse_lazy(x, name)
     if not is_on_device(x):
@@ -106,7 +106,8 @@ def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
 def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
     """A result as an array of the kind that a caller expects for the argument ``x``.
 
-    For a :class:`DeviceArray`, the result is one, too. Otherwise it is the kind that reads return: CuPy's if it is installed.
+    For a :class:`DeviceArray`, the result is also a :class:`DeviceArray`. Otherwise it is of the kind that reads return: CuPy's if CuPy
+    is installed.
     """
     return (
         result_array(result._buffer, result.dtype)

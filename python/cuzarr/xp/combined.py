@@ -67,7 +67,7 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_na
     ShapeMismatchError
         Shapes do not broadcast.
     DTypeMismatchError
-        Complex numbers, or elements without arithmetic.
+        Elements are complex numbers, or have no arithmetic.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf:
     Raises
     ------
     DTypeMismatchError
-        Complex numbers, or elements without arithmetic.
+        Elements are complex numbers, or have no arithmetic.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = 
             message = f"average: weights have shape {tuple(weights.shape)}, expected {tuple(x.shape)}"
             raise ShapeMismatchError(message + (f" or {expected}" if axis is not None else ""))
         if is_lazy(weights):
-            weights = weights._elements_on(None)  # as few as a row
+            weights = weights._elements_on(None)  # at most as many as in a row
         order = sorted(range(len(along)), key=along.__getitem__)
         shape = [x.shape[one] if one in along else 1 for one in range(len(x.shape))]
         weights = weights.transpose(order).reshape(shape)

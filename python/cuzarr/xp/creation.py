@@ -68,7 +68,7 @@ def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None 
     dtype : dtype-like, optional
         Element type; by default that of ``x``.
     copy : bool, optional
-        ``True`` always copies; with ``False``, an array that needs a copy is an error.
+        ``True`` always copies. With ``False``, a needed copy is an error.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def asnumpy(x: ArrayLike) -> np.ndarray[Any, Any]:
     Raises
     ------
     ArgumentTypeError
-        ``x`` is no array.
+        ``x`` is not an array.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def linspace(
     Parameters
     ----------
     start, stop : number
-        The first number, and the last number or the end.
+        The first number, and the last number (or, without ``endpoint``, the end).
     num : int
         How many numbers.
     dtype : dtype-like, optional

@@ -42,7 +42,7 @@ _documented = completing(
         "dtype": "dtype : dtype-like, optional\n    The type of the elements and of the result.",
     },
     LIKE_X.replace("An array", "New memory"),
-    f"DTypeMismatchError\n    The elements are no numbers.\n{NO_DIMENSION}",
+    f"DTypeMismatchError\n    The elements are not numbers.\n{NO_DIMENSION}",
 )
 
 
@@ -92,9 +92,9 @@ def cumulative_sum(
     Raises
     ------
     DTypeMismatchError
-        The elements are no numbers.
+        The elements are not numbers.
     InvalidArgumentError
-        There is no such dimension, or several and ``axis`` is missing.
+        There is no such dimension, or ``axis`` is missing although ``x`` has several dimensions.
 
     Examples
     --------
@@ -122,9 +122,9 @@ def cumulative_prod(
     Raises
     ------
     DTypeMismatchError
-        The elements are no numbers.
+        The elements are not numbers.
     InvalidArgumentError
-        There is no such dimension, or several and ``axis`` is missing.
+        There is no such dimension, or ``axis`` is missing although ``x`` has several dimensions.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = N
     Raises
     ------
     DTypeMismatchError, InvalidArgumentError
-        As of :func:`cumsum`.
+        As for :func:`cumsum`.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = 
     Raises
     ------
     DTypeMismatchError, InvalidArgumentError
-        As of :func:`cumprod`.
+        As for :func:`cumprod`.
 
     Examples
     --------

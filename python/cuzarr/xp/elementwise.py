@@ -373,13 +373,13 @@ def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> 
     """
     min, max = _within(x, min, max)
     if min is None and max is None:
-        return x.copy() if hasattr(x, "copy") else x  # a plan is none, an array in memory is not to be shared
+        return x.copy() if hasattr(x, "copy") else x  # the result must not share an array's memory; a plan has none
     limited = x if min is None else maximum(x, min)
     return limited if max is None else minimum(limited, max)
 
 
 def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
-    # As in NumPy, a Python number that no element can pass is no limit. A computation with it would be refused.
+    # As in NumPy, a Python number beyond the element type is not used as a limit. A computation with it would be refused.
     dtype = getattr(x, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iu":
         bounds = np.iinfo(dtype)

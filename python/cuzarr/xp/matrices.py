@@ -160,7 +160,7 @@ def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> tuple[
     *arrays : array
         Coordinates of one dimension, in memory of any device.
     indexing : {"xy", "ij"}
-        Order of the first two dimensions: ``"xy"`` begins with that of the second array, ``"ij"`` with that of the first.
+        Order of the first two dimensions: ``"xy"`` begins with the dimension of the second array, ``"ij"`` with that of the first.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     """The product of matrices, which are the last two dimensions. Other dimensions are broadcast.
 
     NumPy computes it on the host. On a GPU, cuBLAS computes it for floats and complex numbers, and a kernel for integers and bools. An
-    array of one dimension is a row on the left, and a column on the right.
+    array of one dimension counts as a row on the left, and as a column on the right.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> MemoryArray:
-    """The sums of products over dimensions of two arrays. Computed like :func:`matmul`.
+    """The sums of products over dimensions of two arrays, computed by the same libraries as :func:`matmul`.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class UniqueInverse(NamedTuple):
 
 @_documented
 def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
-    """The indices that sort the elements along a dimension. NaN comes last, and first in descending order.
+    """The indices that sort the elements along a dimension. NaN comes last, or first in descending order.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def argsort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = Fal
 
 @_documented
 def sort(x: ArrayLike, axis: int | str | None = -1, *, descending: bool = False, stable: bool = True) -> MemoryArray:
-    """The elements, sorted along a dimension, in new memory. NaN comes last, and first in descending order.
+    """The elements, sorted along a dimension, in new memory. NaN comes last, or first in descending order.
 
     Returns
     -------
@@ -192,11 +192,11 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | str | None = -
     Raises
     ------
     BoundsCheckError
-        An index is outside.
+        An index is outside the dimension.
     SelectionInvalidError
-        Indices are no whole numbers, or have another number of dimensions.
+        Indices are not whole numbers, or have another number of dimensions.
     ShapeMismatchError
-        Other extents do not fit.
+        The extents along the other dimensions do not fit.
     UnsupportedError
         The elements are in a store, or yet to be computed.
 
@@ -244,7 +244,7 @@ def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
 
 
 def _unique(x: Any, name: str) -> tuple[Any, ...]:
-    """The distinct elements, sorted; the position of the first of each; for every element the number of its value; and the counts."""
+    """The distinct elements, sorted; the first position of each; for every element the position of its value; the counts."""
     own = in_memory(x, name)
     flat = own.reshape(-1)
     if isinstance(flat, np.ndarray):

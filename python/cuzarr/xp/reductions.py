@@ -54,7 +54,7 @@ def _mask(x: Any, where: Any, name: str) -> Any:
     Raises
     ------
     DTypeMismatchError, ShapeMismatchError
-        These are no bools, or have another shape.
+        The mask does not hold bools, or has another shape.
     """
     if where is None or where is True:
         return None

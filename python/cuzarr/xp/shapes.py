@@ -102,7 +102,7 @@ def transpose(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Raises
     ------
     InvalidArgumentError
-        The dimensions are not all named once.
+        A dimension is missing or is named twice.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def permute_dims(x: Any, axes: Sequence[int | str] | None = None) -> Any:
     Raises
     ------
     InvalidArgumentError
-        The dimensions are not all named once.
+        A dimension is missing or is named twice.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def matrix_transpose(x: Any) -> Any:
     Raises
     ------
     InvalidArgumentError
-        There are fewer dimensions.
+        ``x`` has fewer than two dimensions.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
     Raises
     ------
     InvalidArgumentError
-        There is no such dimension or place, one is named twice, or there are more of the ones than of the others.
+        A dimension or position does not exist or is named twice, or ``source`` and ``destination`` have different lengths.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
     Parameters
     ----------
     axis : int, str or tuple of them, optional
-        Dimensions to leave out; all of extent 1, unless given.
+        Dimensions to leave out; by default all of extent 1.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
     Raises
     ------
     InvalidArgumentError
-        There is no such place, or it is named twice.
+        There is no such position, or it is named twice.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
 
 @planned_list
 def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
-    """Joins arrays along a dimension that they have. Element types are promoted as in NumPy.
+    """Joins arrays along an existing dimension. Element types are promoted as in NumPy.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def stack(arrays: Any, axis: int = 0) -> Any:
     ShapeMismatchError
         Shapes differ.
     InvalidArgumentError
-        There are no arrays, or there is no such place.
+        There are no arrays, or there is no such position.
 
     Examples
     --------
@@ -460,11 +460,11 @@ def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
     Raises
     ------
     BoundsCheckError
-        An index is outside.
+        An index is outside the dimension.
     UnsupportedError
         Indices have several dimensions, or ``axis`` is missing.
     SelectionInvalidError
-        Indices are no whole numbers.
+        Indices are not whole numbers.
 
     Examples
     --------

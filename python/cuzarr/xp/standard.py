@@ -1,4 +1,4 @@
-"""Functions of the array API standard with the same names as in NumPy that no other module of :mod:`cuzarr.xp` has.
+"""The functions of the array API standard that no other module of :mod:`cuzarr.xp` has. NumPy has them under the same names.
 
 `cuzarr.xp` is the namespace that ``x.__array_namespace__()`` of a :class:`cuzarr.DeviceArray` returns. It has all names of the standard
 (2024.12).
@@ -108,7 +108,7 @@ def finfo(type: ArrayLike | DTypeLike, /) -> np.finfo[Any]:
     Raises
     ------
     InvalidArgumentError
-        It is no type of floats.
+        The type is not a float type.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
     Raises
     ------
     InvalidArgumentError
-        It is no type of whole numbers.
+        The type is not an integer type.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
     device : str, optional
         The wanted device; by default the device where the memory is.
     copy : bool, optional
-        ``True`` always copies; with ``False``, memory that needs a copy is an error.
+        ``True`` always copies. With ``False``, a needed copy is an error.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
     InvalidArgumentError
         ``copy=False`` forbids a copy that is needed.
     ArgumentTypeError
-        It has no ``__dlpack__``.
+        ``x`` has no method ``__dlpack__``.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = 
     shape : int or sequence of int
         The new extents. One of them may be -1; it is computed from the others.
     copy : bool, optional
-        ``True`` always copies; with ``False``, a shape that needs a copy is an error.
+        ``True`` always copies. With ``False``, a needed copy is an error.
 
     Returns
     -------
@@ -427,7 +427,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
     Raises
     ------
     InvalidArgumentError
-        There is no such dimension; numbers are negative, or not as many as elements.
+        There is no such dimension, a number is negative, or there is not one number for each element.
 
     Examples
     --------
@@ -443,7 +443,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
 
 @_documented
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
-    """The elements, shifted along a dimension. Those that leave it at one end enter at the other.
+    """The elements, shifted along a dimension. Elements that are shifted beyond one end enter at the other end.
 
     Parameters
     ----------
@@ -500,7 +500,7 @@ def tile(x: ArrayLike, repetitions: Sequence[int], /) -> MemoryArray:
     Raises
     ------
     InvalidArgumentError, ArgumentTypeError
-        A number is negative, or no whole number.
+        A number is negative, or not a whole number.
 
     Examples
     --------
@@ -575,7 +575,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     Raises
     ------
     DTypeMismatchError
-        The elements are no real numbers.
+        The elements are not real numbers.
 
     Examples
     --------
@@ -587,7 +587,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     largest = elementwise.maximum(first, second)
     distance = elementwise.abs(elementwise.subtract(first, second))
     sums = elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(distance))))
-    # The difference of infinities of one sign is NaN.
+    # The difference of two infinities of the same sign is NaN.
     return elementwise.where(elementwise.equal(first, second), elementwise.add(largest, math.log(2)), sums)  # type: ignore[no-any-return]
 
 
@@ -642,7 +642,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
     given = (DeviceArray.from_host(np.array(x, dtype), device) if isinstance(x, float | int) else x for x in (x1, x2))
     own, other = (device_array(x).astype(dtype, copy=False) for x in broadcast_arrays(*given))
     bits = np.dtype(f"i{dtype.itemsize}")
-    # As integers, the bits of floats of one sign have the order of the floats.
+    # Among floats of one sign, the bits read as integers have the order of the floats.
     is_away = apply("equal", other > own, own > 0)
     next_bits = device_array(own.view(bits) + apply("where", is_away, 1, -1)).astype(bits, copy=False)
     least = DeviceArray.from_host(np.array(1, bits).view(dtype), device)
@@ -678,8 +678,7 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
     Parameters
     ----------
     x : array
-        Elements in memory of any device, a stored array, or a plan. For integers, the result is an integer, too, rounded towards 0 as in
-        NumPy.
+        Elements in memory of any device, a stored array, or a plan. For integers, the results are integers, rounded towards 0 as in NumPy.
 
     Raises
     ------

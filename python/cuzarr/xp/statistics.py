@@ -1,6 +1,6 @@
 """Quantiles and histograms with NumPy's names, types and edges, exact for arrays of any size.
 
-Arrays in memory give a result at once, stored arrays a plan. Elements are counted by value; nothing is sorted or sampled.
+For arrays in memory, the result is computed at once; for stored arrays it is a plan. Elements are counted by value, not sorted or sampled.
 
 >>> import cuzarr, numpy as np
 >>> z = cuzarr.array(np.arange(12.0).reshape(3, 4), store={}, chunks=(1, 4))
@@ -107,13 +107,14 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     """Quantiles of the elements, exact for arrays of any size.
 
     ``q`` is a fraction from 0 to 1; several fractions add a first dimension to the result. Values between two elements are computed in
-    float64 and rounded once, so the result is the same for every device and memory limit. Elements of 1 and 2 bytes are read once, of
-    4 bytes twice, of 8 bytes four times. They are also read only once if the memory limit can hold all elements of one result.
+    float64 and rounded once, so the result is the same for every device and memory limit. Elements of 1 and 2 bytes are read once,
+    elements of 4 bytes twice, and elements of 8 bytes four times. If all elements for one result fit into the memory limit, they are read
+    only once.
 
     Parameters
     ----------
     x : array
-        Real numbers; also bools, with methods whose results are elements.
+        Real numbers. Bools are only allowed with methods whose results are elements.
     axis : int, tuple of int, optional
         Dimensions to reduce; by default all.
     keepdims : bool
@@ -122,9 +123,9 @@ def quantile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method: s
     Raises
     ------
     InvalidArgumentError
-        Quantiles of no elements, or outside of 0 to 1; a method that there is not.
+        There are no elements, ``q`` is outside of 0 to 1, or there is no such method.
     DTypeMismatchError
-        Complex numbers.
+        The elements are complex numbers.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
     Parameters
     ----------
     q : float or sequence of float
-        From 0 to 100.
+        Percentages from 0 to 100.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def percentile(x: Any, q: float | Sequence[float], axis: Axis = None, *, method:
 @planned
 @_documented
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The exact median: the middle element, or the mean of the two in the middle. NaN if an element is NaN, or if there is none.
+    """The exact median: the middle element, or the mean of the two in the middle. NaN if an element is NaN, or if there are no elements.
 
     Raises
     ------
@@ -206,7 +207,7 @@ def nanpercentile(
     Parameters
     ----------
     q : float or sequence of float
-        From 0 to 100.
+        Percentages from 0 to 100.
 
     Examples
     --------
@@ -284,19 +285,19 @@ def histogram(
     range : tuple of float, optional
         The lowest and the highest edge of bins of equal width.
     density : bool
-        Whether counts are divided by their sum, and by the width of the bin.
+        Whether each count is divided by the sum of the counts and by the width of its bin.
 
     Returns
     -------
     tuple of (array or Expression)
-        The number of elements in each bin (a density with ``density``), and the edges of the bins. Two plans for stored arrays.
+        The number of elements in each bin (a density with ``density``), and the edges of the bins. For stored arrays, both are plans.
 
     Raises
     ------
     InvalidArgumentError
-        Edges or a range that do not increase; elements that are not finite without a range.
+        Edges or the range do not increase, or elements are not finite and there is no ``range``.
     UnsupportedError
-        Names of rules that find bins.
+        ``bins`` is the name of a rule that finds bins.
 
     Examples
     --------
@@ -329,7 +330,7 @@ def histogram_bin_edges(x: ArrayLike, bins: int | Sequence[float] = 10, range: t
     Raises
     ------
     InvalidArgumentError
-        The edges or the range do not increase, or elements are not finite without a range.
+        The edges or the range do not increase, or elements are not finite and there is no ``range``.
     UnsupportedError
         ``bins`` is the name of a rule.
 

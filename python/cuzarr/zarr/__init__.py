@@ -8,7 +8,7 @@
 array([1, 2], dtype=int32)
 
 zarr-python finds the pipeline by its entry point, also in programs that never use it. So importing this module initialises
-no GPU, imports no CuPy, and does not fail if zarr-python is missing. Only using it fails then.
+no GPU, imports no CuPy, and does not fail if zarr-python is missing. In that case, only its use fails.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Starts reads before zarr-python lists their chunks.
 
 To read a selection, zarr-python lists its chunks, makes five objects for each, looks up ``read`` of its pipeline, and calls
-it with a list of these objects. For chunks of 1 MiB that takes about as long as reading them to a GPU. If the selection is a box
-of a regular grid, the local variables of zarr-python's function already contain everything that the list would. They are only
-read, nothing in zarr-python is changed, and the read runs on another thread while the list is made. Calling ``read`` then waits.
+it with a list of these objects. For chunks of 1 MiB that takes about as long as reading them to a GPU. If the selection is a box of a
+regular grid, the local variables of zarr-python's function already contain all information in the list. This module reads these
+variables, changes nothing in zarr-python, and starts the read on another thread while the list is made. The call of ``read`` then only
+waits.
 
-Python's monitoring (PEP 669) tells when to start. While ``cuzarr.zarr.enable()`` is in force, this module listens to it as an
-optimizer, at one line of that function. If another optimizer listens already, or Python is too old, reads start when ``read`` is
-looked up, after the list of chunks and before the objects. If zarr-python's variables have other names, they start when ``read``
-is called.
+Python's monitoring (PEP 669) tells when to start. While ``cuzarr.zarr.enable()`` is in force, this module is registered as an optimizer,
+for one line of that function. If another optimizer is registered already, or Python is too old, reads start when ``read`` is looked up:
+after the list of chunks is made, and before the objects. If zarr-python's variables have other names, reads start when ``read`` is
+called.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Started:
         )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Waits for the end of the read. The result does not tell which chunks are missing; only callers that refuse these need it."""
+        """Waits for the end of the read. The result does not name missing chunks; only callers that refuse missing chunks need that."""
         self._is_called = True
         del batch_info, out  # a list of many small objects: freeing it takes time, so it is done while the read runs
         await _threads.until_over(self._read, self._request.cancel)
@@ -84,7 +85,8 @@ class Started:
         return ()
 
     def __del__(self) -> None:
-        # It was never called: zarr-python's function failed, or its task was cancelled. Afterwards the caller may use the memory again.
+        # The read was never called: zarr-python's function failed, or its task was cancelled. After this, the caller may use the memory
+        # again.
         if not self._is_called:
             self._request.cancel()
             with contextlib.suppress(Exception):
@@ -92,7 +94,7 @@ class Started:
 
 
 class _Begun(threading.local):
-    """The indexer that this thread saw last, and the read that was started for it. Before ``read`` is looked up, nothing is awaited."""
+    """This thread's last indexer, and the read that was started for it. One suffices: nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None
@@ -188,7 +190,7 @@ def _listen(pipeline: type) -> bool:
 
 
 def _begin(pipeline: type, frame: FrameType) -> None:
-    """Starts the read for the chunks that zarr-python's function is about to list. The call of ``read`` reports its errors."""
+    """Starts the read for the chunks that zarr-python's function is about to list. The call of ``read`` raises its errors."""
     _begun.indexer = _begun.read = None
     try:
         known = frame.f_locals

@@ -1,8 +1,8 @@
 """Reads and writes boxes of zarr-python's arrays without a list of their chunks.
 
 zarr-python makes five objects for each chunk of a request before a pipeline sees it. If the selection is a box of a regular
-grid, in a store that cuzarr reads itself, the box is all the information needed. zarr-python's own code then runs with an indexer
-that lists no chunks, and with a pipeline that knows the box in place of the array's own.
+grid, in a store that cuzarr reads itself, the box is all the information needed. zarr-python's own code then runs with an indexer that
+lists no chunks. In place of the array's pipeline, it gets a pipeline that knows the box.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cuzarr.zarr._memory import is_host, is_native, wrap
 from cuzarr.zarr._sources import is_numbered, ready_source
 from cuzarr.zarr._work import Work, reading_box, run_options, writing_box
 
-# Parameters of zarr-python's functions that read and write a selection: the first ones, which are used here.
+# The first parameters of zarr-python's functions that read and write a selection. Only these are used here.
 _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid", "indexer")
 
 
@@ -57,7 +57,7 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """A box of an array, used in place of a pipeline. It reads or writes the whole box, and ignores the chunks that it is given."""
+    """A box of an array, used in place of a pipeline. It reads or writes the whole box, and ignores the chunks in its arguments."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -108,7 +108,7 @@ class Box:
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
-        """Starts to read the box into ``out``; ``None`` if that would have to wait first, or cuzarr cannot do it."""
+        """Starts to read the box into ``out``; ``None`` if the read would have to wait first, or cuzarr cannot do it."""
         source = ready_source(self._store_path.store)
         if source is None:
             return None
@@ -151,7 +151,7 @@ class Box:
 
 
 def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
-    """For each dimension first element, count and step, and whether the result lacks it; ``None`` if the indexer selects no box."""
+    """First element, count and step of each dimension, and whether the result lacks it. ``None`` if the indexer does not select a box."""
     if type(indexer) not in _INDEXERS or indexer.drop_axes:
         return None
     axes = []

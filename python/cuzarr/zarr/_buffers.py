@@ -14,7 +14,7 @@ from cuzarr.buffer import gpu
 
 
 class _Nothing(DeviceArray):
-    """An empty array of bytes. zarr-python creates scalars ``like`` it, also of types that CuPy does not have."""
+    """An empty array of bytes. zarr-python passes it as ``like=`` to create scalars, even of types that CuPy does not have."""
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         made = getattr(function, "_implementation", function)(*arguments, **options)

@@ -1,4 +1,5 @@
-"""Opens a pipeline's chunks on the Rust side: turns codecs and a chunk's specification into one document, or says why it cannot."""
+"""Opens a pipeline's chunks on the Rust side. Converts codecs and a chunk's specification to one document, or refuses them with a
+reason."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Chunks:
 
     @property
     def nbytes(self) -> int:
-        """The size of a decoded chunk in bytes. For elements of variable length, their number."""
+        """The size of a decoded chunk in bytes. For elements of variable length, the number of elements."""
         return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
@@ -60,7 +61,7 @@ class Chunks:
         return _core.ChunkRequest.of_batch(batch, self.shape, out_shape, numbered, self.core.is_sharded)
 
 
-# Tests and programs that replace these methods expect that they are called.
+# Tests and programs may replace these methods, and then expect calls of them.
 _SHARD_CODE = {name: getattr(_ShardIndex, name) for name in ("get_chunk_slice", "set_chunk_slice")}
 
 
@@ -79,7 +80,7 @@ def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
     Raises
     ------
     Fallback
-        They are not ours to encode and decode.
+        cuzarr cannot encode and decode these chunks.
     """
     for known_codecs, known_spec, found in tuple(_opened):
         if _are_same(known_spec, spec) and _are_equal(known_codecs, codecs):
@@ -104,7 +105,7 @@ def _are_equal(known: tuple[Any, ...], codecs: tuple[Any, ...]) -> bool:
 
 
 def _compares_all(codec: Any) -> bool:
-    """Whether equality of such codecs includes class and configuration. It does not for those of numcodecs."""
+    """Whether equality of codecs of this class compares class and configuration. For numcodecs' codecs, it does not."""
     return is_dataclass(codec) and not isinstance(codec, V2Codec)
 
 

@@ -29,7 +29,7 @@ class Enabled:
     Raises
     ------
     None
-        Undoing cannot fail.
+        The undo cannot fail.
 
     Examples
     --------
@@ -76,18 +76,18 @@ class Enabled:
 def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     """Make zarr-python read and write through cuzarr, from now on or for a ``with`` block.
 
+    While the change is in force, Python's monitoring (``sys.monitoring``) informs cuzarr when zarr-python starts to list the chunks of a
+    read. cuzarr then starts the read immediately.
+
     Parameters
     ----------
     gpu
-        Also read arrays into GPU memory: with zarr-python's buffers, as ``zarr.config.enable_gpu()`` does, or, if CuPy is missing,
-        with cuzarr's, as ``cuzarr.DeviceArray``.
+        Also read arrays into GPU memory: with zarr-python's buffers, like ``zarr.config.enable_gpu()``, or, if CuPy is missing, with
+        cuzarr's buffers, which hold ``cuzarr.DeviceArray``.
     patch
         Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
         work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
         ``cuzarr.storage`` are accepted. Results are the same.
-
-    While it is in force, Python's monitoring (``sys.monitoring``) tells cuzarr when zarr-python starts to list the chunks of a
-    read. cuzarr then starts the read at once.
 
     Returns
     -------

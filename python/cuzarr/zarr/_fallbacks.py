@@ -19,7 +19,7 @@ _fallen: Counter[str] = Counter()
 
 
 class FallbackWarning(CuzarrRuntimeWarning):
-    """An array on a GPU is read or written on the host, by zarr-python's own code or, because CuPy is missing, by this package."""
+    """An array on a GPU is read or written on the host: by zarr-python's own code, or by this package if CuPy is missing."""
 
 
 class Fallback(Exception):
@@ -33,7 +33,7 @@ def count_native(operation: str) -> None:
 
 
 def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> None:
-    """Counts a fall-back, and warns or logs unless ``told`` says that this was done for the array already.
+    """Counts a fall-back, and warns or logs unless ``told`` contains it, because it was already reported for the array.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def fallbacks(*, reset: bool = False) -> dict[str, int]:
     Parameters
     ----------
     reset : bool
-        Whether counting restarts at 0.
+        Whether the counts restart at 0.
 
     Returns
     -------

@@ -18,8 +18,8 @@ from cuzarr.zarr._sources import _Dictionary
 # Decoded bytes of chunks in one group.
 _GROUP_BYTES = 64 << 20
 
-# A larger shard is not decoded whole for some of its elements. Then zarr-python's sharding codec finds the inner chunks, and this
-# pipeline decodes those.
+# A shard above this size is not decoded whole for a part of its elements. zarr-python's sharding codec then finds the inner chunks, and
+# this pipeline decodes them.
 _WHOLE_SHARD_BYTES = 16 << 20
 
 
@@ -79,7 +79,7 @@ def check(groups: list[Group], place: Any) -> None:
 
 
 def needs_host(array: Any) -> str:
-    """The reason why the host must move elements of an array on a GPU to their places; empty if it need not."""
+    """The reason why the host must move elements of an array on a GPU to their places; empty if there is none."""
     return "index arrays on a GPU need CuPy" if isinstance(array, DeviceArray) else ""
 
 
@@ -104,7 +104,7 @@ def read(
         for rank, item in enumerate(part.items):
             _, _, chunk_selection, out_selection, _ = batch[item]
             if item in absent:
-                # The chunk was filled already. Assigning the fill value would not do: CuPy takes -0.0 for 0.0.
+                # The chunk was filled already. An assignment of the fill value would be wrong, because CuPy takes -0.0 for 0.0.
                 missing.append(item)
             selected = part.chunk(elements, rank)[chunk_selection]
             if isinstance(elements, np.ndarray):
@@ -130,7 +130,7 @@ def write(
         for rank, item in enumerate(part.items):
             _, spec, chunk_selection, out_selection, _ = batch[item]
             selected = _selected(value, chunk_selection, out_selection, drop_axes, len(spec.shape))
-            # NumPy refuses an array of one element where an element is assigned. zarr-python allows it if that is the whole chunk.
+            # NumPy cannot assign an array of one element to a single element. zarr-python allows this if the element is the whole chunk.
             part.chunk(elements, rank)[chunk_selection] = selected.reshape(()) if selected.size == 1 else selected
         write_box(part.request, part.chunks, source, elements, options)
 

@@ -1,7 +1,7 @@
 """Runs zarr-python's own pipeline in host memory, because most of its codecs fail on arrays on a GPU.
 
-The configured buffers must not matter then. zarr-python uses them in two places: its codec for format 2 returns them, and its
-codec for shards accepts no others.
+The configured buffers must not be used there, but zarr-python uses them in two places: its codec for format 2 returns them, and its codec
+for shards accepts no others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes inside zarr-python: for its arrays' use of GPU memory outside of a pipeline, and for our stores.
+"""Changes inside zarr-python, so that its arrays work with GPU memory outside of a pipeline, and accept our stores.
 
 Each change names the module and the attribute that it replaces, and is applied only if it finds what it expects there. All
 changes are undone when the last caller reverts them.
@@ -27,7 +27,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, except that ``array`` leaves arrays on a GPU there instead of raising an error."""
+    """NumPy, with another ``array``: for an array on a GPU, it returns an array on the GPU instead of raising an error."""
 
     def __init__(self) -> None:
         super().__init__("numpy")

@@ -3,7 +3,7 @@
 A request of zarr-python is a list of chunks, each with its key, the part of the chunk and the part of the result. If
 the parts form a box, the Rust side reads or writes all of them in one call, directly to or from zarr-python's array.
 Otherwise (coordinates, masks, lists of indices), whole chunks are decoded in one call, and NumPy or CuPy moves the
-elements. All other requests go to zarr-python's own pipeline, and are counted with the reason.
+elements. All other requests go to zarr-python's own pipeline, and are counted by reason.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class CodecPipeline(ZarrCodecPipeline):
         Raises
         ------
         ValueError, TypeError
-            A codec does not fit; the codec says why.
+            A codec does not fit; the codec's error gives the reason.
 
         >>> metadata = zarr.zeros(store={}, shape=(4,), dtype="int16").metadata
         >>> pipeline = cuzarr.zarr.CodecPipeline.from_codecs([zarr.codecs.BytesCodec()])
@@ -266,7 +266,7 @@ class CodecPipeline(ZarrCodecPipeline):
         Parameters
         ----------
         batch_info : iterable of tuple
-            For each chunk: where its bytes are, its ``ArraySpec``, the part of the chunk, the part of the result, and whether
+            For each chunk: the place of its bytes, its ``ArraySpec``, the part of the chunk, the part of the result, and whether
             the whole chunk is read.
         out : zarr.core.buffer.NDBuffer
             The result, which is filled.
@@ -341,7 +341,7 @@ class CodecPipeline(ZarrCodecPipeline):
         Parameters
         ----------
         batch_info : iterable of tuple
-            For each chunk: where its bytes go, its ``ArraySpec``, the part of the chunk, the part of ``value``, and whether the
+            For each chunk: the place for its bytes, its ``ArraySpec``, the part of the chunk, the part of ``value``, and whether the
             whole chunk is written.
         value : zarr.core.buffer.NDBuffer
             The elements.

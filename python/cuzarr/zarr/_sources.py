@@ -41,7 +41,7 @@ def is_numbered(batch: list[Any]) -> bool:
 
 
 def _own(store: Any) -> _core.Store | None:
-    """The cuzarr store inside ``store``, if it is one in zarr-python's form."""
+    """The cuzarr store inside ``store``, if ``store`` is the zarr-python form of a cuzarr store."""
     own = getattr(store, "cuzarr_store", None) if type(store).__module__.startswith("cuzarr.") else None
     return None if own is None else own.handle
 
@@ -67,7 +67,7 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """The source of a store's chunks, if they can be read without zarr-python's code, and without waiting until the store opens."""
+    """The source of a store's chunks, if it needs neither zarr-python's code nor a wait until the store is open."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -195,7 +195,7 @@ class _Coroutines:
 
 
 class _Shards(_Coroutines):
-    """Shards in a store that itself joins neighbouring ranges of a value."""
+    """Shards in a store that joins neighbouring ranges of a value by itself."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: Any, chunks: Chunks, settings: Any) -> None:
         super().__init__(getters, prototype, loop)

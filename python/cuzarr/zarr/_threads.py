@@ -1,6 +1,7 @@
 """Threads that wait for the Rust side, so that zarr-python's event loop need not wait.
 
-They are separate from the loop's threads: requests may wait for coroutines of the loop, which may need one of its threads.
+They are separate from the loop's threads: requests may wait for coroutines of the loop, and the coroutines may need one of the loop's
+threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The work for one request: the Rust side reads or writes a box, or NumPy or CuPy divides chunks."""
+"""The work for one request: the Rust side reads or writes a box, or NumPy or CuPy moves elements of whole chunks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Work:
         by_host: str = "",
     ) -> None:
         self.by_host = by_host
-        """Why elements of an array on a GPU pass through the host, or an empty text."""
+        """The reason why elements of an array on a GPU pass through the host, or an empty text."""
         self._operation = operation
         self._batch = batch
         self._chunks = chunks
@@ -73,7 +73,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
     Raises
     ------
     Fallback
-        It is not ours to do.
+        cuzarr cannot do this work.
     """
     chunks = chunks_of(batch[0][1])
     options = run_options(batch[0][1], chunks)
@@ -100,7 +100,7 @@ def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.Chu
 
 
 def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.ChunkRequest) -> Work | None:
-    """The work of writing elements with a box's shape, or one element everywhere. ``None`` if their shape or type differs."""
+    """The work of writing elements with the shape of a box, or one element everywhere. ``None`` if the shape or type does not fit."""
     fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
     if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
         return None
@@ -114,7 +114,7 @@ def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tup
     Raises
     ------
     Fallback
-        It is not ours to do.
+        cuzarr cannot do this work.
     """
     chunks = chunks_of(batch[0][1])
     options = run_options(batch[0][1], chunks)

@@ -12,11 +12,11 @@ from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.base import Request
 
 CONCURRENCY = 256
-"""Most requests to an asynchronous store that run at once. More would not make up for a store's latency."""
+"""Largest number of requests to an asynchronous store that run at once. More would not hide a store's latency better."""
 
 
 AT_ONCE = 64
-"""Number of requests that such a store gets in one call, if all their values are needed before any is used."""
+"""Number of requests in one call to such a store, if all values are needed before the first one is used."""
 
 
 async def gather(coroutines: Iterable[Any]) -> list[Any]:
@@ -37,7 +37,7 @@ def raise_first(results: Iterable[Any]) -> None:
 
 
 class Asynchronous:
-    """Base class of adapters whose ``_get`` is a coroutine. Many requests run at once, also those of several batches."""
+    """Base class of adapters whose ``_get`` is a coroutine. Many requests run at once, even if they belong to different batches."""
 
     requests_at_once = AT_ONCE
     is_asynchronous = True

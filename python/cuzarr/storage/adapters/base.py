@@ -54,7 +54,7 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
 
 
 def without_secrets(text: str) -> str:
-    """A text for messages, with URLs without user, password and query. A query may be a signature."""
+    """A text for messages, whose URLs have no user, password or query. A query may be a signature."""
     return _SECRETS.sub("", text)
 
 
@@ -123,7 +123,7 @@ class OneByOne:
 
 
 class ListingAdapter(OneByOne):
-    """Base class of adapters that answer everything else from a list of keys."""
+    """Base class of adapters that find sizes and listings from the store's keys and values."""
 
     def keys(self) -> Iterable[str]:
         raise NotImplementedError  # each adapter has its own

@@ -17,7 +17,7 @@ def adapt_store(store: Any) -> StoreAdapter:
     Raises
     ------
     TypeError
-        It is none of them.
+        The store is none of these.
     """
     if type(store).__module__ in ("zarr.core", "zarr.hierarchy"):  # groups of zarr-python 2 are mappings, too
         kind = type(store).__name__

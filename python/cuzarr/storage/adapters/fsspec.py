@@ -29,7 +29,7 @@ class _Folder:
         return f"{self._lead}{key}" if key else self.root
 
     def key(self, path: str) -> str:
-        # A file system may list paths with a leading slash, and take them without one, or the reverse.
+        # A file system may list paths with a leading slash but expect them without one, or the reverse.
         return str(self.fs._strip_protocol(path)).strip("/").removeprefix(self._stripped_lead)
 
     @property
@@ -61,7 +61,7 @@ _WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "or
 
 
 def place_of(fs: Any, root: str) -> Place:
-    """The identity of a directory. It is equal for two objects with the same values.
+    """The identity of a directory. Two objects for the same directory have equal identities.
 
     fsspec returns one object for equal settings of a file system.
     """
@@ -72,7 +72,7 @@ def place_of(fs: Any, root: str) -> Place:
         return file_address(fs._strip_protocol(root))
     options = fs.storage_options
     if "fo" in options or "target_protocol" in options or "remote_options" in options:
-        return _waiting(fs), root  # files of another file system, which the settings name
+        return _waiting(fs), root  # the files of another file system, which is named in the settings
     client = options.get("client_kwargs") or {}
     where = {name: str(value) for name in _WHERE if (value := options.get(name) or client.get(name))}
     return f"{fs.unstrip_protocol(root).rstrip('/')} {where or ''}".rstrip()
@@ -118,7 +118,7 @@ def _waiting(fs: Any) -> Any:
     fs = getattr(fs, "sync_fs", fs)  # zarr-python puts this wrapper around some file systems
     if not getattr(fs, "asynchronous", False):
         return fs
-    # A file system that refers to files of another one has that one, or its options, among its settings.
+    # A file system that refers to files of another file system has the other one, or its options, among its settings.
     options = {name: _of_waiting(value) for name, value in fs.storage_options.items()}
     return type(fs)(*map(_of_waiting, fs.storage_args), **{**options, "asynchronous": False})
 
@@ -163,7 +163,7 @@ class FsspecAdapter(Asynchronous):
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         if start is not None and start < 0 and not self.is_asynchronous:
-            # Cached files do not tell their size, from which fsspec would count.
+            # fsspec counts from the size of the file, but cached files do not have it.
             start = max(0, (self.getsize(key) or 0) + start)
         try:
             return self.fs.cat_file(self._folder.path(key), start=start, end=stop)
@@ -187,7 +187,7 @@ class FsspecAdapter(Asynchronous):
 
     @staticmethod
     def _replace(path: str, value: bytes) -> None:
-        """Writes a file under another name and renames it. fsspec would overwrite the old file, which is lost if the process dies."""
+        """Writes a file under another name and renames it. fsspec would overwrite the old file, and a killed process would lose it."""
         partial = os.path.join(os.path.dirname(path), f".cuzarr-{secrets.token_hex(8)}.partial")
         try:
             with open(partial, "xb") as file:
@@ -232,7 +232,7 @@ class FsspecAdapter(Asynchronous):
             return None
         if found["type"] == "directory":
             return None
-        if found["size"] is None:  # a server need not tell the size
+        if found["size"] is None:  # a server may omit the size
             value = self.get(key, None, None)
             return None if value is None else len(value)
         return int(found["size"])

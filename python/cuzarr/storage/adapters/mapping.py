@@ -30,9 +30,7 @@ class MappingAdapter(ListingAdapter):
         return None if value is None else cut(value, start, stop)
 
     def get_versioned(self, requests: Sequence[Request]) -> list[tuple[Any, int | None]]:
-        """Values, or exceptions. A part of a value comes with the hash of the whole value, which is the value's version: values
-        with other bytes have another hash.
-        """
+        """Values, each with its version, or exceptions. A part of a value has the hash of the whole value as its version."""
         found: list[tuple[Any, int | None]] = []
         for key, start, stop in requests:
             try:

@@ -11,7 +11,7 @@ from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identit
 class ObjectAdapter(ListingAdapter):
     """Adapter for an object with ``get(key)``, ``set(key, value)``, ``delete(key)`` and ``list()``.
 
-    Its method ``identity()``, if it has one, returns the identity of its values: an address, or an object that all stores of one
+    Its method ``identity()``, if it has one, returns the identity of its values: an address, or an object that all stores of the same
     place share.
     """
 

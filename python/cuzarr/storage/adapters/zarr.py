@@ -13,7 +13,7 @@ from cuzarr.errors import ArgumentTypeError
 from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
 from cuzarr.storage.adapters.base import Place, cut, file_address, own_identity, unwrapped, without_secrets
 
-# Names of metadata documents. A listed name of these is always a key.
+# Names of metadata documents. A listed entry with one of these names is always a key.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 
@@ -37,7 +37,7 @@ class ZarrStoreAdapter(Asynchronous):
     def _begin(self, coroutine: Any) -> Future[Any]:
         from zarr.core.sync import _get_loop
 
-        # Runs on zarr-python's own loop, which the store's connections belong to once zarr-python has used it.
+        # Runs on zarr-python's own loop: connections of a store that zarr-python has used belong to that loop.
         loop = _get_loop()
         try:
             is_inside = asyncio.get_running_loop() is loop
@@ -119,7 +119,7 @@ class ZarrStoreAdapter(Asynchronous):
     async def _list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         lead = f"{prefix}/" if prefix else ""
         names = sorted([lead + name async for name in self.store.list_dir(prefix)])
-        # zarr-python does not tell which names are keys.
+        # zarr-python's listing does not show which names are keys.
         are_keys = await gather(self._is_key(name) for name in names)
         if failures := [answer for answer in are_keys if isinstance(answer, BaseException)]:
             raise failures[0]
@@ -144,7 +144,7 @@ class ZarrStoreAdapter(Asynchronous):
 class IcechunkAdapter(ZarrStoreAdapter):
     """Adapter for the store of an Icechunk session.
 
-    It accepts keys of Zarr's documents, and of chunks of arrays that exist. Readers see no writes before the session is committed.
+    It only accepts keys of Zarr's documents, and of chunks of existing arrays. Readers see no writes before the session is committed.
     """
 
     is_transactional = True
@@ -167,7 +167,7 @@ class IcechunkAdapter(ZarrStoreAdapter):
 
     async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         try:
-            if key.rpartition("/")[2] in _DOCUMENTS:  # Icechunk reads parts of documents up to another end than requested
+            if key.rpartition("/")[2] in _DOCUMENTS:  # Icechunk ends parts of documents at another position than requested
                 value = await super()._get(key, None, None)
                 return None if value is None else cut(value, start, stop)
             return await super()._get(key, start, stop)
