@@ -41,6 +41,7 @@ __all__ = [
     "check_unchanged",
     "choose_chunks",
     "begin_end",
+    "config_defaults",
     "consolidate",
     "compressors_named",
     "default_codecs",
@@ -204,6 +205,7 @@ class _Table(Protocol):
 
 __version__: str
 
+def config_defaults() -> dict[str, Any]: ...
 def error_kinds() -> list[str]: ...
 def compressors_named(text: str, zarr_format: int) -> str: ...
 def nearest(name: str, known: Sequence[str]) -> str | None: ...

@@ -33,9 +33,10 @@ mod watch;
 
 use std::path::PathBuf;
 
+use cuzarr::config::{Config, ConfigValue};
 use cuzarr_cli::{LeftOut, MadeTable, PythonFound, PythonPackage, TableRequest};
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::ending::Unlocked;
 
@@ -43,6 +44,21 @@ use crate::ending::Unlocked;
 #[pyfunction]
 fn error_kinds() -> Vec<&'static str> {
     cuzarr::ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
+}
+
+/// Returns the defaults of the library's settings by key.
+#[pyfunction]
+fn config_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let defaults = PyDict::new(py);
+    for setting in Config::new().settings() {
+        match &setting.value {
+            ConfigValue::Automatic => defaults.set_item(setting.name, py.None())?,
+            ConfigValue::Flag(flag) => defaults.set_item(setting.name, flag)?,
+            ConfigValue::Number(number) => defaults.set_item(setting.name, number)?,
+            ConfigValue::Word(word) => defaults.set_item(setting.name, word)?,
+        }
+    }
+    Ok(defaults)
 }
 
 /// Sets where cuzarr searches for NVIDIA's libraries and for the shipped kernels. Loads nothing.
@@ -177,7 +193,7 @@ mod _core {
     #[pymodule_export]
     use super::watch::PyWatch;
     #[pymodule_export]
-    use super::{cli, error_kinds, nearest, set_library_paths};
+    use super::{cli, config_defaults, error_kinds, nearest, set_library_paths};
     use pyo3::prelude::*;
 
     #[pymodule_init]

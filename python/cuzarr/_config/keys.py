@@ -13,44 +13,26 @@ from cuzarr._config.classes import CLASSES, check_class, dotted_name
 from cuzarr._names import did_you_mean
 from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
-DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
+_OF_LIBRARY = _core.config_defaults()
+
+DEFAULT_MEMORY_LIMIT_BYTES: int = _OF_LIBRARY["memory_limit"]
 """Memory limit in bytes, if the configuration has none."""
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = _OF_LIBRARY | {
+    "default_zarr_format": int(_OF_LIBRARY["default_zarr_format"]),
+    "memory_limit": None,
     # zarr-python's keys, with zarr-python's defaults
-    "default_zarr_format": 3,
-    "array.order": "C",
-    "array.write_empty_chunks": False,
-    "array.read_missing_chunks": True,
-    "array.target_shard_size_bytes": None,
     "array.rectilinear_chunks": False,
-    "array.sharding_coalesce_max_gap_bytes": 1 << 20,
-    "array.sharding_coalesce_max_bytes": 16 << 20,
-    "array.allow_unsafe_pickle_decode": False,
-    "array.variable_chunk_max_bytes": 512 << 20,
     "array.chunk_cache": False,
-    "async.concurrency": 10,
     "async.timeout": None,
-    "threading.max_workers": None,
     "json_indent": 2,
     "codec_pipeline.path": "cuzarr.zarr.CodecPipeline",
     "codec_pipeline.batch_size": 1,
     "codec_pipeline.max_workers": None,
     "buffer": "cuzarr.buffer.cpu.Buffer",
     "ndbuffer": "cuzarr.buffer.cpu.NDBuffer",
-    # the device that arrays are read to, and their type
-    "device": "cpu",
     "array_type": "auto",
-    # what cuzarr may do and use
-    "strict": False,
     "allow_pickle": False,
-    "memory_limit": None,
-    "chunk_cache.size": 1 << 30,
-    "chunk_cache.max_age": 60,
-    "metadata_max_bytes": 256 << 20,
-    "gds": "auto",
-    "fsync": "none",
-    "direct_io": "auto",
 }
 
 # zarr-python's table of codec classes. cuzarr uses its own registry; entries are kept, so that one dictionary serves both libraries.

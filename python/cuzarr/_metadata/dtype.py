@@ -399,25 +399,29 @@ def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
     """
     if isinstance(spec, DataType):
         return spec
-    if isinstance(spec, str) and spec in _PLAIN_NAMES:
+    if isinstance(spec, str):
         return _named(spec)
     if isinstance(spec, np.dtype) and spec.isbuiltin == _OF_NUMPY:
         return _of_native(spec)
     spec = _numpy.of_library(spec)
     if hasattr(spec, "to_native_dtype") and hasattr(spec, "to_json"):  # zarr-python's ZDType
         return _from_zarr_object(spec, zarr_format)
-    if isinstance(spec, Mapping) or (isinstance(spec, str) and _is_v3_name(spec)):
+    if isinstance(spec, Mapping):
         return from_json_v3(spec)
-    if isinstance(spec, str) and spec in _STRING_NAMES or spec is str:
+    if spec is str:
         return DataType(_string_dtype(), "string")
     if isinstance(spec, list):
         spec = [tuple(field) if isinstance(field, Iterable) else field for field in spec]
     return _from_native(spec if isinstance(spec, np.dtype) else _native_of(spec))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def _named(name: str) -> DataType:
-    return DataType(np.dtype(name))
+    if name in _PLAIN_NAMES:
+        return DataType(np.dtype(name))
+    if _is_v3_name(name):
+        return from_json_v3(name)
+    return DataType(_string_dtype(), "string") if name in _STRING_NAMES else _from_native(_native_of(name))
 
 
 def _native_of(spec: Any) -> np.dtype[Any]:
