@@ -8,7 +8,7 @@ import pickle
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,8 @@ from devices import to_host
 
 import cuzarr
 
+Stored = Callable[..., tuple[str, np.ndarray[Any, Any]]]
+
 
 @pytest.fixture(autouse=True)
 def empty() -> Iterator[None]:
@@ -28,28 +30,43 @@ def empty() -> Iterator[None]:
             cuzarr.memory.empty_cache(device)
 
 
-def stored(folder: Path, **settings: Any) -> tuple[str, np.ndarray[Any, Any]]:
-    """An array in a folder, old enough to be kept."""
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "shards": {"shards": (32, 48)},
+    "v2": {"zarr_format": 2},
+    "uncompressed": {"compressors": None},
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """A function that gives an array in a folder, which is old enough to be kept. Many are made at once, and age together."""
     values = np.arange(64 * 48, dtype="f4").reshape(64, 48)
-    path = str(folder / "a.zarr")
-    cuzarr.create_array(path, data=values, **{"chunks": (16, 24)} | settings)
-    time.sleep(2.1)
-    return path, values
+    ready: dict[str, list[str]] = {kind: [] for kind in KINDS}
+
+    def take(kind: str = "plain") -> tuple[str, np.ndarray[Any, Any]]:
+        if not ready[kind]:
+            folder = tmp_path_factory.mktemp("aged")
+            for one, settings in KINDS.items():
+                for number in range(16 if one == "plain" else 4):
+                    path = str(folder / f"{one}-{number}.zarr")
+                    cuzarr.create_array(path, data=values, **{"chunks": (16, 24)} | settings)
+                    ready[one].append(path)
+            time.sleep(2.1)
+        return ready[kind].pop(), values.copy()
+
+    return take
 
 
 def cached(array: cuzarr.Array) -> int:
     return (array.last_report() or {}).get("cached_chunks", 0)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"shards": (32, 48)}, {"zarr_format": 2}, {"compressors": None}],
-    ids=["plain", "shards", "v2", "uncompressed"],
-)
-def test_a_chunk_that_is_read_again_is_not_decoded_again(tmp_path: Path, device: str, settings: dict[str, Any]) -> None:
-    path, values = stored(tmp_path, **settings)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chunk_that_is_read_again_is_not_decoded_again(stored: Stored, device: str, kind: str) -> None:
+    path, values = stored(kind)
     array = cuzarr.open(path, mode="r", device=device, chunk_cache=True)
-    uses = device != "cpu" or "compressors" not in settings  # bytes of a file that need no decoding stay in the page cache
+    uses = device != "cpu" or kind != "uncompressed"  # bytes of a file that need no decoding stay in the page cache
     for selection in (np.s_[:, :], np.s_[3, :], np.s_[3::5, 7:40], np.s_[60:, 47], np.s_[5:9, 1:2]):
         assert np.array_equal(to_host(array[selection]), values[selection])
     assert (cached(array) > 0) == uses
@@ -60,8 +77,8 @@ def test_a_chunk_that_is_read_again_is_not_decoded_again(tmp_path: Path, device:
     assert (cached(array) > 0) == uses
 
 
-def test_rows_one_by_one_decode_each_chunk_once(tmp_path: Path, device: str) -> None:
-    path, values = stored(tmp_path)
+def test_rows_one_by_one_decode_each_chunk_once(stored: Stored, device: str) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, mode="r", device=device, chunk_cache=True)
     hits = 0
     for row in range(64):
@@ -70,8 +87,8 @@ def test_rows_one_by_one_decode_each_chunk_once(tmp_path: Path, device: str) -> 
     assert hits == 64 * 2 - 8
 
 
-def test_writes_of_other_programs_are_seen(tmp_path: Path) -> None:
-    path, values = stored(tmp_path)
+def test_writes_of_other_programs_are_seen(stored: Stored) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, mode="r", chunk_cache=True)
     assert np.array_equal(array[...], values) and np.array_equal(array[...], values)
     assert cached(array) == 8
@@ -88,8 +105,8 @@ def write(path: str) -> None:
     cuzarr.open_array(path)[:20] = -1
 
 
-def test_own_writes_deletions_and_resizes_are_seen(tmp_path: Path) -> None:
-    path, values = stored(tmp_path)
+def test_own_writes_deletions_and_resizes_are_seen(stored: Stored) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, chunk_cache=True)
     dice = random.Random(1)
     for _ in range(30):
@@ -122,8 +139,8 @@ def test_groups_pass_it_on_and_keep_it_when_they_travel(tmp_path: Path) -> None:
         assert cuzarr.open_array(str(tmp_path / "g.zarr" / "below/a")).config.chunk_cache
 
 
-def test_the_configured_size_holds_and_memory_shows_what_is_kept(tmp_path: Path) -> None:
-    path, values = stored(tmp_path)
+def test_the_configured_size_holds_and_memory_shows_what_is_kept(stored: Stored) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, mode="r", chunk_cache=True)
     assert np.array_equal(array[...], values)
     info = cuzarr.memory.info("cpu")
@@ -155,8 +172,8 @@ def test_strings_are_kept() -> None:
     assert cached(array) > 0
 
 
-def test_threads_share_it(tmp_path: Path) -> None:
-    path, values = stored(tmp_path)
+def test_threads_share_it(stored: Stored) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, mode="r", chunk_cache=True)
     wrong = []
 
@@ -175,8 +192,8 @@ def test_threads_share_it(tmp_path: Path) -> None:
     assert not wrong
 
 
-def test_a_forked_child_has_an_empty_one(tmp_path: Path) -> None:
-    path, values = stored(tmp_path)
+def test_a_forked_child_has_an_empty_one(stored: Stored) -> None:
+    path, values = stored()
     array = cuzarr.open_array(path, mode="r", chunk_cache=True)
     assert np.array_equal(array[...], values)
     context = multiprocessing.get_context("fork")
