@@ -253,11 +253,11 @@ impl Drop for OpenValues {
 
 #[derive(Default)]
 struct State {
-    values: HashMap<String, Kept>,
+    values: HashMap<String, OpenValue>,
     uses: u64,
 }
 
-struct Kept {
+struct OpenValue {
     value: Arc<dyn Any + Send + Sync>,
     last_use: u64,
 }
@@ -291,7 +291,7 @@ impl OpenValues {
             let Some(oldest) = oldest else { return value };
             closed = state.values.remove(&oldest);
         }
-        let kept = Kept { value: Arc::clone(&value) as Arc<_>, last_use: state.uses };
+        let kept = OpenValue { value: Arc::clone(&value) as Arc<_>, last_use: state.uses };
         let replaced = state.values.insert(key.to_string(), kept);
         if replaced.is_some() {
             self.limit.give_back(1);

@@ -30,11 +30,11 @@ struct EncodingPass {
     /// The number of the pass's codec in the chain, if it has one.
     codec: Option<usize>,
     /// How a device does the pass, if it can.
-    native: Option<NativeEncoding>,
+    native: Option<NativePass>,
 }
 
 /// How a device does an encoding pass.
-enum NativeEncoding {
+enum NativePass {
     /// By undoing these steps of decoding.
     Undone(Vec<Step>),
     /// By converting elements. Elements that cannot be converted are reported.
@@ -45,10 +45,10 @@ impl Passes {
     fn push(&mut self, pass: Pass, codec: Option<usize>, steps: Result<Vec<Step>, &'static str>) {
         let native = match &pass {
             Pass::Array { codec, .. } if matches!(codec.tail(), TailPart::Host(_)) => {
-                let undone = codec.native_undone().map(NativeEncoding::Undone);
-                undone.or_else(|| codec.native_encoding().map(NativeEncoding::Convert))
+                let undone = codec.native_undone().map(NativePass::Undone);
+                undone.or_else(|| codec.native_encoding().map(NativePass::Convert))
             }
-            _ => steps.clone().ok().map(NativeEncoding::Undone),
+            _ => steps.clone().ok().map(NativePass::Undone),
         };
         self.encoding.push(EncodingPass { pass: pass.clone(), codec, native });
         if !matches!(&pass, Pass::Array { codec, .. } if codec.decodes_to_itself()) {
@@ -70,8 +70,8 @@ impl Encoded {
                 return Ok(Encoded { undo, encoder, pass: number });
             }
             let done = match native {
-                Some(NativeEncoding::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
-                Some(NativeEncoding::Convert(conversion)) => undo.add_conversion(conversion, pass.name(), size_bytes),
+                Some(NativePass::Undone(steps)) => undo.add(steps, pass.name(), size_bytes),
+                Some(NativePass::Convert(conversion)) => undo.add_conversion(conversion, pass.name(), size_bytes),
                 None => false,
             };
             size_bytes = match pass.encoded_bytes(size_bytes) {

@@ -204,8 +204,8 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
         for part in &array.parts {
             for (index, &at) in part.numbers.iter().enumerate() {
                 found[at] = Some(match part.origin {
-                    Origin::Stack(_) => part.out.index_axis(0, index)?,
-                    Origin::One(_) | Origin::Ranges(_) => part.out.clone(),
+                    OutParts::Stack(_) => part.out.index_axis(0, index)?,
+                    OutParts::One(_) | OutParts::Ranges(_) => part.out.clone(),
                 });
             }
         }
@@ -241,11 +241,11 @@ struct OfArray<'a> {
 /// The part of a read that fills one piece of memory.
 struct OfOut {
     numbers: Vec<usize>,
-    origin: Origin,
+    origin: OutParts,
     out: NdBuffer,
 }
 
-enum Origin {
+enum OutParts {
     One(Selection),
     Stack(Vec<Selection>),
     Ranges(Vec<Range<u64>>),
@@ -260,16 +260,16 @@ impl OfArray<'_> {
             let origin = match wanted {
                 Wanted::Selection(selection) => {
                     self.array.result_shape(selection)?;
-                    Origin::One(selection.clone())
+                    OutParts::One(selection.clone())
                 }
                 Wanted::Ranges(ranges) => {
                     self.check_ranges()?;
-                    Origin::Ranges(ranges.clone())
+                    OutParts::Ranges(ranges.clone())
                 }
             };
             match (out.clone(), origin) {
                 (Some(out), origin) => self.parts.push(OfOut { numbers: vec![at], origin, out }),
-                (None, Origin::One(selection)) => {
+                (None, OutParts::One(selection)) => {
                     new.push(at);
                     selections.push(selection);
                 }
@@ -279,19 +279,19 @@ impl OfArray<'_> {
         for mut group in alike(&selections) {
             let numbers = group.iter().map(|&at| new[at]).collect();
             let origin = match group.len() {
-                1 => Origin::One(selections[group.remove(0)].clone()),
-                _ => Origin::Stack(group.into_iter().map(|at| selections[at].clone()).collect()),
+                1 => OutParts::One(selections[group.remove(0)].clone()),
+                _ => OutParts::Stack(group.into_iter().map(|at| selections[at].clone()).collect()),
             };
             self.parts.push(self.in_new_memory(numbers, origin)?);
         }
         Ok(())
     }
 
-    fn in_new_memory(&self, numbers: Vec<usize>, origin: Origin) -> Result<OfOut> {
+    fn in_new_memory(&self, numbers: Vec<usize>, origin: OutParts) -> Result<OfOut> {
         let order = match origin {
-            Origin::One(_) => self.array.options().order,
+            OutParts::One(_) => self.array.options().order,
             // In C order, each selection of a stack is contiguous.
-            Origin::Stack(_) | Origin::Ranges(_) => Order::C,
+            OutParts::Stack(_) | OutParts::Ranges(_) => Order::C,
         };
         let out = self.array.new_result(self.dtype, &origin.of().shape()?, order)?;
         pool::name_result(out.buffer(), || self.array.place());
@@ -313,12 +313,12 @@ impl OfArray<'_> {
     }
 }
 
-impl Origin {
+impl OutParts {
     fn of(&self) -> ResultOf<'_> {
         match self {
-            Origin::One(selection) => ResultOf::One(selection),
-            Origin::Stack(selections) => ResultOf::Stack(selections),
-            Origin::Ranges(ranges) => ResultOf::Ranges(ranges),
+            OutParts::One(selection) => ResultOf::One(selection),
+            OutParts::Stack(selections) => ResultOf::Stack(selections),
+            OutParts::Ranges(ranges) => ResultOf::Ranges(ranges),
         }
     }
 }

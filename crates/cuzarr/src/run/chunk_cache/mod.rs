@@ -122,7 +122,7 @@ impl Kept for KeptChunk {}
 
 /// A chunk that the cache has.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
     /// The version of the object; `None` for a missing one.
     pub(crate) version: Option<Version>,
@@ -131,7 +131,7 @@ pub(crate) struct Found {
 }
 
 struct Entry {
-    found: Found,
+    found: FoundChunk,
     last_use: u64,
 }
 
@@ -168,7 +168,7 @@ impl ChunkCache {
     }
 
     /// Looks for a chunk, and marks it as used.
-    pub(crate) fn find(&self, place: &ChunkPlace) -> Option<Found> {
+    pub(crate) fn find(&self, place: &ChunkPlace) -> Option<FoundChunk> {
         let mut state = self.state();
         let State { entries, uses, next_use, .. } = &mut *state;
         let entry = entries.get_mut(place)?;
@@ -188,7 +188,7 @@ impl ChunkCache {
     }
 
     /// Drops a found chunk that its object no longer has. A chunk that was added since then stays.
-    pub(crate) fn drop_stale(&self, place: &ChunkPlace, found: &Found) {
+    pub(crate) fn drop_stale(&self, place: &ChunkPlace, found: &FoundChunk) {
         let mut state = self.state();
         let is_same = state.entries.get(place).is_some_and(|entry| Arc::ptr_eq(&entry.found.chunk, &found.chunk));
         let dropped = if is_same { state.remove(place) } else { None };
@@ -287,7 +287,7 @@ impl ChunkCache {
             let last_use = state.next_use;
             state.next_use += 1;
             state.uses.insert(last_use, Arc::clone(place));
-            let found = Found { chunk, version, seen: Instant::now() };
+            let found = FoundChunk { chunk, version, seen: Instant::now() };
             state.entries.insert(Arc::clone(place), Entry { found, last_use });
         } else {
             dropped.1 = Some(chunk);
@@ -356,7 +356,7 @@ impl ChunkCache {
 
 impl State {
     /// Takes an entry out. The caller drops it without the lock, because that gives memory back.
-    fn remove(&mut self, place: &ChunkPlace) -> Option<Found> {
+    fn remove(&mut self, place: &ChunkPlace) -> Option<FoundChunk> {
         let entry = self.entries.remove(place)?;
         self.uses.remove(&entry.last_use);
         Some(entry.found)

@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{CacheMemory, ChunkCache, ChunkPlace, Found, KeptContent};
+use super::{CacheMemory, ChunkCache, ChunkPlace, FoundChunk, KeptContent};
 use crate::plan::{Entries, IndexPlace, Unit};
 use crate::run::access::CachedAs;
 use crate::run::options::Options;
@@ -65,7 +65,7 @@ impl CallCache {
     }
 
     /// Whether a chunk is trusted without asking the store.
-    pub(crate) fn is_fresh(&self, store: Capabilities, found: &Found) -> bool {
+    pub(crate) fn is_fresh(&self, store: Capabilities, found: &FoundChunk) -> bool {
         let is_permanent = found.version.as_ref().is_some_and(Version::is_permanent);
         is_permanent || store.far && found.seen.elapsed() < self.max_age
     }

@@ -56,13 +56,13 @@ struct Group {
     program: Program,
     numbers: Vec<usize>,
     /// The kernels that encode; `None` if host threads encode.
-    kernels: Option<Kernels>,
+    kernels: Option<EncoderKernels>,
     /// Why the first codec that runs on the host does not run on the device.
     reason: Option<String>,
 }
 
 /// The kernels that encode a group, and the memory that they use.
-struct Kernels {
+struct EncoderKernels {
     native: NativeEncoder,
     /// The chunks' own memory, if they lie one after the other so that kernels can read them there.
     in_place: Option<Buffer>,
@@ -140,24 +140,25 @@ impl Encoder {
             Device::Cpu => Some(ON_HOST.to_string()),
             device => encoding_places(&chain, device, left).into_iter().find_map(|placement| placement.via_host),
         };
-        let kernels = native.map(|native| Kernels::new(native, &program, chunks, &numbers, limit_bytes)).transpose()?;
+        let kernels =
+            native.map(|native| EncoderKernels::new(native, &program, chunks, &numbers, limit_bytes)).transpose()?;
         Ok(Group { program, numbers, kernels, reason })
     }
 }
 
-impl Kernels {
+impl EncoderKernels {
     fn new(
         native: NativeEncoder,
         program: &Program,
         chunks: &[NdBuffer],
         numbers: &[usize],
         limit_bytes: usize,
-    ) -> Result<Kernels> {
+    ) -> Result<EncoderKernels> {
         let in_place = in_place(program, chunks, numbers)?;
         let packed_bytes = program.packed_size_bytes();
         let stride_bytes =
             if in_place.is_some() { packed_bytes } else { packed_bytes.next_multiple_of(ALIGNMENT_BYTES) };
-        let mut kernels = Kernels { native, in_place, stride_bytes, together: numbers.len() };
+        let mut kernels = EncoderKernels { native, in_place, stride_bytes, together: numbers.len() };
         let device = chunks[numbers[0]].device();
         while kernels.together > 1 && kernels.scratch_bytes(device) > limit_bytes {
             kernels.together = kernels.together.div_ceil(2);
@@ -252,7 +253,14 @@ impl EncoderBatch {
     }
 
     /// Enqueues the encoding of a part of group `index`: its chunks `numbers`, from number `first` in the group on.
-    fn begin(&self, index: usize, kernels: &Kernels, first: usize, numbers: &[usize], stream: &Stream) -> Result<Part> {
+    fn begin(
+        &self,
+        index: usize,
+        kernels: &EncoderKernels,
+        first: usize,
+        numbers: &[usize],
+        stream: &Stream,
+    ) -> Result<Part> {
         let (program, stride_bytes) = (&self.groups[index].program, kernels.stride_bytes);
         let (count, size_bytes) = (numbers.len(), program.packed_size_bytes());
         let packed = match &kernels.in_place {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::plan::{Batch, SizeRule, Unit};
 use crate::run::access::Access;
-use crate::run::chunk_cache::{CacheMemory, CallCache, ChunkPlace, Found, KeptChunk, KeptContent};
+use crate::run::chunk_cache::{CacheMemory, CallCache, ChunkPlace, FoundChunk, KeptChunk, KeptContent};
 use crate::run::context::Context;
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -74,7 +74,7 @@ fn find(
     places: &[Option<Arc<ChunkPlace>>],
 ) -> Result<Vec<Option<Arc<KeptChunk>>>> {
     let mut chunks: Vec<Option<Arc<KeptChunk>>> = vec![None; places.len()];
-    let mut unsure: Vec<(usize, &Arc<ChunkPlace>, Found)> = Vec::new();
+    let mut unsure: Vec<(usize, &Arc<ChunkPlace>, FoundChunk)> = Vec::new();
     for (at, (unit, place)) in batch.units.iter().zip(places).enumerate() {
         let Some(place) = place else { continue };
         let Some(found) = cache.cache.find(place) else { continue };
@@ -136,7 +136,7 @@ fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Optio
 }
 
 /// Whether the found chunk has the size that the unit expects.
-fn fits(unit: &Unit, found: &Found) -> bool {
+fn fits(unit: &Unit, found: &FoundChunk) -> bool {
     match &found.chunk.content {
         KeptContent::Packed(packed) => packed.size_bytes() == unit.packed_size_bytes,
         KeptContent::Elements(_) | KeptContent::Missing => true,

@@ -51,25 +51,25 @@ impl Guard {
 
 /// Stored bytes that were read: an object, or a part of it.
 #[derive(Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBytes {
     bytes: Arc<Vec<u8>>,
     range: Range<usize>,
 }
 
-impl Stored {
+impl StoredBytes {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.range.clone()]
     }
 
-    pub(super) fn part(&self, offset: u64, size_bytes: u64) -> Option<Stored> {
+    pub(super) fn part(&self, offset: u64, size_bytes: u64) -> Option<StoredBytes> {
         let start = usize::try_from(offset).ok()?.checked_add(self.range.start)?;
         let end = start.checked_add(usize::try_from(size_bytes).ok()?)?;
-        (end <= self.range.end).then(|| Stored { bytes: Arc::clone(&self.bytes), range: start..end })
+        (end <= self.range.end).then(|| StoredBytes { bytes: Arc::clone(&self.bytes), range: start..end })
     }
 }
 
 impl Object {
-    pub(super) fn load(&self) -> Result<Option<Stored>> {
+    pub(super) fn load(&self) -> Result<Option<StoredBytes>> {
         if self.covered {
             return Ok(None);
         }
@@ -85,7 +85,7 @@ impl Object {
             // An object's old bytes are read only once: a chunk is one leaf, and a shard reads them under a lock.
             let _ = guard.condition.set(condition);
         }
-        Ok(found.map(|(bytes, _)| Stored { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
+        Ok(found.map(|(bytes, _)| StoredBytes { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
     /// The condition under which the store replaces the object.

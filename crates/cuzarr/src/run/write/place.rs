@@ -11,7 +11,7 @@ use crate::codec::ShardIndex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::read::coordinator::sharding_at;
 use crate::run::write::flow::Flow;
-use crate::run::write::object::{Object, Stored};
+use crate::run::write::object::{Object, StoredBytes};
 use crate::store::ByteRange;
 
 /// The place of an encoded chunk.
@@ -41,7 +41,7 @@ pub(crate) struct WriteShard {
 enum Base {
     Unknown,
     Missing,
-    Known(Stored, ShardIndex),
+    Known(StoredBytes, ShardIndex),
 }
 
 /// The new bytes of an inner chunk, or `None` when it is not stored. A chunk without a slot keeps its old bytes.
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Reads the old bytes of the chunk; `None` if they are not needed, or there are none.
-    pub(crate) fn load(&self) -> Result<Option<Stored>> {
+    pub(crate) fn load(&self) -> Result<Option<StoredBytes>> {
         match self {
             Place::Object(object) => object.load(),
             Place::Inner(shard, linear) => shard.load_inner(*linear),
@@ -153,7 +153,7 @@ impl WriteShard {
         Ok(Base::Known(stored, index))
     }
 
-    fn load_inner(&self, linear: usize) -> Result<Option<Stored>> {
+    fn load_inner(&self, linear: usize) -> Result<Option<StoredBytes>> {
         match &*self.base()? {
             Base::Known(stored, index) => kept(stored, index, linear),
             _ => Ok(None),
@@ -198,7 +198,7 @@ impl WriteShard {
 }
 
 /// Returns the old bytes of an inner chunk.
-fn kept(stored: &Stored, index: &ShardIndex, linear: usize) -> Result<Option<Stored>> {
+fn kept(stored: &StoredBytes, index: &ShardIndex, linear: usize) -> Result<Option<StoredBytes>> {
     let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
     let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} lies outside its shard"));
     stored.part(offset, size_bytes).map(Some).ok_or_else(outside)

@@ -14,7 +14,7 @@ use crate::plan::{Batch, Fill, Read, Unit};
 use crate::run::natives::Natives;
 use crate::run::read::device::target::{Target, packed};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
-use crate::run::read::route::kernels::{InSlab, Launched};
+use crate::run::read::route::kernels::{InSlab, LaunchedDecoding};
 use crate::run::read::stored::{Stored, check_missing};
 use crate::run::report::Stage;
 use crate::run::schedule::budget::Held;
@@ -52,7 +52,7 @@ struct Fetched {
 
 /// Kernels undo the passes that the host did not undo.
 struct Decoding {
-    launched: Option<Launched>,
+    launched: Option<LaunchedDecoding>,
     _held: Held,
 }
 
@@ -206,7 +206,7 @@ impl DeviceRoute for HybridBatch {
             let scratch = ScratchLimit { aim_bytes: counted_bytes, most_bytes: usize::MAX };
             let mut decoder = natives.prepare(units.clone().map(|(unit, _)| unit), source, scratch, scatters)?;
             call.counters.time_on(Stage::Decode, decoded_bytes, scatters, || decoder.run(scatters))?;
-            let (packed, launched) = Launched::new(decoder, units.map(|(unit, _)| unit));
+            let (packed, launched) = LaunchedDecoding::new(decoder, units.map(|(unit, _)| unit));
             Ok((Decoding { launched: Some(launched), _held: held }, packed))
         })
     }

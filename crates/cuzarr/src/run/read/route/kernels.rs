@@ -72,7 +72,7 @@ pub(crate) struct Fetched {
 
 /// The memory of a batch while kernels decode it.
 pub(crate) struct Decoding {
-    launched: Option<Launched>,
+    launched: Option<LaunchedDecoding>,
     _held: Held,
     _scratch: Option<Reserved>,
 }
@@ -335,7 +335,8 @@ impl DeviceRoute for KernelsBatch {
             let mut launched = None;
             if let (Some(batch), Some(end)) = (batch, decoded) {
                 scatters.wait(&end)?;
-                let (elements, under_way) = Launched::new(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
+                let (elements, under_way) =
+                    LaunchedDecoding::new(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
                 packed.extend(elements);
                 launched = Some(under_way);
             }
@@ -391,21 +392,21 @@ pub(crate) fn upload(
 }
 
 /// A batch whose work was put on a stream. It is checked when the work has ended.
-pub(crate) struct Launched {
+pub(crate) struct LaunchedDecoding {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
-impl Launched {
+impl LaunchedDecoding {
     /// Wraps a batch. Also returns the packed bytes of its units, in the order of the batch.
     pub(crate) fn new<'a>(
         batch: NativeBatch,
         units: impl Iterator<Item = &'a Unit> + Clone,
-    ) -> (Vec<Packed>, Launched) {
+    ) -> (Vec<Packed>, LaunchedDecoding) {
         let (buffer, offsets) = batch.packed();
         let elements = packed(buffer, units.clone().zip(offsets));
         let names = units.map(|unit| unit.name.to_string()).collect();
-        (elements, Launched { batch, names })
+        (elements, LaunchedDecoding { batch, names })
     }
 
     /// Waits for the batch, and reports damaged frames to the call.

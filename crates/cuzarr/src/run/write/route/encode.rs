@@ -26,7 +26,7 @@ use crate::plan::{ChunkLayout, Coverage, DeviceEncoding, old_bound_bytes};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::write::gathering::{GatherTo, Gathering};
-use crate::run::write::object::Stored;
+use crate::run::write::object::StoredBytes;
 use crate::run::write::route::merge::{Changed, Decoding, Old, OldChunks, Packed, Undecoded, unpack};
 use crate::run::write::writing::{Leaf, Seal, Writing};
 
@@ -86,7 +86,7 @@ pub(crate) struct EncodedBatch {
     /// Packed chunks with an element that cannot be encoded. The host encodes them to get the error.
     pub(crate) refused: Vec<(Leaf, Buffer)>,
     /// Chunks whose old elements kernels did not decode.
-    pub(crate) undecoded: Vec<(Leaf, Stored, Error)>,
+    pub(crate) undecoded: Vec<(Leaf, StoredBytes, Error)>,
 }
 
 /// A chunk, the range of its bytes, and its checksum if the device computed it.

@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::schedule::scratch::ScratchBlock;
-use crate::run::write::object::{Stored, at_chunk};
+use crate::run::write::object::{StoredBytes, at_chunk};
 use crate::run::write::writing::{Leaf, Writing};
 
 /// Alignment of stored chunks that are put together.
@@ -33,7 +33,7 @@ const ALIGNMENT_BYTES: usize = 256;
 /// The old elements of a chunk.
 pub(crate) enum Old {
     /// Stored bytes of the chunk, and their headers.
-    Frame(Stored, Headers),
+    Frame(StoredBytes, Headers),
     /// A packed chunk that the host decoded.
     Packed(ScratchBlock),
 }
@@ -86,7 +86,7 @@ impl OldChunks {
     }
 
     /// Asks a worker to decode a chunk that kernels could not decode.
-    pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: Stored) {
+    pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: StoredBytes) {
         self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }
 
@@ -148,7 +148,7 @@ impl OldChunks {
 }
 
 /// Decodes a stored chunk on the host.
-fn decode(writing: &Writing, leaf: &Leaf, stored: &Stored) -> Result<Old> {
+fn decode(writing: &Writing, leaf: &Leaf, stored: &StoredBytes) -> Result<Old> {
     let program = leaf.chunk.layout.program()?;
     let mut packed = writing.call.scratch.take(program.packed_size_bytes())?;
     let size_bytes = packed.len() as u64;
@@ -174,13 +174,13 @@ impl Packed<'_> {
 pub(crate) struct Decoding {
     batch: NativeBatch,
     /// For each chunk, its number in the batch and its stored bytes.
-    frames: Vec<(usize, Stored)>,
+    frames: Vec<(usize, StoredBytes)>,
 }
 
 /// An old chunk that kernels did not decode.
 pub(crate) struct Undecoded {
     pub(crate) index: usize,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredBytes,
     pub(crate) error: Error,
 }
 
@@ -268,7 +268,7 @@ impl Decoding {
 
 /// Copies frames to their places in `bytes`, with several threads. One thread would take as long as all work on the
 /// device.
-fn put_together(writing: &Writing, frames: &[(usize, Stored)], ranges: &[Range<usize>], bytes: &mut [u8]) {
+fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Range<usize>], bytes: &mut [u8]) {
     let (mut rest, mut at) = (bytes, 0);
     let pieces: Vec<_> = ranges
         .iter()
@@ -279,7 +279,7 @@ fn put_together(writing: &Writing, frames: &[(usize, Stored)], ranges: &[Range<u
             (piece, stored)
         })
         .collect();
-    let copy = |(piece, stored): (&mut [u8], &Stored)| piece.copy_from_slice(stored.bytes());
+    let copy = |(piece, stored): (&mut [u8], &StoredBytes)| piece.copy_from_slice(stored.bytes());
     Threads::workers().map(writing.call.threads, pieces, copy);
 }
 
