@@ -204,9 +204,9 @@ impl DeviceRoute for HybridBatch {
             let decoded_bytes: u64 = units.clone().map(|(unit, _)| unit.packed_size_bytes as u64).sum();
             let counted_bytes = natives.usual().scratch_copies().saturating_mul(decoded_bytes) as usize;
             let scratch = ScratchLimit { aim_bytes: counted_bytes, most_bytes: usize::MAX };
-            let mut decoder = natives.prepare(units.clone().map(|(unit, _)| unit), source, scratch, scatters)?;
-            call.counters.time_on(Stage::Decode, decoded_bytes, scatters, || decoder.run(scatters))?;
-            let (packed, launched) = LaunchedDecoding::new(decoder, units.map(|(unit, _)| unit));
+            let units = units.map(|(unit, _)| unit);
+            let decoder = natives.prepare(units.clone(), source, scratch, scatters)?;
+            let (packed, launched) = LaunchedDecoding::launch(call, decoder, units, scatters)?;
             Ok((Decoding { launched: Some(launched), _held: held }, packed))
         })
     }

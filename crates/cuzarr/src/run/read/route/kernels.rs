@@ -61,8 +61,8 @@ pub(crate) struct Fetched {
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// The event after the kernels, once they are launched; and their scratch memory, if `complete` launched them.
-    decoded: Option<Event>,
+    /// The packed bytes, the launched batch and the event after it; and its scratch memory, if `complete` launched it.
+    decoded: Option<(Vec<Packed>, LaunchedDecoding, Event)>,
     scratch: Option<Reserved>,
     /// Frames that kernels cannot decode.
     unknown: Vec<Frame>,
@@ -195,8 +195,7 @@ impl Fetching {
 impl Fetched {
     /// Size of the scratch memory that the decoding waits for; 0 if it waits for none.
     fn scratch_bytes(&self) -> u64 {
-        let waiting = self.batch.as_ref().filter(|_| self.decoded.is_none());
-        waiting.map_or(0, |batch| batch.scratch_bytes() as u64)
+        self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
     /// Prepares the decoding, or prepares it again. It tries to use at most this much scratch memory.
@@ -214,13 +213,11 @@ impl Fetched {
 
     /// Enqueues the decoding after the upload. Its scratch memory is reserved already.
     fn launch(&mut self, route: &KernelsBatch, plan: &Batch) -> Result<()> {
-        let (Some(batch), None) = (&mut self.batch, &self.decoded) else { return Ok(()) };
-        let (Target { call, .. }, stream) = (&*route.target, &route.stream);
-        self.copied.iter().try_for_each(|end| stream.wait(end))?;
-        let sizes = self.frames.iter().map(|frame| plan.units[frame.unit].packed_size_bytes as u64);
-        let size_bytes = sizes.sum();
-        call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
-        self.decoded = Some(stream.record()?);
+        let Some(batch) = self.batch.take() else { return Ok(()) };
+        self.copied.iter().try_for_each(|end| route.stream.wait(end))?;
+        let units = self.frames.iter().map(|frame| &plan.units[frame.unit]);
+        let (elements, launched) = LaunchedDecoding::launch(&route.target.call, batch, units, &route.stream)?;
+        self.decoded = Some((elements, launched, route.stream.record()?));
         Ok(())
     }
 
@@ -330,13 +327,11 @@ impl DeviceRoute for KernelsBatch {
                 self.target.kernels_help.store(false, Ordering::Relaxed);
             }
             fetched.decode_unknown(&self.target, plan, copies)?;
-            let Fetched { held, frames, batch, decoded, scratch, packed: on_host, .. } = *fetched;
+            let Fetched { held, decoded, scratch, packed: on_host, .. } = *fetched;
             let mut packed = upload(&self.target, plan, on_host, copies)?;
             let mut launched = None;
-            if let (Some(batch), Some(end)) = (batch, decoded) {
+            if let Some((elements, under_way, end)) = decoded {
                 scatters.wait(&end)?;
-                let (elements, under_way) =
-                    LaunchedDecoding::new(batch, frames.iter().map(|frame| &plan.units[frame.unit]));
                 packed.extend(elements);
                 launched = Some(under_way);
             }
@@ -391,33 +386,44 @@ pub(crate) fn upload(
     Ok(decoded.into_iter().map(upload).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// A batch whose work was put on a stream. It is checked when the work has ended.
+/// A batch whose kernels were put on a stream. It is checked when they have ended.
 pub(crate) struct LaunchedDecoding {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
 impl LaunchedDecoding {
-    /// Wraps a batch. Also returns the packed bytes of its units, in the order of the batch.
-    pub(crate) fn new<'a>(
-        batch: NativeBatch,
+    /// Puts the kernels of a batch on a stream. Also returns the packed bytes of its units, in the order of the batch.
+    pub(crate) fn launch<'a>(
+        call: &Context,
+        mut batch: NativeBatch,
         units: impl Iterator<Item = &'a Unit> + Clone,
-    ) -> (Vec<Packed>, LaunchedDecoding) {
+        stream: &Stream,
+    ) -> Result<(Vec<Packed>, LaunchedDecoding)> {
+        let size_bytes = units.clone().map(|unit| unit.packed_size_bytes as u64).sum();
+        call.counters.time_on(Stage::Decode, size_bytes, stream, || batch.run(stream))?;
         let (buffer, offsets) = batch.packed();
         let elements = packed(buffer, units.clone().zip(offsets));
         let names = units.map(|unit| unit.name.to_string()).collect();
-        (elements, LaunchedDecoding { batch, names })
+        Ok((elements, LaunchedDecoding { batch, names }))
     }
 
     /// Waits for the batch, and reports damaged frames to the call.
-    pub(crate) fn check(mut self, call: &Context) {
-        match self.batch.check() {
-            Ok(results) => {
-                let failed =
-                    results.into_iter().zip(self.names).filter_map(|(result, name)| Some((result.err()?, name)));
-                failed.for_each(|(error, name)| call.fail(error.at(name)));
+    pub(crate) fn check(self, call: &Context) {
+        self.check_or(call, |_, error| Err(error));
+    }
+
+    /// Like [`LaunchedDecoding::check`], but `rescue` may decode a frame in another way. It gets the number of the frame
+    /// and its error.
+    pub(crate) fn check_or(mut self, call: &Context, mut rescue: impl FnMut(usize, Error) -> Result<()>) {
+        let results = match self.batch.check() {
+            Ok(results) => results,
+            Err(error) => return call.fail(error),
+        };
+        for (number, (result, name)) in results.into_iter().zip(self.names).enumerate() {
+            if let Err(error) = result.or_else(|error| rescue(number, error)) {
+                call.fail(error.at(name));
             }
-            Err(error) => call.fail(error),
         }
     }
 }

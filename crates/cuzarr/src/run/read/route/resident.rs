@@ -10,7 +10,7 @@ use cuzarr_device::internal::pool;
 use cuzarr_device::{Buffer, Device, Stream};
 
 use crate::codec::batch::HostCopy;
-use crate::codec::native::{NativeBatch, Source};
+use crate::codec::native::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Batch, Fill, Unit};
 use crate::run::context::Context;
@@ -18,9 +18,8 @@ use crate::run::natives::Natives;
 use crate::run::read::device::target::{Target, packed};
 use crate::run::read::in_flight::{BatchRoute, DeviceRoute, Life, Packed, State};
 use crate::run::read::route::hybrid::ELEMENT_ALIGNMENT_BYTES;
-use crate::run::read::route::kernels::{decode, upload};
+use crate::run::read::route::kernels::{LaunchedDecoding, decode, upload};
 use crate::run::read::stored::{Stored, check_missing};
-use crate::run::report::Stage;
 use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
@@ -58,7 +57,7 @@ struct Decoding {
 
 /// Frames that kernels decode. They are checked when the kernels have ended.
 struct Frames {
-    batch: NativeBatch,
+    launched: LaunchedDecoding,
     frames: Vec<Frame>,
     arena: Buffer,
 }
@@ -178,20 +177,16 @@ impl DeviceRoute for ResidentBatch {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
         };
-        let (Frames { mut batch, frames, arena }, mut again) = (launched, Vec::new());
-        for (result, frame) in batch.check()?.into_iter().zip(frames) {
-            let decoded = match result {
-                Ok(()) => continue,
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    self.decode_one(&frame.unit, &arena.slice(frame.range)?)
-                }
-                Err(error) => Err(error),
-            };
-            match decoded {
-                Ok(decoded) => again.extend(packed(&decoded, std::iter::once((&frame.unit, 0)))),
-                Err(error) => self.target.call.fail(error.at(frame.unit.name.to_string())),
+        let (Frames { launched, frames, arena }, mut again) = (launched, Vec::new());
+        launched.check_or(&self.target.call, |number, error| {
+            if error.kind() != ErrorKind::Unsupported {
+                return Err(error);
             }
-        }
+            let Frame { unit, range } = &frames[number];
+            let decoded = self.decode_one(unit, &arena.slice(range.clone())?)?;
+            again.extend(packed(&decoded, std::iter::once((unit, 0))));
+            Ok(())
+        });
         Ok(again)
     }
 
@@ -241,16 +236,14 @@ impl ResidentBatch {
         stream.synchronize()?;
         let most = (natives.usual().scratch_copies() as usize).saturating_mul(decoded_bytes);
         let source = Source { buffer: &arena, ranges: ranges.clone(), host: HostCopy::default() };
-        let mut batch = natives.prepare(units.iter().copied(), source, most.into(), stream)?;
+        let batch = natives.prepare(units.iter().copied(), source, most.into(), stream)?;
         if !memory.reserve(call, batch.scratch_bytes().saturating_sub(most)) {
             return Ok(None);
         }
-        call.counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
-        let (decoded, offsets) = batch.packed();
-        let elements = packed(decoded, units.iter().copied().zip(offsets));
+        let (elements, launched) = LaunchedDecoding::launch(call, batch, units.iter().copied(), stream)?;
         let frames = ranges.into_iter().zip(units).map(|(range, unit)| Frame { unit: unit.clone(), range });
         let frames = frames.collect();
-        Ok(Some((elements, Frames { batch, frames, arena })))
+        Ok(Some((elements, Frames { launched, frames, arena })))
     }
 
     /// Decodes frames on the host, because the limit leaves no scratch memory on the device. Failures are reported to
