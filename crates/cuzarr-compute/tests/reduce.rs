@@ -158,6 +158,29 @@ fn whole_numbers_wrap_and_truths_are_counted() {
 }
 
 #[test]
+fn rows_of_every_length_have_the_same_bits_everywhere() {
+    for (rows, length) in [(5, 63), (3, 64), (3, 67), (2, 255), (2, 1023), (2, 1026), (1, 66_000)] {
+        let mut values = dice(rows * length);
+        let whole = floats(&[rows, length], &values).astype(DType::INT16, Order::C).unwrap();
+        values.iter_mut().step_by(29).for_each(|value| *value = f32::NAN);
+        values.iter_mut().step_by(31).for_each(|value| *value = -0.0);
+        let numbers = floats(&[rows, length], &values);
+        for name in ReduceOp::names() {
+            let op = ReduceOp::named(name).unwrap();
+            let reduction = Reduction::new(op, Some(vec![1]));
+            everywhere(&whole, &reduction);
+            everywhere(&numbers, &reduction);
+            everywhere(&numbers, &Reduction { skip_nan: true, ..reduction.clone() });
+            if op == ReduceOp::CountNonzero {
+                let count = |row: &[f32]| row.iter().filter(|value| **value != 0.0).count() as f64;
+                let expected: Vec<f64> = values.chunks(length).map(count).collect();
+                assert_eq!(as_f64(&everywhere(&numbers, &reduction)), expected);
+            }
+        }
+    }
+}
+
+#[test]
 fn arrays_in_stores_are_reduced_region_by_region() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let metadata = metadata(&[40, 33], &[6, 10], "float32", json!(0), json!([bytes_codec("little")]));

@@ -64,14 +64,18 @@ impl Counter<'_> {
         let (keys, table) = (self.keys, self.bins.counters());
         let outputs = first + range.start..first + range.end;
         match self.bins {
-            Bins::Edges(edges) => self.walk(outputs, reduced, |number, raw| match keys.key(raw) {
-                None => others[number] += 1,
-                Some(key) => {
-                    if let Some(bin) = bin(edges, key) {
-                        counters[number * table + bin] += 1;
+            Bins::Edges(edges) => {
+                let elements = outputs.len().saturating_mul(reduced.len());
+                let Some(bins) = BinTable::new(edges, elements) else { return };
+                self.walk(outputs, reduced, |number, raw| match keys.key(raw) {
+                    None => others[number] += 1,
+                    Some(key) => {
+                        if let Some(bin) = bins.bin(key) {
+                            counters[number * table + bin] += 1;
+                        }
                     }
-                }
-            }),
+                });
+            }
             Bins::Digits { lows, intervals, shift, bits } => {
                 let (shift, bits) = (*shift, *bits);
                 let lows = &lows[range.start * intervals..range.end * intervals];
@@ -129,8 +133,62 @@ impl Counter<'_> {
     }
 }
 
-/// Returns the bin that a key lies in, between `edges`.
-fn bin(edges: &[u64], key: u64) -> Option<usize> {
-    let (last, others) = edges.split_last()?;
-    others.partition_point(|&edge| edge <= key).checked_sub(1).filter(|_| key <= *last)
+/// Finds the bins of keys. A table, indexed by the first bits of a key's distance from the first edge, leaves few edges to
+/// compare with.
+struct BinTable<'a> {
+    /// The lower edges of the bins.
+    lower: &'a [u64],
+    first: u64,
+    last: u64,
+    shift: u32,
+    /// For each entry of the table, the number of lower edges at or below its first key; at the end, that of all.
+    starts: Vec<usize>,
+}
+
+/// Largest number of bits of a key that choose an entry of the table.
+const TABLE_BITS: u32 = 12;
+
+impl<'a> BinTable<'a> {
+    /// Makes the table for sorted edges and about `elements` keys; `None` without bins.
+    fn new(edges: &'a [u64], elements: usize) -> Option<BinTable<'a>> {
+        let (&last, lower) = edges.split_last()?;
+        let first = *lower.first()?;
+        let bits = elements.max(1).ilog2().min(TABLE_BITS);
+        let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(bits).min(u64::BITS - 1);
+        let at_or_below = |entry: u64| lower.partition_point(|&edge| edge <= first + (entry << shift));
+        let starts = (0..=(last - first) >> shift).map(at_or_below).chain([lower.len()]).collect();
+        Some(BinTable { lower, first, last, shift, starts })
+    }
+
+    /// Returns the bin that a key lies in. The last one includes its upper edge.
+    fn bin(&self, key: u64) -> Option<usize> {
+        if key < self.first || key > self.last {
+            return None;
+        }
+        let entry = ((key - self.first) >> self.shift) as usize;
+        let (start, end) = (self.starts[entry], self.starts[entry + 1]);
+        Some(start + self.lower[start..end].partition_point(|&edge| edge <= key) - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BinTable;
+
+    #[test]
+    fn a_table_finds_the_bins_that_a_search_finds() {
+        let many: Vec<u64> = (0..300).map(|at: u64| at.pow(6) << 13).collect();
+        let crowded: Vec<u64> = (0..2000).map(|at| (1 << 40) + at / 3).chain([u64::MAX]).collect();
+        for edges in [&[5, 5][..], &[0, u64::MAX], &[7, 7, 7, 9, 9], &[0, 1], &many, &crowded] {
+            let (last, lower) = edges.split_last().unwrap();
+            for elements in [0, 1, 100, 1 << 20] {
+                let table = BinTable::new(edges, elements).unwrap();
+                let near = |edge: &u64| [edge.saturating_sub(1), *edge, edge.saturating_add(1), edge / 2, edge | 0xfff];
+                for key in edges.iter().flat_map(near) {
+                    let found = lower.partition_point(|&edge| edge <= key).checked_sub(1).filter(|_| key <= *last);
+                    assert_eq!(table.bin(key), found, "{key} {elements}");
+                }
+            }
+        }
+    }
 }

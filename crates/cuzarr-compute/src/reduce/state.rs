@@ -75,7 +75,7 @@ impl Wide {
 }
 
 /// An element in its widest type.
-pub(crate) trait Value: Copy {
+pub(crate) trait Value: Copy + Send + 'static {
     const ZERO: Self;
     const ONE: Self;
     fn word(self) -> u64;
@@ -86,10 +86,18 @@ pub(crate) trait Value: Copy {
     fn less(self, other: Self) -> bool;
     fn is_zero(self) -> bool;
     fn float(self) -> f64;
+    /// Converts packed elements of a frequent type, and returns whether the type is one.
+    fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool;
+}
+
+/// Converts packed elements, as many as `row` has.
+fn widen_by<const N: usize, V>(packed: &[u8], row: &mut [V], convert: impl Fn([u8; N]) -> V) -> bool {
+    packed.as_chunks::<N>().0.iter().zip(row).for_each(|(&element, value)| *value = convert(element));
+    true
 }
 
 macro_rules! whole_values {
-    ($($name:ident)*) => {$(
+    ($($name:ident: $($narrow:ident $dtype:ident)*;)*) => {$(
         impl Value for $name {
             const ZERO: Self = 0;
             const ONE: Self = 1;
@@ -101,11 +109,22 @@ macro_rules! whole_values {
             fn less(self, other: Self) -> bool { self < other }
             fn is_zero(self) -> bool { self == 0 }
             fn float(self) -> f64 { self as f64 }
+            fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool {
+                match dtype {
+                    $(DType::$dtype => {
+                        widen_by(packed, row, |element| <$name>::from($narrow::from_ne_bytes(element)))
+                    })*
+                    _ => false,
+                }
+            }
         }
     )*};
 }
 
-whole_values! { i64 u64 }
+whole_values! {
+    i64: i8 INT8 i16 INT16 i32 INT32 i64 INT64;
+    u64: u8 UINT8 u16 UINT16 u32 UINT32 u64 UINT64;
+}
 
 impl Value for f64 {
     const ZERO: Self = 0.0;
@@ -133,6 +152,13 @@ impl Value for f64 {
     }
     fn float(self) -> f64 {
         self
+    }
+    fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool {
+        match dtype {
+            DType::FLOAT32 => widen_by(packed, row, |element| f32::from_ne_bytes(element).into()),
+            DType::FLOAT64 => widen_by(packed, row, f64::from_ne_bytes),
+            _ => false,
+        }
     }
 }
 

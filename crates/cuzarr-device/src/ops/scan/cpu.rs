@@ -79,43 +79,44 @@ pub(super) fn scan(values: NdBuffer, lines: Lines, operation: Scan) -> Result<Nd
     }
 }
 
+/// Scans lines in place. Neighbouring lines advance together, row by row, so that memory is read in its order.
+///
+/// A stored value serves as the total before the next element, although its NaN is the canonical one: whatever is combined
+/// with a NaN is a NaN again.
 fn scan_in_place<T: Accumulator>(values: &mut [T], lines: Lines, operation: Scan) {
-    let segments = lines.extent.div_ceil(SEGMENT);
+    let (inner, extent) = (lines.inner as usize, lines.extent as usize);
+    if values.is_empty() {
+        return;
+    }
+    let segment = SEGMENT as usize;
+    let segments = extent.div_ceil(segment);
+    let combine = |total: &mut [T], row: &[T]| {
+        total.iter_mut().zip(row).for_each(|(total, &value)| *total = total.combine(value, operation));
+    };
     let mut totals = Vec::new();
     if segments > 1 {
-        for_each_segment(lines, |_, element, count| {
-            let mut total = values[element];
-            for place in 1..count {
-                total = total.combine(values[element + place * lines.inner as usize], operation);
-            }
-            totals.push(total);
-        });
-        scan_in_place(&mut totals, Lines { extent: segments, ..lines }, operation);
+        totals.reserve(values.len() / extent * segments);
+        for rows in values.chunks_exact(extent * inner).flat_map(|line| line.chunks(segment * inner)) {
+            let at = totals.len();
+            totals.extend_from_slice(&rows[..inner]);
+            rows[inner..].chunks_exact(inner).for_each(|row| combine(&mut totals[at..], row));
+        }
+        scan_in_place(&mut totals, Lines { extent: segments as u64, ..lines }, operation);
     }
-    let mut at = 0;
-    for_each_segment(lines, |segment, element, count| {
-        let mut total = values[element];
-        if segment > 0 {
-            total = totals[at - lines.inner as usize].combine(total, operation);
-        }
-        values[element] = total.settled();
-        for place in 1..count {
-            let value = &mut values[element + place * lines.inner as usize];
-            total = total.combine(*value, operation);
-            *value = total.settled();
-        }
-        at += 1;
-    });
-}
-
-/// Calls `action` for each segment, with its number in the line, its first element and its length.
-fn for_each_segment(lines: Lines, mut action: impl FnMut(u64, usize, usize)) {
-    for line in 0..lines.outer {
-        for segment in 0..lines.extent.div_ceil(SEGMENT) {
-            let first = segment * SEGMENT;
-            let count = SEGMENT.min(lines.extent - first) as usize;
-            for column in 0..lines.inner {
-                action(segment, ((line * lines.extent + first) * lines.inner + column) as usize, count);
+    for (line, rows) in values.chunks_exact_mut(extent * inner).enumerate() {
+        for (number, rows) in rows.chunks_mut(segment * inner).enumerate() {
+            let (mut total, mut rest) = rows.split_at_mut(inner);
+            if number > 0 {
+                let before = &totals[(line * segments + number - 1) * inner..][..inner];
+                total.iter_mut().zip(before).for_each(|(value, before)| *value = before.combine(*value, operation));
+            }
+            total.iter_mut().for_each(|value| *value = value.settled());
+            while !rest.is_empty() {
+                let (row, others) = rest.split_at_mut(inner);
+                row.iter_mut().zip(&*total).for_each(|(value, total)| {
+                    *value = total.combine(*value, operation).settled();
+                });
+                (total, rest) = (row, others);
             }
         }
     }
