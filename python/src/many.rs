@@ -142,6 +142,9 @@ pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>,
     handles.run(py, || write_all(&given))
 }
 
+/// Metadata of arrays after a resize, and its error.
+type Resized<'py> = (Vec<Bound<'py, PyAny>>, Option<Py<PyAny>>);
+
 /// Changes the shapes of several arrays in one call. Returns the metadata that each array has afterwards, and the error
 /// if there was one.
 #[pyfunction]
@@ -151,7 +154,7 @@ pub fn resize_many<'py>(
     shapes: Vec<Vec<u64>>,
     deletes_outside: bool,
     indent: Option<usize>,
-) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>)> {
+) -> PyResult<Resized<'py>> {
     let mut handles = Handles::new();
     arrays.iter().for_each(|array| handles.add(array));
     let mut resized = handles.arrays.clone();
@@ -165,6 +168,6 @@ pub fn resize_many<'py>(
         let metadata = NodeMetadata::Array(Box::new(array.metadata().clone()));
         node_to_python(py, &NodeDocuments::from(&metadata))
     };
-    let failure = outcome.err().map(|error| error.into_value(py).into_bound(py).into_any());
+    let failure = outcome.err().map(|error| error.into_value(py).into_any());
     Ok((resized.iter().map(metadata).collect::<PyResult<_>>()?, failure))
 }

@@ -76,6 +76,17 @@ def test_the_last_of_repeated_indices_counts(array: Any, kind: str) -> None:
         assert np.array_equal(host(array[...]), truth)
 
 
+def test_repeated_indices_in_order_leave_the_elements_between_them(array: Any) -> None:
+    # As many indices as a chunk has rows: they do not cover it.
+    rows, columns = [0, 0, 1, 2], [6, 7, 8, 9, 9, 10]
+    truth = TRUTH.copy()
+    for at in range(4):
+        for place in range(6):
+            truth[rows[at], columns[place]] = -at * 10 - place
+    array.oindex[rows, columns] = -np.arange(4)[:, None] * 10 - np.arange(6)
+    assert np.array_equal(host(array[...]), truth)
+
+
 def test_values_are_broadcast_and_missing_chunks_filled(device: str) -> None:
     array = cuzarr.create_array({}, shape=SHAPE, chunks=CHUNKS, dtype="f4", fill_value=2.5).with_device(device)
     truth = np.full(SHAPE, 2.5, "f4")

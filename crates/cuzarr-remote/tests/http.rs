@@ -11,7 +11,7 @@ use cuzarr::node::{Array, ArrayOptions, Consolidation, Group, consolidate_metada
 use cuzarr::store::{ByteRange, Condition, MemoryStore, Payload, Store, StoreExt};
 use cuzarr::{ErrorKind, Selection};
 use cuzarr_remote::{StorageOptions, registry, registry_with};
-use server::{Fault, Kind, Server};
+use server::{Fault, Kind, Server, Tags};
 
 fn bytes(count: usize) -> Vec<u8> {
     (0..count as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
@@ -78,6 +78,26 @@ fn a_body_without_a_tag_is_read_again_when_it_breaks_off() {
     server.set_faults(|_| Some(Fault::BreakAfter(70_000)));
     let error = store.get("v").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreFailed, "{error}");
+}
+
+#[test]
+fn a_value_that_changes_before_its_body_is_read_again_is_refused() {
+    let server = Server::start(Kind::Files);
+    server.set_tags(Tags::Date);
+    server.put("v", &bytes(200_000));
+    let store = registry().open(&server.url()).unwrap();
+    let writer = server.clone();
+    server.set_faults(move |request| match request.number {
+        0 => Some(Fault::BreakAfter(70_000)),
+        _ => {
+            writer.put("v", &[0; 200_000]);
+            None
+        }
+    });
+    let error = store.get("v").unwrap_err();
+    assert_eq!(error.message(), "the value was changed while it was read");
+    assert_eq!(error.hint(), Some("read again"));
+    assert!(error.trail().iter().any(|place| place.contains("key 'v'")), "{error}");
 }
 
 #[test]

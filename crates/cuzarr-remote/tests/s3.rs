@@ -348,6 +348,7 @@ fn a_value_that_changes_between_its_parts_is_refused() {
     server.set_faults(|request| (request.headers["range"] != "bytes=0-8388607").then_some(Fault::OtherTag));
     let error = store.get("large").unwrap_err();
     assert!(error.message().contains("the value was changed while it was read"), "{error}");
+    assert_eq!(error.hint(), Some("read again"));
 }
 
 #[test]

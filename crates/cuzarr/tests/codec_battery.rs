@@ -523,6 +523,12 @@ fn packed_bits_are_those_of_the_specification() {
         }
         assert_eq!(pack(configuration, data_type, &elements, &[13]).0, elements, "{data_type}");
     }
+    // Wide numbers that begin inside a byte reach into a ninth one.
+    for width in 33..=64u32 {
+        let numbers = (0..13).map(|at: u64| (u64::MAX / 3).wrapping_mul(at + 1) & u64::MAX >> (64 - width));
+        let elements: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        assert_eq!(pack(json!({"last_bit": width - 1}), "uint64", &elements, &[13]).0, elements, "{width} bits");
+    }
     // Sizes of chunks that no memory holds are still sizes.
     let huge = chain(&json!([{"name": "packbits"}, {"name": "zstd"}]), "uint64", &[1 << 59]).unwrap();
     assert_eq!(huge.bind(Device::Cpu).unwrap().packed_size_bytes(), 1 << 62);

@@ -184,7 +184,7 @@ fn delete_before(store: &dyn Store, changes: &[Change], cancellation: &Cancellat
     let growing: Vec<&Change> = changes.iter().filter(|change| change.has(|old, new| new > old)).collect();
     // Consolidated copies may still have larger shapes.
     let mut entries: BTreeMap<ZarrFormat, Vec<EntryChange>> = BTreeMap::new();
-    for Change { path, stored, old, .. } in growing.iter().copied() {
+    for Change { path, stored, old, .. } in &growing {
         let entry = EntryChange { path: path.clone(), node: Some(stored.documents().clone().alone()) };
         entries.entry(old.zarr_format()).or_default().push(entry);
     }

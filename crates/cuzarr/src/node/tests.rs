@@ -5,7 +5,7 @@ use super::hierarchy::walk_documents;
 use super::*;
 use crate::meta::{DataType, Extension, GroupMetadata, NodeDocuments};
 use crate::store::testing::{Observed, Operation};
-use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, Split, StoreExt};
+use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, Split, StoreExt, join_key};
 use serde_json::{Map, Value, json};
 
 fn memory() -> Arc<dyn Store> {
@@ -462,6 +462,18 @@ fn every_copy_above_follows_each_change() {
         array.set_attributes(attributes(json!({"units": "K"}))).unwrap();
         let expected = (vec![6], attributes(json!({"units": "K"})));
         assert_eq!(said(&store), [expected.clone(), expected]);
+    }
+}
+
+#[test]
+fn the_copy_of_a_v2_group_has_its_own_attributes_after_each_change() {
+    let store = memory();
+    consolidated_group(&store, ZarrFormat::V2);
+    for path in ["", "deep"] {
+        let mut group = Group::open(Arc::clone(&store), path, None, Consolidation::WhenPresent, options()).unwrap();
+        group.set_attributes(attributes(json!({"title": path}))).unwrap();
+        let copy: Value = serde_json::from_slice(&store.get(&join_key(path, ".zmetadata")).unwrap().unwrap()).unwrap();
+        assert_eq!(copy["metadata"][".zattrs"], json!({"title": path}));
     }
 }
 

@@ -412,6 +412,17 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_for_which_there_is_no_memory_takes_no_room_of_others() {
+        let memory = Bytes::default();
+        let cache = ChunkCache::new(memory.clone());
+        let (held, size_bytes) = (memory.try_take(4000, 4000).unwrap(), 4000 - OVERHEAD_BYTES);
+        assert!(cache.reserve(size_bytes, 4000, 4000).is_none());
+        assert_eq!(cache.used(), CacheUse::default());
+        drop(held);
+        assert!(cache.reserve(size_bytes, 4000, 4000).is_some());
+    }
+
+    #[test]
     fn chunks_of_written_objects_are_forgotten_even_while_they_are_decoded() {
         let cache = ChunkCache::new(Bytes::default());
         assert!(keep(&cache, "s/a/c/0", 1) && keep(&cache, "s/ab/c/0", 1) && keep(&cache, "s/a/c/1", 1));

@@ -395,7 +395,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::store::StoreExt;
+    use crate::store::{ByteRange, StoreExt};
 
     fn options(mode: ZipMode, deflate: Option<u32>) -> ZipOptions {
         ZipOptions { mode, deflate, ..ZipOptions::default() }
@@ -500,6 +500,26 @@ mod tests {
         assert_eq!(second.finish().unwrap_err().kind(), ErrorKind::StoreFailed);
         let read = ZipArchive::new(&path, ZipOptions::default()).unwrap();
         assert_eq!(read.get("a").unwrap().unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_damaged_member_of_an_archive_that_is_written_fails_its_checksum_where_all_of_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.zip");
+        let old = ZipArchive::new(&path, options(ZipMode::Create, None)).unwrap();
+        old.write("a", &[7; 100]).unwrap();
+        old.close().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        let place = bytes.windows(100).position(|window| window == [7; 100]).unwrap();
+        bytes[place + 50] ^= 0x10;
+        fs::write(&path, &bytes).unwrap();
+        let more = ZipArchive::new(&path, options(ZipMode::Append, None)).unwrap();
+        more.write("b", b"new").unwrap();
+        let error = more.get("a").unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::StoreFailed, "the member's checksum is wrong"));
+        let part = ByteRange::Span { offset: 0, size_bytes: 99 };
+        assert_eq!(more.get_range("a", part).unwrap().unwrap(), bytes[place..place + 99]);
+        assert_eq!(more.get("b").unwrap().unwrap(), b"new");
     }
 
     #[test]
