@@ -56,6 +56,19 @@ def test_a_resize_deletes_its_chunks_in_few_rounds(stored: tuple[Rounds, cuzarr.
     assert np.array_equal(array[...], TRUTH[:500])
 
 
+def test_samples_of_many_arrays_open_them_in_few_rounds() -> None:
+    storage = pytest.importorskip("zarr").storage
+    store = Rounds()
+    store.wait_seconds = 0
+    for number in range(48):
+        cuzarr.create_array(store, name=f"v{number}", data=np.full(4, number))
+    samples = [{"x": (storage.StorePath(store, f"v{number}"), slice(1, 3))} for number in range(48)]
+    store.wait_seconds = 0.1
+    [batch], rounds = store.count(lambda: list(cuzarr.loader.SampleStream(samples, 48)))
+    assert batch["x"].tolist() == [[number] * 2 for number in range(48)]
+    assert rounds <= 5, rounds
+
+
 def test_thirty_members_are_listed_in_few_rounds() -> None:
     store = Rounds()
     root = cuzarr.create_group(store)

@@ -151,7 +151,8 @@ struct Strays {
 }
 
 impl Strays {
-    /// Finds stray keys and unfinished work. `unread` are the paths of nodes whose metadata cannot be read.
+    /// Finds keys that belong to no node, and marks of unfinished calls. `unread` are the paths of nodes whose metadata
+    /// cannot be read.
     fn find(store: &dyn Store, arrays: &[Array], unread: Vec<String>) -> Result<Strays> {
         let mut chunks = HashSet::new();
         for array in arrays {

@@ -97,7 +97,7 @@ pub(crate) struct Client {
     /// Whether the server has answered a range request with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
     pub(crate) limit: Arc<Limit>,
-    /// Sizes and versions of values that are read from their end, for servers that do not support such ranges.
+    /// Sizes and versions of values whose last bytes were requested, for servers without suffix ranges (`bytes=-N`).
     known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 

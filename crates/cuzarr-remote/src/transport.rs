@@ -39,7 +39,7 @@ tokio::task_local! {
 }
 
 impl Call {
-    /// Makes the counters for the calling thread's work with a client.
+    /// Makes the counters for requests that the calling thread sends by a client.
     pub(crate) fn of(client: &Client) -> Call {
         Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
     }

@@ -68,7 +68,7 @@ _NOT_OF_SAMPLES = (
 _READ_AT_ONCE = 2
 
 # Number of arrays that are opened at once.
-_OPENED_AT_ONCE = 16
+_OPENED_AT_ONCE = 64
 
 
 Numbered = tuple[int, Any]

@@ -114,6 +114,14 @@ impl Counter<'_> {
     ) {
         let Ok(bytes) = self.source.buffer().host_bytes() else { return };
         let origin = self.source.layout().offset_bytes();
+        if self.view.over.even() == Some(SIZE as isize) && !self.view.is_across() {
+            for (number, output) in outputs.enumerate() {
+                let offset = self.view.kept_offset(output) + self.view.reduced_offset(reduced.start);
+                let row = &bytes[origin.wrapping_add_signed(offset)..][..reduced.len() * SIZE];
+                row.as_chunks::<SIZE>().0.iter().for_each(|element| take(number, raw(element)));
+            }
+            return;
+        }
         let element = |offset: isize| {
             let at = origin.wrapping_add_signed(offset);
             bytes[at..].first_chunk::<SIZE>().map_or(0, &raw)

@@ -100,8 +100,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// Returns the number of parts that other processes can compute; `None` if the summary cannot be divided into
-    /// parts.
+    /// Returns into how many parts the summary can be divided for other processes; `None` if it cannot be divided.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.

@@ -99,7 +99,8 @@ pub(crate) fn without_arithmetic(dtype: DType) -> Error {
     Error::new(ErrorKind::DTypeMismatch, format!("elements of {dtype} have no arithmetic"))
 }
 
-/// Returns the type in which functions of real numbers compute. Integers and bools become floats.
+/// Returns the type in which functions such as `sqrt` compute for elements of type `dtype`. Integers and bools become
+/// floats.
 pub(crate) fn float_of(dtype: DType) -> DType {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt, 1) => DType::FLOAT16,

@@ -106,8 +106,8 @@ impl Described<'_> {
         members
     }
 
-    /// Returns the entry for one level in `datasets`: its path and the place of its elements. An element lies in the
-    /// middle of the box that became one element; for `nearest`, at the first element of the box.
+    /// Returns the entry for one level in `datasets`: its path, and the transformations to coordinates. An element lies
+    /// in the middle of the box that became one element; for `nearest`, at the first element of the box.
     fn dataset(&self, number: usize) -> Value {
         let factor = |at: usize| self.factors[..number].iter().map(|factors| factors[at]).product::<u64>() as f64;
         let scale: Vec<f64> = self.scale.iter().enumerate().map(|(at, size)| size * factor(at)).collect();

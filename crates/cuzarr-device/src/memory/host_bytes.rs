@@ -107,7 +107,7 @@ impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
 pub struct HostBytesMut {
     address: usize,
     len: usize,
-    /// The lease, which all parts of the split memory share.
+    /// Keeps the memory lent until the last part that was split off is dropped.
     _lease: Arc<Lease>,
 }
 

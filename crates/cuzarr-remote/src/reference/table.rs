@@ -133,9 +133,9 @@ pub struct Columns<'a> {
     pub urls: &'a [String],
     /// For each key the index of its file in `urls`.
     pub files: &'a [u32],
-    /// For each key the offset of its first byte in the file.
+    /// For each key, the offset in the file at which its value begins.
     pub offsets: &'a [u64],
-    /// For each key its number of bytes; 0 with offset 0 means the whole file.
+    /// For each key, the size of its value in bytes; 0 with offset 0 means the whole file.
     pub sizes_bytes: &'a [u64],
 }
 

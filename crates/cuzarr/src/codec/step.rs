@@ -48,7 +48,7 @@ pub enum Step {
     Map(Map),
     /// Element `i` becomes the sum of elements 0 to `i`.
     Sum(DType),
-    /// Unpacks numbers of a few bits to elements.
+    /// Expands numbers that are stored in a few bits each into whole elements.
     Unpack {
         /// Which bits of each element are packed.
         fields: Fields,

@@ -251,8 +251,8 @@ mod tests {
         assert_eq!(BFLOAT16.encode(f64::INFINITY), Some(0x7f80));
     }
 
-    /// The results of `ml_dtypes` 0.6.0 for these numbers; `None` where it returns a value that is not near, or NaN
-    /// instead of a number.
+    /// Compares with the results of `ml_dtypes` 0.6.0. `None` stands for results that are wrong there: a value that is
+    /// not the nearest, or NaN instead of a number.
     #[test]
     fn special_values_are_those_of_ml_dtypes() {
         use SmallNumber::*;

@@ -158,8 +158,8 @@ impl Group {
         self.store.capabilities().read_only && !self.reads_documents
     }
 
-    /// Returns this group with members that are read from their own documents. If the store can list, these include
-    /// members that the consolidated copy does not have.
+    /// Returns this group without its consolidated metadata: members are read from their own documents. If the store can
+    /// list, these include members that the consolidated copy does not have.
     ///
     /// # Errors
     /// What the store reports.

@@ -51,7 +51,7 @@ pub(crate) struct Piece {
 pub(crate) struct PieceLimits {
     /// Maximum size of a piece. An element is never divided.
     pub max_bytes: u64,
-    /// Largest gap that a piece covers.
+    /// Wanted elements are read as one piece if the gap between them has at most this many bytes.
     pub gap_bytes: u64,
 }
 

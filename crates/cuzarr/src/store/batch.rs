@@ -49,7 +49,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
     }
 }
 
-/// The requests of one value.
+/// All requests of a batch for one stored value.
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,

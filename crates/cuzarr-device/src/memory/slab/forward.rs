@@ -136,7 +136,7 @@ impl Slab {
 }
 
 impl Forward {
-    /// Notes that a piece was carved up to byte `end`. The bytes of `gap` before it will never be written.
+    /// Records that the slab is in use up to byte `end`. The bytes of `gap` before the new piece will never be written.
     pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
         let mut state = lock(&self.state);
         state.settle(gap);

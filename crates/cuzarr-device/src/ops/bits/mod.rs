@@ -24,7 +24,7 @@ pub struct Fields {
     pub is_signed: bool,
 }
 
-/// The places of one chunk in the two buffers.
+/// Where one chunk lies in the packed buffer and in the buffer of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset of the chunk's packed numbers.

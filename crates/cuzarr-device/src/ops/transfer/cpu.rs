@@ -133,7 +133,8 @@ struct Line<'a> {
     extent: usize,
     packed: isize,
     array: isize,
-    /// For each element, the factors of `packed` and `array`. Without a list, both are the element's number.
+    /// For each element, the numbers that are multiplied by the strides `packed` and `array`. Without a list, both are the
+    /// element's number.
     listed: Option<ListPart<'a>>,
 }
 

@@ -31,7 +31,7 @@ struct ZstdBlocks {
     part_bytes: u32,
 }
 
-/// Small blocks: a GPU decodes one block in order, but many blocks at once.
+/// Small blocks, for decoding on a GPU: it decodes each block sequentially, but many blocks at once.
 const SMALL: ZstdBlocks = ZstdBlocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
 /// Small blocks for chunks that jobs encode. These have many blocks anyway, and all headers of a frame are read one by
 /// one.

@@ -52,7 +52,7 @@ const WARPS_PER_BLOCK: u32 = 2;
 /// Units are smaller than this, because offsets in bundles are.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
-/// The tables of one unit, and the error if it was refused.
+/// The decoding tables from the headers of one frame, and the error if kernels refuse the frame.
 struct HeaderRead {
     tables: ZstdTables,
     refused: Option<Error>,

@@ -158,7 +158,7 @@ fn parse_bool(value: &Value) -> Result<bool> {
     }
 }
 
-/// Parses an integer from `low` to `high`.
+/// Parses an integer. Refuses one below `low` or above `high`.
 fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
     let integer = match value {
         Value::Bool(value) => Some(i128::from(*value)),

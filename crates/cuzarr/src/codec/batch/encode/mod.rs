@@ -28,7 +28,7 @@ pub struct EncodeBatch {
 pub struct Encoded {
     /// The memory that holds the frames, in the order of the chunks.
     pub buffer: Buffer,
-    /// The range of each frame in `buffer`; `None` for a chunk of nothing but the fill value.
+    /// For each chunk, the range of its frame in `buffer`; `None` if all of its elements are the fill value.
     pub frames: Vec<Option<Range<usize>>>,
 }
 

@@ -29,7 +29,7 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 /// Bytes of a word on the device.
 const WORD_BYTES: usize = 4;
 
-/// The arguments of the kernels: `BloscEncode` in blosc_encode.cu.
+/// The arguments of the encoding kernels. blosc_encode.cu declares the same struct as `BloscEncode`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BloscTask {
