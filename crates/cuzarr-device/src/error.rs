@@ -18,7 +18,7 @@ pub enum ErrorKind {
     DeviceUnavailable,
     /// A library that this operation needs was not found or is too old.
     LibraryMissing,
-    /// The byte budget refused the request.
+    /// A memory limit does not allow the request.
     BudgetExceeded,
     /// The device or the host had no memory left.
     OutOfMemory,

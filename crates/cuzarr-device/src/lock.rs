@@ -1,4 +1,4 @@
-//! Locks of this crate.
+//! A function that locks a mutex even if another thread panicked.
 
 use std::sync::{Mutex, MutexGuard};
 

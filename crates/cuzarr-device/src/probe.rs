@@ -47,7 +47,7 @@ pub struct GpuReport {
 /// The devices and libraries of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The driver.
+    /// The CUDA driver.
     pub driver: LibraryReport,
     /// The GPUs that the driver shows.
     pub gpus: Vec<GpuReport>,
@@ -63,7 +63,8 @@ pub struct Probe {
     pub cache_directory: Option<PathBuf>,
 }
 
-/// Examines this machine. Loads and starts the driver, but makes no context. Never fails and never panics.
+/// Finds the devices and libraries of this machine. Loads and starts the driver, but makes no context. Never fails and
+/// never panics.
 pub fn probe() -> Probe {
     let driver = Driver::get();
     let gpus = driver.as_ref().map_or_else(|_| Vec::new(), |driver| gpus(driver));

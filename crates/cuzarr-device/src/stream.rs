@@ -109,9 +109,10 @@ impl Stream {
         })))
     }
 
-    /// Returns a second queue with higher priority, the same one at each call. Its kernels start before waiting kernels
-    /// of ordinary queues. Use it for long kernels that need few blocks: otherwise they would wait for all blocks of a
-    /// large launch. Order the two queues by events. For a wrapped stream and on the host, returns the stream itself.
+    /// Returns this stream's second queue, which has a higher priority and is the same one at each call. Its kernels
+    /// start before waiting kernels of ordinary queues. Use it for long kernels that need few blocks: otherwise they
+    /// would wait for all blocks of a large launch. Order the two queues by events. For a wrapped stream and on the
+    /// host, returns the stream itself.
     ///
     /// # Errors
     /// `DeviceFailed`

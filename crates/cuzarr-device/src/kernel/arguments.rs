@@ -1,4 +1,4 @@
-//! Arguments of a launch, and the check that they fit the kernel.
+//! Arguments of a kernel launch, and the check that they fit the kernel's parameters.
 
 use std::ffi::c_void;
 
@@ -21,10 +21,10 @@ pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[u
 
 /// The arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
 pub trait Arguments {
-    /// The address of each value.
+    /// The address of each argument.
     fn pointers(&mut self) -> Vec<*mut c_void>;
 
-    /// The size of each value in bytes.
+    /// The size of each argument in bytes.
     fn sizes(&self) -> Vec<usize>;
 }
 

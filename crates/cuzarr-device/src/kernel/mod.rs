@@ -48,7 +48,7 @@ struct Loaded {
     entries: HashMap<(&'static str, String), &'static KernelEntry>,
 }
 
-/// One kernel of a file. It and its module are kept until the process ends.
+/// One loaded kernel of a `.cu` file. It and its module are kept until the process ends.
 struct KernelEntry {
     name: String,
     function: RawFunction,
@@ -65,7 +65,8 @@ pub struct Kernel {
 }
 
 impl KernelSource {
-    /// Returns the kernel `entry` of this file for `device`. Loads it at the first call, and compiles it if needed.
+    /// Returns the kernel `entry` of this source file, loaded on `device`. Loads it at the first call, and compiles it
+    /// if needed.
     ///
     /// # Errors
     /// `Unsupported` on `cpu`; `LibraryMissing` when it has to be compiled and there is no NVRTC; `KernelCompileFailed`;

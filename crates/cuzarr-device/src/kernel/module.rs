@@ -32,7 +32,7 @@ use crate::lock::lock;
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
-/// Bytes of dynamic shared memory that every kernel may use. More has to be allowed first.
+/// Bytes of dynamic shared memory that every kernel may use without asking the driver. More has to be allowed first.
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
 /// Machine code on one device. Unloaded when the last module and function that use it are dropped.
@@ -68,7 +68,7 @@ struct ModuleInner {
     options: Vec<String>,
     headers: &'static [Header],
     plain: Arc<LoadedModule>,
-    /// Kernels whose names in machine code only the compiler knows, each from its own compilation.
+    /// Kernels by the C++ name that was requested, such as `scale<float>`; each comes from its own compilation.
     expressions: Mutex<HashMap<String, Function>>,
 }
 

@@ -1,4 +1,4 @@
-//! New memory, and the pool that results come from: ours or another library's.
+//! Allocation of buffers, and the choice of the pool for results: cuzarr's own or another library's.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,7 +10,8 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Buffer {
-    /// New memory with unspecified contents. Host memory is zeroed and aligned to 64 bytes.
+    /// Allocates a buffer of `size_bytes` on `device`, with unspecified contents. Host memory is zeroed and aligned to
+    /// 64 bytes.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceUnavailable` when the device cannot be used.
@@ -21,7 +22,7 @@ impl Buffer {
         }
     }
 
-    /// New memory of zeros.
+    /// Allocates a buffer of `size_bytes` zero bytes on `device`.
     ///
     /// # Errors
     /// Those of [`Buffer::empty`].
@@ -83,7 +84,7 @@ pub trait DeviceAllocator: Send + Sync {
     fn allocate(&self, device: Device, size_bytes: usize) -> Result<Buffer>;
 }
 
-/// Our own stream-ordered pool.
+/// cuzarr's own stream-ordered memory pool, as an allocator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pool;
 
@@ -93,7 +94,7 @@ impl DeviceAllocator for Pool {
     }
 }
 
-/// The allocator of memory for results. `None` means our own pool.
+/// The allocator that was chosen for the memory of results. `None` means our own pool.
 static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
 
 /// Sets the pool that memory for results comes from, so that two libraries' pools do not compete for one GPU. `None`
@@ -116,7 +117,7 @@ pub fn allocate_on(device: Device, size_bytes: usize) -> Result<Buffer> {
     check_given(chosen.allocate(device, size_bytes)?, device, size_bytes)
 }
 
-/// Returns the memory that an allocator gave, if it fits the request.
+/// Returns the first `size_bytes` of the memory that an allocator gave; refuses memory that does not fit the request.
 fn check_given(given: Buffer, device: Device, size_bytes: usize) -> Result<Buffer> {
     if given.device() != device || given.size_bytes() < size_bytes || given.is_read_only() {
         let what = if given.is_read_only() { "read-only bytes" } else { "bytes" };

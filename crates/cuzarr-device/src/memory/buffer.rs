@@ -79,22 +79,22 @@ impl Buffer {
         self.allocation.address + self.offset_bytes
     }
 
-    /// The bytes that this buffer views, as offsets in its block.
+    /// The bytes that this buffer views, as offsets in the memory block that contains them.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         Footprint::range(self.offset_bytes..self.offset_bytes + self.size_bytes)
     }
 
-    /// Byte offset of this buffer in its block.
+    /// Offset of this buffer's first byte in the memory block that it is a view of.
     pub(crate) fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
 
-    /// Leases all bytes.
+    /// Leases all bytes of this buffer, so that conflicting accesses are refused.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.lease_of(self.footprint(), access)
     }
 
-    /// Leases bytes of the block that this buffer is a view of.
+    /// Leases the bytes `footprints` of the memory block that this buffer is a view of.
     ///
     /// # Errors
     /// `InvalidArgument` when another use of the bytes conflicts, and for writing read-only memory.
@@ -119,13 +119,13 @@ impl Buffer {
         Lease::for_copy(&src.allocation, from, &dst.allocation, to)
     }
 
-    /// Whether nothing reads or writes the block at the moment.
+    /// Whether no lease on the memory block is held at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.allocation.is_free()
     }
 
-    /// A view of `size_bytes` bytes of the block, with the same first byte; `None` if the block is too short.
+    /// A view of `size_bytes` bytes that begins at the same byte; `None` if the memory block ends before.
     pub(crate) fn extended_to(&self, size_bytes: usize) -> Option<Buffer> {
         let fits = self.offset_bytes.checked_add(size_bytes).is_some_and(|end| end <= self.allocation.size_bytes);
         fits.then(|| Buffer { size_bytes, ..self.clone() })
@@ -136,13 +136,13 @@ impl Buffer {
         self.allocation.clone()
     }
 
-    /// The owner of the block. Dropping it gives the memory back.
+    /// The value that keeps the memory block alive, and frees it when it is dropped. Dropping it gives the memory back.
     pub(crate) fn owner(&self) -> &(dyn Any + Send + Sync) {
         &*self.allocation.owner
     }
 
-    /// Returns the owner of the block, if this buffer is its last user and the owner has type `T`. Otherwise gives the
-    /// buffer back as the error.
+    /// Returns the value that owns the memory block, if no other buffer uses the block and the value has type `T`.
+    /// Otherwise gives the buffer back as the error.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Buffer> {
         if !self.owner().is::<T>() {
             return Err(self);
@@ -178,7 +178,7 @@ impl Buffer {
         }
     }
 
-    /// Whether two buffers are views of one block.
+    /// Whether two buffers are views of the same memory block.
     pub fn shares_memory_with(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.allocation, &other.allocation)
     }
@@ -209,7 +209,8 @@ impl Buffer {
         }
     }
 
-    /// Returns the bytes in place. They must be in host memory. While the result lives, writing them is refused.
+    /// Returns the bytes of a buffer in host memory for reading, without copying them. They must be in host memory.
+    /// While the result lives, writing them is refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` while they are being written.
@@ -225,8 +226,8 @@ impl Buffer {
         Ok(HostBytes::new(bytes, lease))
     }
 
-    /// Returns the bytes in place for writing. They must be in host memory. While the result lives, all other uses are
-    /// refused.
+    /// Returns the bytes of a buffer in host memory for writing, without copying them. They must be in host memory.
+    /// While the result lives, all other uses are refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` when they are read-only or in use.

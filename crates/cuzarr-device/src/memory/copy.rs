@@ -247,7 +247,7 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes of host memory that a copy through the host uses.
+/// Size of the host buffer through which a copy between two devices goes, in bytes.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Copies between two devices through the host, piece by piece. Both buffers must have the same size.

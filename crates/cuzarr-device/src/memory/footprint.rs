@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// The bytes of a block that an access touches: `width` bytes at `start`, repeated along the strides of the axes.
+/// The bytes of a memory block that an access touches: `width` bytes at `start`, repeated along the strides of the
+/// axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Footprint {
     start: usize,
@@ -62,13 +63,13 @@ impl Footprint {
         self.start + self.width + self.axes.iter().map(|axis| axis.stride * (axis.extent - 1)).sum::<usize>()
     }
 
-    /// Moves the footprint up by `bytes`.
+    /// Shifts the footprint by `bytes`, to higher offsets.
     pub(crate) fn moved_by(self, bytes: usize) -> Footprint {
         Footprint { start: self.start + bytes, ..self }
     }
 
-    /// The first byte and the byte behind the last, counted from `base`, for messages. Bytes before `base` are
-    /// negative.
+    /// The footprint as text for error messages: its first byte and the byte behind its last, counted from `base`.
+    /// Bytes before `base` are negative.
     pub(crate) fn text(&self, base: usize) -> String {
         format!("{}..{}", self.start as i128 - base as i128, self.end() as i128 - base as i128)
     }
@@ -103,7 +104,7 @@ impl Footprint {
     }
 }
 
-/// A term of the sum: `stride` times a whole number in `low..=high`.
+/// A term of the sum that says whether footprints overlap: `stride` times a whole number in `low..=high`.
 struct Term {
     stride: i128,
     low: i128,
@@ -138,7 +139,7 @@ mod tests {
         Footprint::strided(shape, strides, offset_bytes, element_bytes).unwrap()
     }
 
-    /// Every byte that a layout touches.
+    /// The offset of every byte that a layout touches.
     fn bytes(shape: &[usize], strides: &[isize], offset_bytes: usize, element_bytes: usize) -> Vec<usize> {
         let mut places = vec![offset_bytes as isize];
         for (&extent, &stride) in shape.iter().zip(strides) {

@@ -11,10 +11,10 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Alignment of the memory: a cache line, and the widest vector registers.
+/// Alignment of host memory in bytes: a cache line, and the widest vector registers.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Size from which memory is mapped instead of allocated.
+/// Host memory of at least this size is mapped from the system (`mmap`) instead of taken from the allocator.
 #[cfg(target_os = "linux")]
 const MAPPED_BYTES: usize = 4 << 20;
 
@@ -42,7 +42,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// New memory of zeros, which safe code may read before anything was written.
+    /// Allocates host memory of zeros, which safe code may read before anything was written.
     ///
     /// # Errors
     /// `OutOfMemory`
@@ -83,7 +83,7 @@ impl HostMemory {
         }
     }
 
-    /// The address of the first byte.
+    /// The address of the first byte of the memory.
     pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }

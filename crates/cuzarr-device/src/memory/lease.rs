@@ -23,7 +23,8 @@ use crate::process::PerProcess;
 /// A value that keeps memory alive. Dropping it gives the memory back to its allocator or library.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
-/// A block of memory on one device, with its leases. All buffers that view the block share it; the last one drops it.
+/// A block of memory on one device, and the leases that say which of its bytes are being read or written. All buffers
+/// that view the block share it; the last one drops it.
 pub(crate) struct Allocation {
     pub(crate) device: Device,
     pub(crate) address: usize,
@@ -33,17 +34,17 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// A block that shares no byte with other blocks.
+    /// Makes a block that shares no byte with other blocks.
     pub(crate) fn new(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfBlock(Mutex::default()) }
     }
 
-    /// A block of another library's memory. Other blocks may share its bytes.
+    /// Makes a block of memory that belongs to another library. Other blocks may share its bytes.
     pub(crate) fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfProcess }
     }
 
-    /// The table with the leases of the block's bytes.
+    /// Locks the table that lists the current leases on the block's bytes.
     fn table(&self) -> MutexGuard<'_, Table> {
         match &self.leases {
             Leases::OfBlock(table) => lock(table),
@@ -51,7 +52,7 @@ impl Allocation {
         }
     }
 
-    /// Position of this block's first byte in the footprints of the table.
+    /// Position of the block's first byte as the footprints in its table count it: 0, or an address for foreign memory.
     fn base(&self) -> usize {
         match &self.leases {
             Leases::OfBlock(_) => 0,
@@ -79,19 +80,19 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Which table holds the leases of a block.
+/// Where the leases on a block's bytes are recorded.
 enum Leases {
-    /// The block's own table. Footprints are offsets in the block.
+    /// In a table for this block alone. Footprints are offsets in the block.
     OfBlock(Mutex<Table>),
-    /// The process's table, [`FOREIGN`]. Footprints are addresses.
+    /// In [`FOREIGN`], the process's one table for memory of other libraries. Footprints are addresses.
     OfProcess,
 }
 
-/// The leases of other libraries' memory. A forked child begins with an empty table: its parent's threads do not exist
-/// there.
+/// The leases on memory that belongs to other libraries. A forked child begins with an empty table: its parent's
+/// threads do not exist there.
 static FOREIGN: PerProcess<Mutex<Table>> = PerProcess::new();
 
-/// The number of the next lease. Unique in a process; a forked child continues its parent's numbers.
+/// The number that identifies the next lease. Unique in a process; a forked child continues its parent's numbers.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
@@ -123,7 +124,7 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease. Error messages count bytes from `base`.
+    /// Adds a lease, unless it conflicts with one in the table. Error messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {
@@ -144,8 +145,8 @@ impl Table {
 
 /// The right to read or write bytes of a block, until it is dropped.
 pub(crate) struct Lease {
-    /// The block, which is kept alive, and the number of the lease. `None` if no lease is needed: for no bytes, and for
-    /// GPU memory.
+    /// The leased block, which is kept alive, and the number of the lease in the block's table. `None` if no lease is
+    /// needed: for no bytes, and for GPU memory.
     held: Option<(Arc<Allocation>, u64)>,
 }
 
@@ -171,7 +172,8 @@ impl Lease {
         Ok(Lease { held: Some((Arc::clone(block), number)) })
     }
 
-    /// Leases the bytes for one copy. Source and target may overlap, since the copy reads and writes through pointers.
+    /// Leases the bytes that one copy reads in `src` and those that it writes in `dst`. Source and target may overlap,
+    /// since the copy reads and writes through pointers.
     ///
     /// # Errors
     /// Those of [`Lease::take`].

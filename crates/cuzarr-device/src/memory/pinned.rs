@@ -14,10 +14,10 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// Bytes of pinned memory for tables of kernels, in addition to the limit for work.
+/// Pinned bytes that are allowed beyond the limit of work in flight, for the tables that kernels read.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
-/// A cache of unused blocks of one device.
+/// One device's cache of unused blocks of pinned host memory.
 #[derive(Default)]
 pub(crate) struct PinnedCache {
     cached: Mutex<Cached>,
@@ -29,17 +29,18 @@ pub(crate) struct PinnedCache {
 struct Cached {
     free: Vec<Block>,
     held_bytes: usize,
-    /// The largest limit of any ring so far. All rings share the blocks, so a small ring must not free what a large one
-    /// left: giving pinned memory back to the system takes milliseconds.
+    /// Up to this many bytes of unused blocks are kept: the largest limit of any slab ring so far. All rings share the
+    /// blocks, so a small ring must not free what a large one left: giving pinned memory back to the system takes
+    /// milliseconds.
     keep_bytes: usize,
 }
 
-/// The blocks of `cpu`.
+/// The cache of unused blocks for `cpu`, which are not pinned.
 static HOST: PinnedCache = PinnedCache {
     cached: Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }),
     limit_bytes: AtomicU64::new(0),
 };
-/// The blocks of other devices.
+/// The caches of pinned blocks for all other devices.
 static PINNED: PerDevice<PinnedCache> = PerDevice::new();
 
 impl PinnedCache {
@@ -104,8 +105,8 @@ impl PinnedCache {
         Ok(block)
     }
 
-    /// Keeps a block for later. Frees it instead if the unused blocks would exceed the largest ring's limit.
-    /// `keep_bytes` is the limit of this block's ring.
+    /// Keeps a block in the cache for later users. Frees it instead if the unused blocks would exceed the largest
+    /// ring's limit. `keep_bytes` is the limit of this block's ring.
     pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.cached);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();

@@ -52,7 +52,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
     (failed == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }
 
-/// Always `None`: only Linux 6.5 and later can tell.
+/// Always `None` here: only Linux 6.5 and later can tell which parts of a file are in the page cache.
 #[cfg(not(target_os = "linux"))]
 pub fn resident_bytes(_file: &File, _range: Range<u64>) -> Option<u64> {
     None

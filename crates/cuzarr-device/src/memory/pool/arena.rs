@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Alignment of blocks, the same as the driver's.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// If a hole has more marks than this, those that are passed are dropped.
+/// If a hole has more events to wait for (marks) than this, those that have already happened are dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {
     address: usize,
     size_bytes: usize,
-    /// The holes by address. No two holes touch.
+    /// The unused ranges (holes) by address. No two holes touch.
     holes: BTreeMap<usize, Hole<M>>,
     /// Sizes of the blocks in use, by address.
     blocks: HashMap<usize, usize>,
@@ -51,8 +51,8 @@ impl<M: Clone> Arena<M> {
         self.blocks.contains_key(&address)
     }
 
-    /// Takes a block, and returns its address and the marks that its user must wait for. `None` if no hole is large
-    /// enough.
+    /// Takes a block of `size_bytes`, and returns its address and the events (marks) that its user must wait for.
+    /// `None` if no hole is large enough.
     pub(super) fn take(&mut self, size_bytes: usize, is_passed: impl Fn(&M) -> bool) -> Option<(usize, Vec<M>)> {
         let size_bytes = size_bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES)?;
         let large_enough = self.holes.iter_mut().filter(|(_, hole)| hole.size_bytes >= size_bytes);
@@ -70,7 +70,7 @@ impl<M: Clone> Arena<M> {
         Some((address, marks))
     }
 
-    /// Turns the block at `address` into a hole. Its next user must wait for `mark`.
+    /// Takes the block at `address` back, as an unused range (hole). Its next user must wait for `mark`.
     pub(super) fn give_back(&mut self, address: usize, mark: M, is_passed: impl Fn(&M) -> bool) {
         let Some(mut size_bytes) = self.blocks.remove(&address) else { return };
         let (mut start, mut marks) = (address, vec![mark]);

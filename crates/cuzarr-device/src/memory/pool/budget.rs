@@ -24,25 +24,26 @@ use crate::memory::pinned::{Block, PinnedCache};
 use crate::memory::pool::arena::Arena;
 use crate::memory::pool::counters::out_of_memory;
 
-/// Limits below this are small. For larger limits, CUDA's pools waste at most an eighth of the limit.
+/// A limit below this many bytes is small: memory in flight then comes from an arena instead of CUDA's pool. For larger
+/// limits, CUDA's pools waste at most an eighth of the limit.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
 /// The driver gives large memory in units of this size. Small limits are rounded up to whole units.
 const UNIT_BYTES: u64 = 2 << 20;
-/// Bytes for memory that work does not count: tables of kernels, statuses.
+/// Bytes that are allowed beyond the limit, for memory that callers do not count: tables of kernels, statuses.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 
 thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Permission to have up to `limit_bytes` in flight on a device. It ends when the value is dropped.
+/// Permission to use up to `limit_bytes` of a device's memory for work in flight. It ends when the value is dropped.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
 }
 
-/// Begins work on `device` that may have `limit_bytes` in flight. Frees unused memory of earlier work with a larger
-/// limit.
+/// Begins work on `device` that may have `limit_bytes` of memory in flight. Frees unused memory of earlier work with a
+/// larger limit.
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -52,7 +53,7 @@ pub fn within(device: Device, limit_bytes: u64) -> Within {
 }
 
 impl Within {
-    /// Number of bytes that may be in flight.
+    /// Number of bytes of memory that may be in flight.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
@@ -66,7 +67,7 @@ impl Drop for Within {
     }
 }
 
-/// Runs `work`. Until it returns, all device memory that this thread allocates counts as in flight, not as results.
+/// Runs `work`, and counts all device memory that this thread allocates meanwhile as in flight, not as results.
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -83,34 +84,34 @@ pub(super) fn is_in_flight() -> bool {
     IN_FLIGHT.get()
 }
 
-/// The limits of the current work on a device.
+/// The limits of memory in flight for all work that now runs on a device, and how much is in use.
 #[derive(Default)]
 pub(super) struct Limits {
     under_way: Mutex<Vec<u64>>,
     count: AtomicUsize,
-    /// The largest limit of the current work. Without work, the last such limit; 0 before the first.
+    /// The largest memory limit of the work that runs now. Without work, the last such limit; 0 before the first.
     most_bytes: AtomicU64,
-    /// Number of bytes in flight.
+    /// Number of bytes of device memory that are in flight.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
-    /// Number of times that the memory in flight had no room in one piece, even after trimming and waiting.
+    /// Number of allocations of memory in flight that found no contiguous room, even after trimming and waiting.
     refusals: AtomicU64,
 }
 
 static LIMITS: PerDevice<Limits> = PerDevice::new();
 
 impl Limits {
-    /// Returns the limits of a device.
+    /// Returns the limits of memory in flight on a device.
     pub(super) fn of(context: &Context) -> &'static Limits {
         LIMITS.of(context)
     }
 
-    /// The largest limit of the current work, or of the last work; 0 before the first.
+    /// The largest memory limit of the work that runs now, else of the last work; 0 before the first.
     fn most_bytes(&self) -> u64 {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// Number of times that the memory in flight had no room in one piece, although the limit allowed it.
+    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -144,12 +145,13 @@ impl Limits {
         self.count.store(under_way.len(), Ordering::Relaxed);
     }
 
-    /// Whether there is current work with a small limit.
+    /// Whether work runs now and its largest memory limit is small.
     pub(super) fn is_small(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && (1..SMALL_LIMITS_BYTES).contains(&self.most_bytes())
     }
 
-    /// Takes memory in flight. `None` if there is no current work, the limit would be exceeded, or there is no room.
+    /// Allocates `size_bytes` of memory in flight. `None` if there is no current work, the limit would be exceeded, or
+    /// there is no room.
     pub(super) fn take(
         &self,
         context: &'static Context,
@@ -216,7 +218,7 @@ impl Limits {
         Ok(Some((address, Source::Small)))
     }
 
-    /// Gives the block at `address` back. Its next user waits for the work that is now on `stream`.
+    /// Gives the block at `address` back to its arena. Its next user waits for the work that is now on `stream`.
     pub(super) fn give_back_small(&self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
         lock(&self.small).give_back(context, address, stream)
     }
@@ -245,7 +247,7 @@ pub(super) enum Source {
     Results,
     /// The pool for memory in flight.
     InFlight,
-    /// The piece of memory in flight for small limits.
+    /// The arena for work with a small memory limit.
     Small,
     /// The driver directly, outside all pools.
     Apart,
@@ -254,7 +256,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Whether the memory counts against the limit.
+    /// Whether the memory counts against the limit of memory in flight.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }
@@ -263,14 +265,15 @@ impl Source {
 /// Memory in flight for work with small limits.
 #[derive(Default)]
 struct Small {
-    /// The wanted size of the piece; 0 while limits are large.
+    /// The wanted size of the arena; 0 while memory limits are large.
     most_bytes: usize,
-    /// One arena of that size. Several if the limit rose while blocks were in use.
+    /// The arena that blocks are taken from, of the wanted size. Several if the limit rose while blocks were in use.
     arenas: Vec<Arena<Event>>,
 }
 
 impl Small {
-    /// Sets the wanted size. Arenas stay as long as one of their blocks is in use.
+    /// Sets the wanted size of the arena, and frees arenas of another size. Arenas stay as long as one of their blocks
+    /// is in use.
     fn set(&mut self, context: &'static Context, most_bytes: usize) -> Result<()> {
         self.most_bytes = most_bytes;
         if self.is_as_wished() { Ok(()) } else { self.clear(context) }
@@ -284,7 +287,8 @@ impl Small {
         self.arenas.iter().map(Arena::size_bytes).sum()
     }
 
-    /// Takes a block, and returns its address and the marks that its user must wait for. `None` if no arena has room.
+    /// Takes a block of `size_bytes`, and returns its address and the events that its user must wait for. `None` if no
+    /// arena has room.
     fn take(&mut self, context: &'static Context, size_bytes: usize) -> Result<Option<(usize, Vec<Event>)>> {
         if !self.is_as_wished() {
             self.clear(context)?;

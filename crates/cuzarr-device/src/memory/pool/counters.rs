@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// The name of a result. `drop` removes it from the counters.
+/// Lists the name of a result in the counters, until it is dropped.
 pub(super) struct Named {
     pub(super) context: &'static Context,
     pub(super) address: usize,

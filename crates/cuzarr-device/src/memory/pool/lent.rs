@@ -1,4 +1,4 @@
-//! Memory for a result from another library's pool.
+//! Memory for results that comes from another library's pool.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

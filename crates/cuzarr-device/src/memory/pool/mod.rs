@@ -36,8 +36,8 @@ use crate::stream::Stream;
 pub use budget::{Within, in_flight, within};
 pub use lent::lend;
 
-/// Allocates memory in flight on the device of `stream`, in its order, from our pool. On `cpu`, returns zeroed host
-/// memory.
+/// Allocates memory in flight from cuzarr's pool, on the device of `stream` and in the stream's order. On `cpu`,
+/// returns zeroed host memory.
 ///
 /// # Errors
 /// `OutOfMemory`, after the pool was trimmed and tried again.
@@ -93,9 +93,9 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Number of times the pool was trimmed because the device was full.
     pub trims: u64,
-    /// Number of times that the memory for work in flight had no room in one piece, although the limit allowed it.
+    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
     pub refusals: u64,
-    /// Bytes of pinned host memory that are held.
+    /// Bytes of pinned host memory that are allocated for the device, in use or not.
     pub pinned_bytes: u64,
 }
 

@@ -13,17 +13,18 @@ use crate::memory::pool::budget::{Limits, Source, is_in_flight};
 use crate::memory::pool::counters::{Counters, Named, out_of_memory};
 use crate::stream::Stream;
 
-/// The owner of one allocation of our pool.
+/// Owns one allocation of cuzarr's pool, and frees it when the last view of it is dropped.
 pub(crate) struct PooledMemory {
     pub(super) context: &'static Context,
     address: usize,
     size_bytes: usize,
     source: Source,
-    /// The stream of the allocation; `None` if all streams may use the memory immediately.
+    /// The stream in whose order the memory was allocated; `None` if all streams may use it immediately.
     home: Option<Stream>,
-    /// The mark that other streams wait for before they use the memory; `None` if they need not wait.
+    /// The event behind the allocation, which other streams wait for before they use the memory; `None` if they need
+    /// not.
     ready: Option<Event>,
-    /// Uses by the home stream.
+    /// Uses of the memory by its home stream.
     at_home: Mutex<HomeUses>,
     /// Other streams that used the memory, the latest one last.
     users: Mutex<Vec<Stream>>,
@@ -34,9 +35,9 @@ pub(crate) struct PooledMemory {
 /// Uses of memory by its home stream, on which it was allocated.
 #[derive(Default)]
 struct HomeUses {
-    /// Number of uses whose end was not marked.
+    /// Number of uses by the home stream behind which no event was recorded yet.
     open: usize,
-    /// The mark behind all marked uses.
+    /// The event behind all uses whose end was marked by one.
     passed: Option<Event>,
 }
 
@@ -73,7 +74,7 @@ impl PooledMemory {
         Ok(memory)
     }
 
-    /// Makes `stream` wait for the allocation, and notes that it uses the memory.
+    /// Notes that `stream` uses the memory, and makes the stream wait until the memory was allocated.
     pub(crate) fn note_use(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             lock(&self.at_home).open += 1;
@@ -92,8 +93,8 @@ impl PooledMemory {
         Ok(())
     }
 
-    /// Marks the end of the last noted use, if `stream` is the home stream. If all uses by the home stream are marked,
-    /// freeing the memory does not wait for its later work.
+    /// Records an event behind the last noted use of the memory, if `stream` is its home stream. If all uses by the
+    /// home stream are marked, freeing the memory does not wait for its later work.
     pub(crate) fn note_end(&self, stream: &Stream) -> Result<()> {
         if self.is_home(stream) {
             let mut at_home = lock(&self.at_home);
@@ -189,7 +190,8 @@ impl PooledMemory {
     }
 }
 
-/// Allocates memory from the pool that suits its use.
+/// Allocates memory: from that for work in flight if asked and there is room, else from the results' pool or the
+/// driver.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);
     if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {
@@ -204,7 +206,7 @@ fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_fligh
     Ok((or_trim(context, size_bytes, &|| backend.allocate(size_bytes, stream))?, Source::Results))
 }
 
-/// Calls `allocate`. If the device is full, frees unused memory and calls it once more.
+/// Calls `allocate`; if the device is full, frees unused memory and calls it once more.
 fn or_trim(context: &'static Context, size_bytes: usize, allocate: &dyn Fn() -> Result<usize>) -> Result<usize> {
     if size_bytes as u64 > context.backend.properties().total_bytes {
         // Trimming could not help, and some drivers call such sizes invalid instead of too large.

@@ -18,8 +18,8 @@ impl Stream {
         }
     }
 
-    /// Ends what [`Stream::begin_use`] began, after the work was put on the stream. Keeps memory that is not from our
-    /// pool alive until the stream has passed.
+    /// Ends the uses that [`Stream::begin_use`] announced, after the work was put on the stream. Keeps memory that is
+    /// not from our pool alive until the stream has passed.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::lock::lock;
 use crate::stream::Stream;
 
-/// The last copy from the slab, and the last copy into it, on each stream.
+/// For each stream, the last copy from the slab and the last copy into it.
 #[derive(Default)]
 pub(super) struct Copies(Mutex<Vec<UnderWay>>);
 
@@ -32,7 +32,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Like [`Copies::note`], with a mark that was already recorded behind the copy.
+    /// Like [`Copies::note`], but `done` is an event that was already recorded behind the copy.
     pub(super) fn note_done(&self, stream: &Stream, into: bool, done: Event) {
         let mut copies = lock(&self.0);
         match copies.iter_mut().find(|copy| copy.into == into && copy.stream.is_same_queue(stream)) {
@@ -41,7 +41,7 @@ impl Copies {
         }
     }
 
-    /// Takes the marks of all copies, which the ring must wait for.
+    /// Removes and returns the events of all copies, which the ring must wait for before it reuses the slab.
     pub(super) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *lock(&self.0)).into_iter().map(|copy| copy.done).collect()
     }

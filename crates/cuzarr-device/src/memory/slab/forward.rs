@@ -17,7 +17,8 @@ use crate::memory::slab::Slab;
 use crate::memory::slab::copies::Copies;
 use crate::stream::Stream;
 
-/// Size of a section. Smaller copies, with marks between them, would leave the bus idle at times.
+/// Size in bytes of the sections of a slab, each of which is uploaded once it is filled. Smaller copies, with marks
+/// between them, would leave the bus idle at times.
 const SECTION_BYTES: usize = 16 << 20;
 
 /// The target of a slab's upload, and its progress.
@@ -35,7 +36,7 @@ struct State {
     sections: Vec<Section>,
 }
 
-/// The copies of one or several slabs.
+/// The uploads that were submitted for one slab or for a series of slabs.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) copied: Vec<Copied>,
@@ -44,7 +45,8 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Takes the list of all copies. Fails if they cover less than `carved_bytes`: then some pieces are not filled yet.
+    /// Removes and returns the list of all submitted copies. Fails if they cover less than `carved_bytes`: then some
+    /// pieces are not filled yet.
     pub(super) fn take(&mut self, carved_bytes: usize) -> Result<Vec<Copied>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -60,12 +62,12 @@ impl Sent {
 
 #[derive(Clone, Copy, Default)]
 struct Section {
-    /// Number of bytes that are final: nothing will write them any more.
+    /// Number of bytes of the section that are final: nothing will write them any more.
     settled_bytes: usize,
     sent: bool,
 }
 
-/// One copy of a slab's bytes. Timed events mark its start and its end.
+/// One copy of a slab's bytes to a device. Timed events mark its start and its end.
 #[derive(Clone)]
 pub struct Copied {
     /// The event before the copy.
@@ -104,14 +106,15 @@ impl Slab {
             .map_err(|_| Error::invalid("the slab's filled parts cross by themselves already"))
     }
 
-    /// Stops further copies. Call it when their bytes are no longer needed.
+    /// Prevents further uploads of the slab's filled bytes. Call it when their bytes are no longer needed.
     pub fn stop_upload(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.sent).stopped = true;
         }
     }
 
-    /// Ends carving of a slab that is uploaded as it is filled. The rest is uploaded as soon as it is filled.
+    /// Declares that no more pieces are carved from a slab that is uploaded as it is filled. The rest is uploaded as
+    /// soon as it is filled.
     pub(super) fn close(&self) {
         if let Some(forward) = self.lease.forward.get() {
             lock(&forward.state).closed = true;
@@ -136,20 +139,21 @@ impl Slab {
 }
 
 impl Forward {
-    /// Records that the slab is in use up to byte `end`. The bytes of `gap` before the new piece will never be written.
+    /// Records that pieces were carved up to byte `end` of the slab. The bytes of `gap` before the new piece will never
+    /// be written.
     pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
         let mut state = lock(&self.state);
         state.settle(gap);
         state.carved_bytes = end;
     }
 
-    /// Notes that the bytes `range` of the slab at `address` are final, and sends what is ready.
+    /// Notes that the bytes `range` of the slab at `address` are final, and uploads the sections that are now filled.
     pub(super) fn filled(&self, address: usize, copies: &Copies, range: Range<usize>) {
         lock(&self.state).settle(range);
         self.send(address, copies);
     }
 
-    /// Uploads the sections that are ready. Neighbours go in one copy.
+    /// Uploads the sections that are filled and not uploaded yet. Neighbours go in one copy.
     fn send(&self, address: usize, copies: &Copies) {
         if lock(&self.sent).stopped {
             return;
@@ -187,7 +191,7 @@ impl Forward {
 }
 
 impl State {
-    /// Returns the byte ranges of sections that are ready, and marks these as sent.
+    /// Returns the byte ranges of the sections that are filled, and marks these sections as sent.
     fn take_ready(&mut self) -> Vec<Range<usize>> {
         let mut ranges = Vec::<Range<usize>>::new();
         for (number, section) in self.sections.iter_mut().enumerate() {

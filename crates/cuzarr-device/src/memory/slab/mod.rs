@@ -1,4 +1,4 @@
-//! The ring of pinned slabs: host memory that storage fills and the bus empties.
+//! The ring of pinned slabs: host memory that is filled from storage and copied to a device.
 //!
 //! Slabs are plain pinned memory, never write-combined, since the host reads headers in them. Pinning is slow (about 1
 //! s per GiB), so slabs are made when first needed and kept until the process ends, for each device. A [`SlabRing`]
@@ -59,23 +59,23 @@ impl Slab {
         Slab { lease: Arc::new(lease), size_bytes, carved_bytes: 0 }
     }
 
-    /// Size in bytes.
+    /// Size of the slab in bytes.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// End of the last piece in bytes. An upload must cover everything up to here.
+    /// Offset in the slab at which the last carved piece ends, in bytes. An upload must cover everything up to here.
     pub fn carved_bytes(&self) -> usize {
         self.carved_bytes
     }
 
-    /// Size of the largest piece that can still be carved, in bytes.
+    /// Size of the largest piece that can still be carved from the slab, in bytes.
     pub fn room_bytes(&self) -> usize {
         self.size_bytes.saturating_sub(self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES))
     }
 
-    /// Carves the next piece, for any thread to fill; `None` if there is no room. The piece begins at a multiple of 256
-    /// bytes. Its contents are unspecified.
+    /// Carves the next piece of `size_bytes` from the slab, for any thread to fill; `None` if there is no room. The
+    /// piece begins at a multiple of 256 bytes. Its contents are unspecified.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;
@@ -88,7 +88,7 @@ impl Slab {
         Some(SlabPiece { lease: Arc::clone(&self.lease), offset_bytes, size_bytes, family: None })
     }
 
-    /// Discards all carved pieces, so that the slab can be carved again. Waits for pending copies.
+    /// Discards all pieces carved from the slab, so that the slab can be carved again. Waits for pending copies.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, or after [`Slab::upload_as_filled`]; `DeviceFailed`.
@@ -156,7 +156,7 @@ impl Slab {
         self.lease.copies.note(stream, true)
     }
 
-    /// Returns the bytes. All pieces must have been dropped. Waits for copies into the slab.
+    /// Returns all bytes of the slab for reading. All pieces must have been dropped. Waits for copies into the slab.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, `DeviceFailed`.
@@ -168,7 +168,8 @@ impl Slab {
         Ok(unsafe { std::slice::from_raw_parts(self.lease.address() as *const u8, self.size_bytes) })
     }
 
-    /// Returns the bytes for writing. All pieces must have been dropped. Waits for copies from and into the slab.
+    /// Returns all bytes of the slab for writing. All pieces must have been dropped. Waits for copies from and into the
+    /// slab.
     ///
     /// # Errors
     /// Those of [`Slab::bytes`].
@@ -179,8 +180,8 @@ impl Slab {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.lease.address() as *mut u8, self.size_bytes) })
     }
 
-    /// Turns the slab into host memory that many may read at once. It goes back to the ring when the last view of it is
-    /// dropped.
+    /// Turns the slab into a buffer in host memory that many threads may read at once. It goes back to the ring when
+    /// the last view of it is dropped.
     ///
     /// # Errors
     /// `InvalidArgument` while a piece lives, `DeviceFailed`. Waits for pending copies.

@@ -65,12 +65,12 @@ impl SlabRing {
         self.0.slab_bytes
     }
 
-    /// Most bytes that are handed out at once.
+    /// Most bytes of slabs that are handed out at once.
     pub fn limit_bytes(&self) -> usize {
         self.0.limit_bytes
     }
 
-    /// Bytes that are handed out now, including slabs with pending copies.
+    /// Bytes of slabs that are handed out now, including slabs with pending copies.
     pub fn leased_bytes(&self) -> usize {
         lock(&self.0.state).leased_bytes
     }

@@ -13,8 +13,8 @@ use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};
 use crate::stream::Stream;
 
-/// Pieces of at most a fourth of a slab waste little of it. For larger pieces, the size of a slab is a multiple of this
-/// fourth, so that one slab can replace another.
+/// Slabs hold at least this many pieces of ordinary size, since pieces of at most a fourth of a slab waste little of
+/// it. For larger pieces, the size of a slab is a multiple of this fourth, so that one slab can replace another.
 const PIECES_PER_SLAB: usize = 4;
 
 /// Slabs that are handed out one after the other, while their filled parts are uploaded to one buffer.
@@ -22,7 +22,7 @@ pub struct SlabSeries {
     ring: SlabRing,
     dst: Buffer,
     stream: Stream,
-    /// Bytes of further slabs that the series may still take.
+    /// Total size of the slabs that the series may still take, in bytes.
     allowed_bytes: usize,
     /// The slab that pieces are carved from, and the offset in the buffer where it begins.
     open: Option<(Slab, usize)>,
@@ -33,7 +33,7 @@ pub struct SlabSeries {
 }
 
 impl SlabRing {
-    /// Makes a series of slabs for `dst`, which are uploaded on `stream` as they are filled. Takes no slab yet.
+    /// Makes a series of slabs that are uploaded to `dst` on `stream` as they are filled. Takes no slab yet.
     pub fn series(&self, dst: &Buffer, stream: &Stream) -> SlabSeries {
         SlabSeries {
             ring: self.clone(),
@@ -87,7 +87,7 @@ impl SlabSeries {
         Ok(piece.map(|piece| (begin, piece)))
     }
 
-    /// Size of the slab to take for pieces of `size_bytes`.
+    /// Size of the slab to take so that pieces of `size_bytes` fit it well.
     fn slab_bytes_for(&self, size_bytes: usize) -> usize {
         let slab_bytes = self.ring.slab_bytes();
         match slab_bytes / PIECES_PER_SLAB {
