@@ -1,4 +1,5 @@
-//! Elements of host memory as Rust values: the Rust types, nd-buffers made from vectors and slices, and the way back.
+//! Host elements as Rust values: which Rust types match dtypes, and conversions between nd-buffers and vectors or
+//! slices.
 
 use std::alloc::{self, Layout as Block};
 use std::sync::mpsc::{Receiver, channel};
@@ -35,7 +36,7 @@ pub unsafe trait HostElement: Copy + Send + Sync + 'static {
         dtype == Self::DTYPE
     }
 
-    /// Whether the bytes of elements are values of this type. Only `bool` can answer no.
+    /// Whether these bytes are valid values of this type. Only `bool` can answer no.
     fn are_values(_bytes: &[u8]) -> bool {
         true
     }
@@ -121,7 +122,7 @@ impl NdBuffer {
         NdBuffer::from_parts(Buffer::from_bytes(device, bytes_of(elements))?, T::DTYPE, layout)
     }
 
-    /// Makes an nd-buffer of a vector of packed elements, without copying.
+    /// Turns a vector of packed elements into an nd-buffer, without copying.
     ///
     /// # Errors
     /// `InvalidArgument` when there are more or fewer elements than the shape needs.
@@ -136,7 +137,8 @@ impl NdBuffer {
         NdBuffer::from_parts(buffer, T::DTYPE, layout)
     }
 
-    /// New host memory of zeros, packed in C order. [`NdBuffer::into_vec`] turns it into a vector without copying.
+    /// Allocates an nd-buffer of zeros in host memory, packed in C order. [`NdBuffer::into_vec`] turns it into a vector
+    /// without copying.
     ///
     /// # Errors
     /// `InvalidArgument` when the size overflows; `OutOfMemory`.

@@ -15,21 +15,21 @@ use std::slice::IterMut;
 use super::lists::{Entries, List};
 use crate::threads::{Threads, cores};
 
-/// The order of the numbers of one group.
+/// The order in which numbers of the same group are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// Rising by number.
+    /// By number, rising.
     Rising,
-    /// By element. Numbers of the same element rise.
+    /// By the element of each number. Numbers of the same element rise.
     ByElem,
-    /// By element. Of each element, only the last number is kept.
+    /// By the element of each number; of numbers with the same element, only the last is kept.
     LastOfElem,
 }
 
 /// Numbers sorted by group.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// The pair of each number: its element, and the number itself as the index in the nd-buffer.
+    /// For each number, a pair: its element, and the number itself as the index in the nd-buffer.
     pub list: List,
     /// The position in `list` where each non-empty group begins, in rising order; behind them, the end of the last
     /// group.
@@ -46,7 +46,8 @@ const MOST_THREADS: usize = 16;
 /// A function that writes the group and the element of each number in a range. The memory it writes to is zeroed.
 pub type Numbering<'a, E> = dyn Fn(Range<usize>, &mut [u32], &mut [u64]) -> Result<(), E> + Sync + 'a;
 
-/// Sorts the numbers `0..count` by group. There are `groups` groups, and elements are below `elem_end`.
+/// Sorts the numbers `0..count` by the group that `numbering` gives each of them. There are `groups` groups, and
+/// elements are below `elem_end`.
 ///
 /// # Errors
 /// The errors of `numbering`.
@@ -74,7 +75,7 @@ pub fn grouped<E: Send>(
     Ok(Grouped { list: List::of_distinct(entries, count), starts })
 }
 
-/// The integer type of an entry: `u32` if all numbers fit, else `u64`.
+/// The integer type of an element or a number in the result: `u32` if all of them fit, else `u64`.
 trait Number: Copy + Default + Ord + Send + Sync {
     fn of(number: u64) -> Self;
 }
@@ -91,13 +92,13 @@ impl Number for u64 {
     }
 }
 
-/// One thread's part of the numbers.
+/// The range of numbers that one thread sorts, with their groups and elements.
 struct GroupedPart<N> {
     first: usize,
-    /// The group and the element of each number.
+    /// The group of each number; `elems` has the element of each.
     groups: Vec<u32>,
     elems: Vec<N>,
-    /// Number of numbers in each group.
+    /// For each group, how many of these numbers it has.
     sizes: Vec<u32>,
 }
 
@@ -119,7 +120,7 @@ impl<N: Number> GroupedPart<N> {
         Ok(part)
     }
 
-    /// Calls `put` for each number, with its group and its pair.
+    /// Calls `put` for each number, with the number's group and its pair of element and number.
     fn place(&self, mut put: impl FnMut(usize, [N; 2])) {
         let all = self.groups.iter().zip(&self.elems).enumerate();
         all.for_each(|(at, (&group, &elem))| put(group as usize, [elem, N::of((self.first + at) as u64)]));
@@ -179,8 +180,7 @@ fn pairs<N: Number, E: Send>(
     Ok((pairs, starts))
 }
 
-/// Divides the memory of the pairs: for each part, a room in each group. Within a group, the rooms follow the order of
-/// the parts.
+/// Divides the memory of the pairs among the parts: each part gets one slice of each group. Within a group, the slices follow the order of the parts.
 fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
     let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
     let mut rest = pairs;
@@ -239,7 +239,7 @@ fn keep_last<N: Number>(pairs: &mut Vec<[N; 2]>, starts: &mut [usize]) {
 mod tests {
     use super::*;
 
-    /// A group and an element for each number, without a pattern.
+    /// Gives each number a pseudo-random group and element.
     fn numbering(groups: u32, elems: u64) -> impl Fn(Range<usize>, &mut [u32], &mut [u64]) -> Result<(), ()> + Sync {
         move |range, keys, values| {
             for ((number, key), elem) in range.zip(keys).zip(values) {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The result of a sort by comparison.
+    /// The same result, computed by a sort by comparison.
     fn expected(count: usize, groups: u32, elems: u64, within: Within) -> (Vec<(usize, usize)>, Vec<usize>) {
         let (mut keys, mut values) = (vec![0; count], vec![0; count]);
         numbering(groups, elems)(0..count, &mut keys, &mut values).unwrap();

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The index list of one dimension. An entry takes 8 bytes if all numbers fit 4 bytes, else 16.
+/// The elements that a selection takes along one dimension, each with its index in the nd-buffer. An entry takes 8
+/// bytes if all numbers fit 4 bytes, else 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     entries: Entries,
@@ -49,7 +50,7 @@ impl List {
         List { entries, distinct_below: Some(end) }
     }
 
-    /// All entries.
+    /// All entries of the list.
     pub fn all(&self) -> ListPart<'_> {
         match &self.entries {
             Entries::Narrow(pairs) => ListPart::Narrow(pairs),
@@ -57,7 +58,7 @@ impl List {
         }
     }
 
-    /// Replaces the indices in the nd-buffer: `index` becomes `places[index]`.
+    /// Returns the list with other indices in the nd-buffer: `index` becomes `places[index]`.
     ///
     /// # Panics
     /// When an index is not below the number of places.
@@ -106,7 +107,7 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// The entries `start..start + extent`.
+    /// The entries `start..start + extent` of this part of a list.
     pub fn part(self, start: usize, extent: usize) -> ListPart<'a> {
         match self {
             ListPart::Narrow(pairs) => ListPart::Narrow(&pairs[start..start + extent]),
@@ -156,12 +157,12 @@ impl Lists {
         Ok(Lists { axes, array: array.to_vec(), positions })
     }
 
-    /// Number of positions of each dimension: the length of its list, or the extent without one.
+    /// Number of positions along each dimension: the length of its index list, or its extent if it has no list.
     pub(crate) fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// Refuses nd-buffers of another shape.
+    /// Refuses an nd-buffer whose shape `array` is not the one that the lists were made for.
     pub(crate) fn require(&self, array: &[usize]) -> Result<()> {
         match self.array == array {
             true => Ok(()),

@@ -34,7 +34,7 @@ pub struct NdBuffer {
 }
 
 impl NdBuffer {
-    /// New memory, packed in `order`. Its contents are unspecified.
+    /// Allocates an nd-buffer with unspecified contents, packed in `order`.
     ///
     /// # Errors
     /// `InvalidArgument` when the size overflows; else as [`Buffer::empty`].
@@ -43,7 +43,8 @@ impl NdBuffer {
         Ok(NdBuffer { buffer: Buffer::empty(device, layout.size_bytes())?, dtype, layout })
     }
 
-    /// New memory of zero bytes, packed in `order`. On the host this costs nothing until the memory is touched.
+    /// Allocates an nd-buffer of zero bytes, packed in `order`. On the host this costs nothing until the memory is
+    /// touched.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`].
@@ -65,7 +66,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer: Buffer::from_bytes(device, bytes)?, dtype, layout })
     }
 
-    /// Joins memory with a dtype and a layout.
+    /// Makes an nd-buffer of existing memory, a dtype and a layout, without copying.
     ///
     /// # Errors
     /// `InvalidArgument` when an element would lie outside the memory, or the element sizes differ.
@@ -119,7 +120,7 @@ impl NdBuffer {
         self.layout.size_bytes()
     }
 
-    /// Shape, strides and offset.
+    /// Shape, strides and offset of the elements.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -134,7 +135,7 @@ impl NdBuffer {
         self.buffer.address() + self.layout.offset_bytes()
     }
 
-    /// Whether writing is refused.
+    /// Whether writing to the elements is refused.
     pub fn is_read_only(&self) -> bool {
         self.buffer.is_read_only()
     }
@@ -182,13 +183,13 @@ impl NdBuffer {
         (base + start, base + end)
     }
 
-    /// The bytes that the elements take in the memory's block.
+    /// The bytes of the memory block that the elements touch.
     pub(crate) fn footprint(&self) -> Option<Footprint> {
         let start = self.buffer.offset_bytes() + self.layout.offset_bytes();
         Footprint::strided(self.shape(), self.strides(), start, self.dtype.size_bytes())
     }
 
-    /// Leases all elements.
+    /// Leases the bytes of all elements, so that conflicting accesses are refused.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.buffer.lease_of(self.footprint(), access)
     }
@@ -197,7 +198,8 @@ impl NdBuffer {
         NdBuffer { buffer: self.buffer.clone(), dtype: self.dtype, layout }
     }
 
-    /// Views the bits as another type. If its size differs, the extent of the last dimension changes.
+    /// A view of the same bits as elements of another type. If its size differs, the extent of the last dimension
+    /// changes.
     ///
     /// # Errors
     /// `InvalidArgument` when sizes differ and the last dimension is not packed, its bytes are no whole number of
@@ -219,7 +221,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer: self.buffer.clone(), dtype, layout })
     }
 
-    /// A view under another shape. Elements keep their C order.
+    /// A view of the same elements under another shape. Elements keep their C order.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of elements differs, or the strides would need a copy.

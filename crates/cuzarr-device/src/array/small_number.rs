@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// A number format without arithmetic in this crate.
+/// A number format that devices move but do not compute with.
 ///
 /// ```
 /// use cuzarr_device::{DType, SmallNumber};
@@ -88,7 +88,7 @@ impl SmallNumber {
         FORMATS.iter().find(|(_, known, ..)| *known == name).map(|(format, ..)| *format)
     }
 
-    /// The name in Zarr v3. `ml_dtypes` uses the same name for the formats it has.
+    /// The name of the format in Zarr v3. `ml_dtypes` uses the same name for the formats it has.
     pub const fn name(self) -> &'static str {
         FORMATS[self as usize].1
     }
@@ -108,7 +108,7 @@ impl SmallNumber {
         self.part_bits().div_ceil(8) as usize
     }
 
-    /// Whether the format is a signed integer.
+    /// Whether numbers of the format are signed integers.
     pub const fn is_signed_integer(self) -> bool {
         matches!(self, Int2 | Int4)
     }

@@ -38,12 +38,12 @@ impl Reader {
         Ok(Reader(Arc::new(Held { array: array.clone(), lease: Arc::new(array.lease(Access::Read)?) })))
     }
 
-    /// The nd-buffer.
+    /// The nd-buffer whose elements this value may read.
     pub fn array(&self) -> &NdBuffer {
         &self.0.array
     }
 
-    /// The right to read a box of the elements. Takes no lock.
+    /// Returns the right to read a box of the elements. Takes no lock.
     ///
     /// # Errors
     /// `InvalidArgument` when the box does not lie inside.
@@ -83,9 +83,9 @@ impl NdBuffer {
 /// A box of elements: its start and its extent in each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementBox {
-    /// Index of the first element, for each dimension.
+    /// Index of the box's first element along each dimension.
     pub start: Vec<usize>,
-    /// Number of elements, for each dimension.
+    /// Number of elements along each dimension.
     pub extent: Vec<usize>,
 }
 
@@ -141,11 +141,11 @@ pub struct Writer {
     lent: Vec<Weak<Parts>>,
 }
 
-/// The lease of a writer. It ends when the writer and all parts that threads hold are gone. A [`Lent`] may outlive it,
-/// but then gives no parts.
+/// The lease that a writer shares with the parts that threads hold. It ends when the writer and all parts that threads
+/// hold are gone. A [`Lent`] may outlive it, but then gives no parts.
 struct Grant {
     array: NdBuffer,
-    /// The index lists whose positions boxes count, if there are any.
+    /// Index lists, if boxes count positions in them instead of indices of the nd-buffer.
     lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
     /// Number of users: the writer, and each part that a thread holds.
@@ -153,7 +153,7 @@ struct Grant {
 }
 
 impl Grant {
-    /// Counts one more user, unless the lease has ended.
+    /// Counts one more user, unless the lease has ended; returns whether it did.
     fn enter(&self) -> bool {
         let more = |users: usize| (users > 0).then_some(users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
@@ -180,7 +180,7 @@ pub struct Lent(Arc<Parts>);
 struct Parts {
     grant: Arc<Grant>,
     boxes: Vec<Vec<ElementBox>>,
-    /// For each part, whether a thread holds it.
+    /// For each part, whether a thread holds it now.
     taken: Vec<AtomicBool>,
 }
 
@@ -196,7 +196,8 @@ impl Writer {
         Ok(Writer { grant: Arc::new(grant), lent: Vec::new() })
     }
 
-    /// Lends boxes of elements. Each list of boxes is one part, which one thread at a time may hold.
+    /// Lends boxes of elements, for threads to write. Each list of boxes is one part, which one thread at a time may
+    /// hold.
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves the array, or overlaps a box of another part, also of parts that were lent
@@ -290,12 +291,12 @@ impl Part {
         &self.parts.grant.array
     }
 
-    /// The index lists whose positions the part's boxes count, if there are any.
+    /// Index lists, if the part's boxes count positions in them instead of indices of the nd-buffer.
     pub(crate) fn lists(&self) -> Option<&Lists> {
         self.parts.grant.lists.as_deref()
     }
 
-    /// Refuses index lists that are not the writer's.
+    /// Refuses index lists other than those that the writer was made with.
     pub(crate) fn require_lists(&self, lists: Option<&Arc<Lists>>) -> Result<()> {
         match (lists, &self.parts.grant.lists) {
             (None, None) => Ok(()),
@@ -304,7 +305,8 @@ impl Part {
         }
     }
 
-    /// Returns the bytes of the part's only box. They must be exactly the bytes `range` of the nd-buffer's memory.
+    /// Returns the bytes of the part's only box, for writing. They must be exactly the bytes `range` of the nd-buffer's
+    /// memory.
     ///
     /// # Errors
     /// `InvalidArgument` when the part has several boxes, gaps, or other bytes.

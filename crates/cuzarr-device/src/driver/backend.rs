@@ -28,7 +28,7 @@ pub(crate) struct FunctionInfo {
     pub(crate) static_shared_bytes: u32,
     pub(crate) registers: u32,
     pub(crate) local_bytes: u32,
-    /// Size of each parameter; `None` if the driver cannot tell (before CUDA 12.4).
+    /// Size of each parameter of the kernel; `None` if the driver cannot tell (before CUDA 12.4).
     pub(crate) parameter_bytes: Option<Vec<usize>>,
 }
 
@@ -72,10 +72,10 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
     /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
-    /// Switches to a pool of memory in flight that holds at most `limit_bytes`; 0 ends it. Memory from the previous
-    /// pool stays valid.
+    /// Switches to a pool for memory in flight that holds at most `limit_bytes`; 0 switches to no such pool. Memory
+    /// from the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives the unused memory of the pool of memory in flight back to the system. Like `trim_to`, does not wait.
+    /// Gives unused memory of the pool for memory in flight back to the system. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
     /// Gives unused memory of the results' pool back to the system, until the pool holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.
@@ -106,7 +106,7 @@ pub(crate) trait Backend: Send + Sync {
     fn peer(&self) -> Option<Peer> {
         None
     }
-    /// Lets another GPU reach this one's pools, if the machine connects the two.
+    /// Lets another GPU access the memory of this GPU's pools, if the machine connects the two.
     fn open_to(&self, _other: Peer) -> Result<()> {
         Ok(())
     }
@@ -129,10 +129,10 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
     /// Unloads a module. None of its kernels may still run.
     unsafe fn unload_module(&self, module: usize) -> Result<()>;
-    /// Size of each parameter; `None` if the driver cannot tell (before CUDA 12.4).
+    /// Size of each parameter of a kernel; `None` if the driver cannot tell (before CUDA 12.4).
     unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>>;
     unsafe fn function_info(&self, function: RawFunction) -> Result<FunctionInfo>;
-    /// Lets launches of the function ask for `size_bytes` of dynamic shared memory.
+    /// Lets launches of a kernel ask for up to `size_bytes` of dynamic shared memory.
     unsafe fn allow_shared(&self, function: RawFunction, size_bytes: u32) -> Result<()>;
     unsafe fn launch(
         &self,

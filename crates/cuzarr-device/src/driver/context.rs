@@ -10,11 +10,12 @@ use crate::driver::simt::SimtBackend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
-/// A device that was used. Made at first use and kept until the process ends.
+/// A device that this process has used, with its backend and its home stream. Made at first use and kept until the
+/// process ends.
 pub(crate) struct Context {
     pub(crate) device: Device,
     pub(crate) backend: Box<dyn Backend>,
-    /// The stream that orders allocations which name no stream.
+    /// The stream in whose order memory is allocated if the caller names no stream.
     pub(crate) home_stream: RawStream,
     /// The device's index in every [`PerDevice`], below [`MOST_DEVICES`].
     place: usize,
@@ -32,7 +33,7 @@ impl<T: Default> PerDevice<T> {
         PerDevice([const { OnceLock::new() }; MOST_DEVICES])
     }
 
-    /// The value of this device. Takes no lock once the value exists.
+    /// Returns the value for this device, which is made at the first call. Takes no lock once the value exists.
     pub(crate) fn of(&self, context: &Context) -> &T {
         self.0[context.place].get_or_init(T::default)
     }

@@ -30,7 +30,8 @@ const SHARED: &[Header] = &[
     Header { name: "cuzarr/warp.cuh", text: include_str!("../../kernels/include/cuzarr/warp.cuh") },
 ];
 
-/// The header of `simt`. Only `kernel.cuh` includes it, and only when it is compiled for the CPU.
+/// The header that stands in for CUDA on the simulated device `simt`. Only `kernel.cuh` includes it, and
+/// only when it is compiled for the CPU.
 const SIMT_HEADER: &str = "simt.h";
 
 /// Returns the headers that a text includes, directly or through other headers, sorted by name.
@@ -95,7 +96,7 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
     Some(base.join("kernels"))
 }
 
-/// Machine code, and where it was found.
+/// Machine code for a kernel, and where it was found.
 pub(crate) struct Found {
     pub(crate) bytes: Vec<u8>,
     pub(crate) origin: String,
@@ -139,7 +140,7 @@ pub(crate) fn candidates(
     shipped.chain(std::iter::once_with(move || read_cached(&cache_file(name, &key, capability)?)).flatten())
 }
 
-/// Compiles a source, and keeps the result on disk.
+/// Compiles a kernel source, and keeps the machine code on disk.
 pub(crate) fn compile(source: &KernelSource, headers: &[Header], capability: (u32, u32)) -> Result<Vec<u8>> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
     flags.push(format!("--gpu-architecture=sm_{}{}", capability.0, capability.1));
@@ -213,7 +214,7 @@ fn read_shipped(directory: &Path, file: &str) -> Option<Found> {
     (hex(&Sha256::digest(&bytes)) == expected).then(|| Found { bytes, origin: path.display().to_string() })
 }
 
-/// The cache's file for a kernel; `None` without a compiler, whose version is part of the name.
+/// Path of a kernel's machine code in the cache; `None` without a compiler, whose version is part of the name.
 fn cache_file(name: &str, key: &str, capability: (u32, u32)) -> Option<PathBuf> {
     let (major, minor) = Nvrtc::get().and_then(Nvrtc::version).ok()?;
     let file = format!("{name}-{key}.sm_{}{}.nvrtc-{major}.{minor}", capability.0, capability.1);

@@ -14,9 +14,9 @@ use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 
-/// The environment variable that names the library to use, instead of searching for one.
+/// The environment variable that names the cuBLAS library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUBLAS_LIBRARY";
-/// The library's file names.
+/// The file names under which cuBLAS is searched for.
 pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
 
 const HINT: &str = "install cuBLAS (pip install nvidia-cublas, or nvidia-cublas-cu12 for CUDA 12), or set CUDA_HOME";
@@ -94,7 +94,7 @@ pub(crate) struct Products {
     pub(crate) result: usize,
 }
 
-/// A real or complex number, aligned as the library requires for complex ones.
+/// A factor of a matrix product: real or complex, and aligned as cuBLAS requires for complex numbers.
 #[repr(align(16))]
 struct Factor<T>([T; 2]);
 
@@ -124,7 +124,7 @@ type Gemm = unsafe extern "C" fn(
     c_int,
 ) -> CublasStatus;
 
-/// The library, loaded once.
+/// The cuBLAS library, loaded once.
 pub(crate) struct Cublas {
     create: unsafe extern "C" fn(*mut CublasHandle) -> CublasStatus,
     set_stream: unsafe extern "C" fn(CublasHandle, *mut c_void) -> CublasStatus,
@@ -135,14 +135,14 @@ pub(crate) struct Cublas {
 
 static CUBLAS: OnceLock<Result<Cublas>> = OnceLock::new();
 
-/// The handle of one device, as a number; 0 before the first use. Code that submits work holds the lock.
+/// cuBLAS's handle for one device, as a number; 0 before the first use. Code that submits work holds the lock.
 #[derive(Default)]
 struct DeviceHandle(Mutex<usize>);
 
 static HANDLES: PerDevice<DeviceHandle> = PerDevice::new();
 
 impl Cublas {
-    /// Returns the library, loaded at the first call.
+    /// Returns the cuBLAS library, loaded at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none.
@@ -171,7 +171,7 @@ impl Cublas {
         Ok(cublas)
     }
 
-    /// Submits products on the legacy default stream of a device.
+    /// Submits a batch of matrix products on the legacy default stream of a device.
     ///
     /// # Errors
     /// `OutOfMemory` for the handle's memory; `Unsupported` for a device that the library does not know;

@@ -14,15 +14,15 @@ use crate::driver::backend::Backend;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The environment variable that names the library to use, instead of searching for one.
+/// The environment variable that names the cuFile library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUFILE_LIBRARY";
-/// The library's possible file names.
+/// The file names under which cuFile is searched for.
 pub(crate) const LIBRARY_NAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
 
 const HINT: &str =
     "install cuFile (pip install nvidia-cufile-cu12, or the CUDA toolkit), or set gds to 'auto' or 'off'";
 
-/// `CUfileError_t`: the library's code. If it reports a driver error, `cuda` is the driver's code.
+/// `CUfileError_t`: cuFile's error code. If it reports a driver error, `cuda` is the driver's code.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CufileStatus {
@@ -41,12 +41,12 @@ struct Description {
 #[repr(C)]
 union DescriptorOrPointer {
     descriptor: c_int,
-    /// Not used here. It makes the union as wide as the library's.
+    /// Not used by cuzarr. It makes the union as wide as the library's.
     _pointer: *mut c_void,
 }
 
 const KIND_DESCRIPTOR: c_int = 1;
-/// The library's error codes begin here. Smaller numbers are `errno` values.
+/// cuFile's own error codes begin here. Smaller numbers are `errno` values.
 const FIRST_CODE: isize = 5000;
 
 /// The beginning of `CUfileDrvProps_t`, with room for fields that later versions add.
@@ -72,7 +72,7 @@ mod layouts {
 type CufileHandle = *mut c_void;
 type TransferFunction = unsafe extern "C" fn(CufileHandle, *mut c_void, usize, i64, i64) -> isize;
 
-/// The library, loaded and started once.
+/// The cuFile library, loaded and started once.
 pub struct CuFile {
     register: unsafe extern "C" fn(*mut CufileHandle, *mut Description) -> CufileStatus,
     deregister: unsafe extern "C" fn(CufileHandle),
@@ -86,7 +86,7 @@ pub struct CuFile {
 static CUFILE: OnceLock<Result<CuFile>> = OnceLock::new();
 
 impl CuFile {
-    /// Returns the library, started at the first call.
+    /// Returns the cuFile library, loaded and started at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none, it does not start, or this process was forked after it had started.
@@ -143,7 +143,7 @@ impl CuFile {
         self.is_direct
     }
 
-    /// Path of the library.
+    /// Path of the cuFile library.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -162,7 +162,7 @@ fn check(call: &str, status: CufileStatus) -> Result<()> {
     }
 }
 
-/// Describes the error codes that users may meet.
+/// Describes a cuFile error code in words, if it is one that users may meet.
 fn describe(code: c_int) -> String {
     let words = match code {
         5001 => "the nvidia-fs module is not loaded and compatibility mode is off",
@@ -183,7 +183,7 @@ fn describe(code: c_int) -> String {
     format!("cuFile error {code} ({words})")
 }
 
-/// Direction of a transfer.
+/// Direction of a transfer between a file and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the file to memory.
@@ -192,14 +192,14 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// A file registered with the library. `drop` deregisters it.
+/// A file that is registered with cuFile. `drop` deregisters it.
 pub(crate) struct FileHandle {
     cufile: &'static CuFile,
     handle: usize,
 }
 
 impl CuFile {
-    /// Registers a file with the library. The caller keeps the file open as long as the handle.
+    /// Registers a file with cuFile. The caller keeps the file open as long as the handle.
     ///
     /// # Errors
     /// `DeviceFailed` when the library refuses the file.

@@ -31,7 +31,7 @@ pub fn set_library_search_paths(paths: Vec<PathBuf>) {
     *SEARCH_PATHS.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = folders;
 }
 
-/// Folders in which libraries are searched for, most specific first.
+/// Folders in which CUDA's libraries are searched for, most specific first.
 pub(crate) fn search_folders() -> Vec<PathBuf> {
     let mut folders = SEARCH_PATHS.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
     let homes = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -41,7 +41,7 @@ pub(crate) fn search_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// A library that was found, and its path.
+/// A library that was found and opened, and its path.
 pub(crate) struct Found {
     pub(crate) library: Library,
     pub(crate) path: PathBuf,

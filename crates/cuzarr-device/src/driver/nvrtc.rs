@@ -12,12 +12,12 @@ use crate::error::{Error, ErrorKind, Result};
 type NvrtcCode = c_int;
 type Program = *mut c_void;
 
-/// The environment variable that names the library to use, instead of searching for one.
+/// The environment variable that names the NVRTC library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_NVRTC_LIBRARY";
 
 const HINT: &str = "install the wheel with its cubins, or NVRTC: pip install nvidia-cuda-nvrtc-cu12 (or set CUDA_HOME)";
 
-/// The compiler, loaded once.
+/// The NVRTC compiler, loaded once.
 pub(crate) struct Nvrtc {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> NvrtcCode,
     error_string: unsafe extern "C" fn(NvrtcCode) -> *const c_char,
@@ -40,7 +40,7 @@ pub(crate) struct Nvrtc {
     path: PathBuf,
 }
 
-/// A text to compile, with its headers and flags.
+/// A CUDA C++ text to compile, with its headers and flags.
 pub(crate) struct Job<'a> {
     /// The file name of the text in the compiler's messages.
     pub(crate) file: &'a str,
@@ -48,21 +48,21 @@ pub(crate) struct Job<'a> {
     /// Headers that the text may include.
     pub(crate) headers: &'a [Header],
     pub(crate) flags: &'a [String],
-    /// A kernel whose name in machine code is wanted, such as `scale<float>`.
+    /// The C++ name of a kernel whose name in machine code is wanted, such as `scale<float>`.
     pub(crate) name_expression: Option<&'a str>,
 }
 
 /// The result of a compilation.
 pub(crate) struct Compiled {
     pub(crate) cubin: Vec<u8>,
-    /// The name in machine code of the kernel that the job names, if it names one.
+    /// The name in machine code of the kernel that `name_expression` named, if there was one.
     pub(crate) lowered_name: Option<String>,
 }
 
 static NVRTC: OnceLock<Result<Nvrtc>> = OnceLock::new();
 
 impl Nvrtc {
-    /// Returns the compiler that matches the driver best, loaded at the first call.
+    /// Returns the NVRTC compiler that matches the driver best, loaded at the first call.
     ///
     /// # Errors
     /// `LibraryMissing` when there is none.
@@ -101,7 +101,7 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// Path of the library.
+    /// Path of the NVRTC library.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
@@ -128,7 +128,7 @@ impl Nvrtc {
         Ok((major as u32, minor as u32))
     }
 
-    /// Compiles a text to machine code.
+    /// Compiles a CUDA C++ text to machine code.
     ///
     /// # Errors
     /// `KernelCompileFailed`, with the compiler's log.

@@ -16,16 +16,17 @@ use crate::c_layout::c_layout;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The variable that profilers set.
+/// The environment variable in which a profiler names its library.
 const LIBRARY_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
-/// The name that profilers list the ranges under.
+/// The name under which profilers list cuzarr's ranges.
 const DOMAIN: &std::ffi::CStr = c"cuzarr";
 
-/// Number of NVTX modules. Each has a table for the profiler's functions; we call five functions of one table.
+/// Number of NVTX modules, which are groups of functions. Each has a table for the profiler's functions; we call five
+/// functions of one table.
 const MODULES: usize = 7;
 const DOMAINS: usize = 5;
-/// Number of entries of each module's table, including the unused first one.
+/// Number of functions in each module's table, including the unused first entry.
 const ENTRIES: [usize; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 const MOST_ENTRIES: usize = 16;
 
@@ -38,7 +39,8 @@ const DOMAIN_CREATE: usize = 12;
 static SLOTS: [[AtomicPtr<c_void>; MOST_ENTRIES]; MODULES] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST_ENTRIES] }; MODULES];
 
-/// For each module, the addresses of its slots from the second one on. Entries around them are null.
+/// For each module, the addresses of the pointers that a profiler fills with its functions, from the second entry on.
+/// The other entries are null.
 struct NvtxTables([[*const AtomicPtr<c_void>; MOST_ENTRIES + 1]; MODULES]);
 
 // SAFETY: the addresses are those of statics, which every thread may use.
@@ -149,7 +151,7 @@ mod layouts {
     c_layout! { VersionInfo: 24 bytes { size_bytes at 0, version at 8, reserved at 12, set_version at 16 } }
 }
 
-/// An attached profiler.
+/// A profiler that is attached to this process, and its functions.
 struct Profiler {
     path: PathBuf,
     domain: usize,
@@ -206,7 +208,7 @@ impl Profiler {
         }
     }
 
-    /// Calls `report` with the attributes of a range named `name`.
+    /// Calls `report` with the attributes that describe a range named `name` to the profiler.
     fn describe<T>(name: &str, size_bytes: u64, report: impl FnOnce(&Attributes) -> T) -> T {
         const UNSIGNED_INT64: i32 = 1;
         const ASCII: i32 = 1;
@@ -234,7 +236,8 @@ pub struct Range {
     _thread: PhantomData<*const ()>,
 }
 
-/// Names the work of this thread until the range is dropped. `size_bytes` is the number of bytes that it processes.
+/// Shows the work of this thread as a named range in profilers, until the result is dropped. `size_bytes` is the number
+/// of bytes that it processes.
 ///
 /// ```
 /// let _range = cuzarr_device::profile::range("decode", 4096);
@@ -257,7 +260,7 @@ impl Drop for Range {
     }
 }
 
-/// Begins a named range that may end on another thread. Pass the returned number to [`end`].
+/// Begins a named range in profilers that may end on another thread. Pass the returned number to [`end`].
 pub fn start(name: &str, size_bytes: u64) -> u64 {
     let Some(Profiler { start, domain, .. }) = profiler() else { return 0 };
     // SAFETY: as in `range`.

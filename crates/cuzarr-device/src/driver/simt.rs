@@ -29,7 +29,7 @@ const COMPILED: &[u8] = b"simt:";
 const POISON: u8 = 0xA5;
 /// The alignment of a GPU's allocations.
 const ALIGNMENT_BYTES: usize = 256;
-/// The memory of the simulated device. It is small, so that running out of memory can be tested.
+/// Size of the simulated device's memory in bytes. It is small, so that running out of memory can be tested.
 const TOTAL_BYTES: usize = 1 << 30;
 
 type Find = unsafe extern "C" fn(*const c_char) -> *mut c_void;
@@ -133,7 +133,7 @@ fn compile_in(folder: &Path, file: &str, text: &str, flags: &str, library: &str)
     Ok(object)
 }
 
-/// Removes the compiler's files. If that fails, the folder does no harm.
+/// Removes a folder with a compiler's files. If that fails, the folder does no harm.
 fn discard(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
@@ -312,8 +312,9 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    /// Loads compiled kernels. Kernels of the library need no loading. A text that [`compile`] compiled is a library
-    /// of its own: `cubin` then holds the library's path, and the file is deleted once it is loaded.
+    /// Loads kernels that were compiled at run time. Kernels of the library need no loading. A text that [`compile`]
+    /// compiled is a library of its own: `cubin` then holds the library's path, and the file is deleted once it is
+    /// loaded.
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
         if let Some(path) = cubin.strip_prefix(COMPILED).and_then(|path| std::str::from_utf8(path).ok()) {
             let opened = library::open_at(path);

@@ -1,6 +1,6 @@
 //! Kernel sources, and the headers that they include.
 
-/// The text of one `.cu` file and its headers. Keep it in a `static`.
+/// The text of one `.cu` file, and the headers that it may include. Keep it in a `static`.
 #[derive(Debug)]
 pub struct KernelSource {
     /// File name without `.cu`. Cubins have the same name.

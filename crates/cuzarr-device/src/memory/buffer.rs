@@ -136,7 +136,7 @@ impl Buffer {
         self.allocation.clone()
     }
 
-    /// The value that keeps the memory block alive, and frees it when it is dropped. Dropping it gives the memory back.
+    /// The value that keeps the memory block alive, and frees it when it is dropped.
     pub(crate) fn owner(&self) -> &(dyn Any + Send + Sync) {
         &*self.allocation.owner
     }
@@ -209,7 +209,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the bytes of a buffer in host memory for reading, without copying them. They must be in host memory.
+    /// Gives access to the bytes for reading, without copying them. They must be in host memory.
     /// While the result lives, writing them is refused.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Buffer {
         Ok(HostBytes::new(bytes, lease))
     }
 
-    /// Returns the bytes of a buffer in host memory for writing, without copying them. They must be in host memory.
+    /// Gives access to the bytes for writing, without copying them. They must be in host memory.
     /// While the result lives, all other uses are refused.
     ///
     /// # Errors

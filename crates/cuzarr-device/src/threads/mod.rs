@@ -19,7 +19,7 @@ use crate::process::PerProcess;
 /// A job to run on some thread.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// The turn of a job. Earlier turns have smaller numbers.
+/// The position of a job in the order in which waiting jobs are run. Earlier turns have smaller numbers.
 pub type Turn = u64;
 
 /// Threads that share a queue of jobs. They are started when jobs need them, and live until the process ends.
@@ -76,7 +76,7 @@ pub fn run_here(job: Job) {
     IS_WORKER.set(before);
 }
 
-/// Whether the calling thread is a worker.
+/// Whether the calling thread is a worker, whose jobs must not wait for other jobs.
 pub fn is_worker() -> bool {
     IS_WORKER.get()
 }
@@ -107,22 +107,23 @@ impl Threads {
         PROCESS.get().workers.get_or_init(|| Threads::new(cores())).clone()
     }
 
-    /// Returns the process's pool for whole calls that run beside their callers. Its jobs may wait, so it has no limit.
+    /// Returns the process's thread pool for whole calls, which run while their callers continue. Its jobs may wait, so
+    /// it has no limit.
     pub fn callers() -> Threads {
         PROCESS.get().callers.get_or_init(|| Threads::of(usize::MAX, false)).clone()
     }
 
-    /// Largest number of threads.
+    /// Largest number of threads that the pool may start.
     pub fn most(&self) -> usize {
         self.0.most.load(Ordering::Relaxed)
     }
 
-    /// Raises the largest number of threads to `most`, if it is less.
+    /// Raises the largest number of threads that the pool may start to `most`, if it is less.
     pub fn grow(&self, most: usize) {
         self.0.most.fetch_max(most, Ordering::Relaxed);
     }
 
-    /// Returns a turn behind all turns so far.
+    /// Returns a new turn, which comes after all turns so far.
     pub fn next_turn(&self) -> Turn {
         self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
@@ -132,7 +133,8 @@ impl Threads {
         self.submit_at(self.next_turn(), job);
     }
 
-    /// Runs `job` when its turn comes. If there is no thread and none can be started, runs it before this returns.
+    /// Queues `job`, to run when its turn comes. If there is no thread and none can be started, runs it before this
+    /// returns.
     pub fn submit_at(&self, turn: Turn, job: Job) {
         if self.queue(turn, job).is_err() {
             self.run_here_if_alone();
@@ -177,7 +179,8 @@ impl Threads {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Queues a job. Starts a thread for it if no thread is idle and the limit allows one more.
+    /// Queues a job for any thread of the pool. Starts a thread for it if no thread is idle and the limit allows one
+    /// more.
     ///
     /// # Errors
     /// When the system refuses the thread. The job then waits for another thread.
@@ -201,7 +204,7 @@ impl Threads {
         begun
     }
 
-    /// Runs the waiting jobs on the caller's thread, if the system refused a thread and there is no other one.
+    /// Runs the waiting jobs on the caller's thread, if the pool has no thread and the system refused one.
     fn run_here_if_alone(&self) {
         loop {
             let mut state = self.0.lock();

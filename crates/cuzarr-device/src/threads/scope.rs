@@ -71,7 +71,7 @@ impl ScopeJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one job, if any is still waiting.
+    /// Runs one of the scope's jobs, if any is still waiting.
     fn run_next(&self) {
         let mut state = self.lock();
         let Some(job) = state.waiting.pop_front() else { return };
@@ -84,7 +84,7 @@ impl ScopeJobs {
         self.ended.notify_all();
     }
 
-    /// Waits until no job runs, and returns the first panic.
+    /// Drops waiting jobs, waits until no job of the scope runs, and returns the first panic.
     fn end(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.lock();
         let unbegun = mem::take(&mut state.waiting);

@@ -8,10 +8,10 @@ use crate::driver::cuda::functions::*;
 use crate::driver::library;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The hint for a device without free memory.
+/// The hint of errors that report a device without free memory.
 pub(crate) const MEMORY_HINT: &str = "read a smaller selection, lower memory_limit, or free other libraries' caches";
 
-/// The initialised driver. A process has one at most, and only after a GPU was asked for.
+/// The initialised CUDA driver. A process has one at most, and only after a GPU was asked for.
 pub(crate) struct Driver {
     pub(super) functions: Functions,
     pub(super) parameter_info: Option<ParameterInfo>,
@@ -19,11 +19,11 @@ pub(crate) struct Driver {
     process: u32,
 }
 
-/// The driver, or the failure: every later call gives the same answer.
+/// The CUDA driver, or the error that kept it from starting: every later call gives the same one.
 static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 impl Driver {
-    /// Returns the driver. Loads and initialises it at the first call.
+    /// Returns the CUDA driver. Loads and initialises it at the first call.
     ///
     /// # Errors
     /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA
@@ -60,7 +60,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Path of the driver's library.
+    /// Path of the CUDA driver's library.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
@@ -175,8 +175,8 @@ impl Driver {
     }
 }
 
-/// Turns an error into the reason why the driver cannot be used. A library that misses a function is not a usable
-/// driver.
+/// Turns an error into one that says why the CUDA driver cannot be used. A library that misses a function is not a
+/// usable driver.
 fn unavailable(error: Error) -> Error {
     let error = match error.kind() {
         ErrorKind::LibraryMissing => Error::new(ErrorKind::DeviceUnavailable, error.message()),

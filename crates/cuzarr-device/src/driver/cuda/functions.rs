@@ -8,7 +8,7 @@ use crate::error::Result;
 
 pub(super) type Code = c_int;
 
-/// Declares the table of functions together with its loader, so that each name and type is written once.
+/// Declares the table of the driver's functions together with its loader, so that each name and type is written once.
 macro_rules! driver_functions {
     ($($field:ident = $symbol:literal ($($argument:ty),*);)*) => {
         pub(super) struct Functions { $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> Code,)* }
@@ -98,7 +98,8 @@ pub(super) const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
 /// `cuFuncGetParamInfo` of CUDA 12.4 and newer: returns offset and size of a parameter.
 pub(super) type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
 
-/// Whether the code means that a kernel faulted. After that, nothing on the GPU works any more in this process.
+/// Whether the driver's code means that a kernel faulted. After that, nothing on the GPU works any more in this
+/// process.
 pub(super) fn loses_context(code: Code) -> bool {
     matches!(code, 700 | 702 | 710 | 714..=719)
 }

@@ -23,7 +23,7 @@ pub(crate) struct CudaBackend {
     properties: Properties,
 }
 
-/// Makes a context current for this thread. `drop` restores the previous one.
+/// Keeps a context current for this thread. `drop` makes the previous one current again.
 struct Current<'a> {
     driver: &'a Driver,
     previous: *mut c_void,
@@ -65,7 +65,7 @@ impl CudaBackend {
         self.driver.check(call, code)
     }
 
-    /// Runs `work`. If the driver has no memory left, gives the pools' unused memory back and runs `work` once more.
+    /// Runs `work`; if the driver has no memory left, gives the pools' unused memory back and runs `work` once more.
     fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {

@@ -12,30 +12,31 @@ use crate::lock::lock;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: c_int = 1;
 
-/// Size of the pieces in which CUDA's pools take memory. A pool's limit is rounded up to whole pieces.
+/// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the limit that the results' pool gets: for the rest of a result's last piece, and for blocks
-/// that do not fit into the pool of memory in flight.
+/// Number of pieces of the limit that are left to the results' pool: for the rest of a result's last piece, and for
+/// blocks that do not fit into the pool of memory in flight.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
 const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 
-/// A GPU's pools.
+/// The memory pools of one GPU.
 pub(super) struct Pools {
     results: usize,
-    /// The pool of memory in flight. 0 if it was not made yet, or if the driver's pools cannot be limited.
+    /// Handle of the current pool for memory in flight. 0 if it was not made yet, or if the driver's pools cannot be
+    /// limited.
     bounded: RwLock<usize>,
-    /// Every limited pool that was ever made, by its size. None is destroyed: its blocks may be in use, and drivers
-    /// were seen to crash then. Limits with the same number of whole pieces share one pool.
+    /// Handles of all limited pools that were ever made, with their sizes. None is destroyed: its blocks may be in use,
+    /// and drivers were seen to crash then. Limits with the same number of whole pieces share one pool.
     sized: Mutex<Vec<(u64, usize)>>,
-    /// The GPUs that asked for access, and whether each can reach the pools.
+    /// The GPUs that asked for access to the pools, and whether each can reach them.
     opened: Mutex<Vec<(c_int, bool)>>,
 }
 
 impl CudaBackend {
-    /// Makes the pools, which are empty.
+    /// Makes the GPU's memory pools, which are empty at first.
     pub(super) fn create_pools(&self) -> Result<Pools> {
         Ok(Pools {
             results: self.create_pool(0)?,
@@ -67,7 +68,7 @@ impl CudaBackend {
         Ok(pool as usize)
     }
 
-    /// Sets how much unused memory a pool keeps when a stream is synchronised.
+    /// Sets how much unused memory a pool keeps when a stream is synchronised; it gives the rest back to the system.
     fn pool_keep(&self, pool: usize, mut size_bytes: u64) -> Result<()> {
         let (pool, value) = (pool as *mut c_void, (&raw mut size_bytes).cast());
         // This attribute is a u64.

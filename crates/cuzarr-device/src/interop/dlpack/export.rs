@@ -139,7 +139,7 @@ pub fn device(device: Device) -> Result<DLDevice> {
     }
 }
 
-/// Whether an element has padding bits.
+/// Whether an element has padding bits in memory, because the type has less than 8 bits.
 fn is_padded(dtype: DType) -> bool {
     dtype.small_number().is_some_and(|number| number.part_bits() < 8)
 }

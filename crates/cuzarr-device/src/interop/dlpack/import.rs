@@ -14,7 +14,8 @@ use crate::interop::dlpack::{
 };
 use crate::memory::lease::Owner;
 
-/// A structure that we took over. `drop` calls its deleter, when the last view of its memory is gone.
+/// A DLPack structure that cuzarr has taken over from its producer. `drop` calls its deleter, when the last view of its
+/// memory is gone.
 struct Taken<T: Managed>(NonNull<T>);
 
 impl<T: Managed> Drop for Taken<T> {

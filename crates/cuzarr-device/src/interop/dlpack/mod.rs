@@ -28,17 +28,17 @@ pub use crate::interop::array_interface::{ArrayInterface, wrap};
 pub use export::{device, export_legacy, export_versioned};
 pub use import::{import_legacy, import_versioned};
 
-/// Version of the structures. Another major version means another layout.
+/// Version of DLPack's structures. Another major version means another layout.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
-    /// Grows with incompatible changes.
+    /// Major version, which grows with incompatible changes.
     pub major: u32,
-    /// Grows with compatible changes.
+    /// Minor version, which grows with compatible changes.
     pub minor: u32,
 }
 
-/// The version that we export.
+/// The DLPack version of the structures that cuzarr exports.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 /// Host memory.
@@ -76,7 +76,7 @@ pub struct DLDataType {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
-    /// The memory. May be null if there are no elements.
+    /// Address of the memory; the array begins `byte_offset` bytes behind it. May be null if there are no elements.
     pub data: *mut c_void,
     /// The device of the memory.
     pub device: DLDevice,
@@ -98,9 +98,9 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The array.
     pub dl_tensor: DLTensor,
-    /// The producer's own pointer.
+    /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life. Called once, by the code that took the structure over.
+    /// The function that ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -110,9 +110,9 @@ pub struct DLManagedTensor {
 pub struct DLManagedTensorVersioned {
     /// Version of this structure. If the major version is unknown, no other field may be read.
     pub version: DLPackVersion,
-    /// The producer's own pointer.
+    /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// Ends the array's life. Called once, by the code that took the structure over.
+    /// The function that ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// The `FLAG_` bits.
     pub flags: u64,
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(export_legacy(&array).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
-    /// A producer's structure, its deleter counting in `manager_ctx`.
+    /// A producer's structure whose deleter counts its calls in `deleted`.
     struct Foreign {
         tensor: DLManagedTensorVersioned,
         deleted: AtomicUsize,

@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// Lists the name of a result in the counters, until it is dropped.
+/// Keeps the name of a result in the counters until this value is dropped.
 pub(super) struct Named {
     pub(super) context: &'static Context,
     pub(super) address: usize,

@@ -37,7 +37,7 @@ pub(crate) struct PooledMemory {
 struct HomeUses {
     /// Number of uses by the home stream behind which no event was recorded yet.
     open: usize,
-    /// The event behind all uses whose end was marked by one.
+    /// The last recorded event, which is behind all uses that an event marks.
     passed: Option<Event>,
 }
 
