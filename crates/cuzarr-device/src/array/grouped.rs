@@ -180,7 +180,8 @@ fn pairs<N: Number, E: Send>(
     Ok((pairs, starts))
 }
 
-/// Divides the memory of the pairs among the parts: each part gets one slice of each group. Within a group, the slices follow the order of the parts.
+/// Divides the memory of the pairs among the parts: each part gets one slice of each group. Within a group, the slices
+/// follow the order of the parts.
 fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
     let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
     let mut rest = pairs;

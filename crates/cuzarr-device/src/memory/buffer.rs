@@ -209,8 +209,8 @@ impl Buffer {
         }
     }
 
-    /// Gives access to the bytes for reading, without copying them. They must be in host memory.
-    /// While the result lives, writing them is refused.
+    /// Gives access to the bytes for reading, without copying them. They must be in host memory. While the result
+    /// lives, writing them is refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` while they are being written.
@@ -226,8 +226,8 @@ impl Buffer {
         Ok(HostBytes::new(bytes, lease))
     }
 
-    /// Gives access to the bytes for writing, without copying them. They must be in host memory.
-    /// While the result lives, all other uses are refused.
+    /// Gives access to the bytes for writing, without copying them. They must be in host memory. While the result
+    /// lives, all other uses are refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` when they are read-only or in use.

@@ -18,23 +18,25 @@ use crate::stream::Stream;
 
 static TABLE: KernelSource = KernelSource { name: "table", text: include_str!("table.cu"), headers: &[] };
 
-/// Slab size of the pinned rings for tables. A kernel fetches the tables from the slabs. A copy from pageable memory
-/// would wait for the stream, and a copy engine would first copy the slabs of data that are queued.
+/// Slab size of the pinned rings through which tables for kernels go to a device, in bytes. A kernel fetches the tables
+/// from the slabs. A copy from pageable memory would wait for the stream, and a copy engine would first copy the slabs
+/// of data that are queued.
 const TABLE_SLAB_BYTES: usize = 1 << 20;
 /// Bytes of a table that a block of threads fetches, and the largest number of such blocks, which can fill the bus.
 const TABLE_BLOCK_BYTES: usize = 8 << 10;
 const TABLE_BLOCKS: usize = 32;
-/// Number of regions in the first launch, and the largest number in a launch: its table fills a slab. Each launch has
-/// twice as many regions as the one before. So the device begins early, and works while the host makes the next table.
+/// Number of regions in the first launch of a transfer; a launch never has more than `MAX_TABLE_REGIONS`. Each launch
+/// has twice as many regions as the one before. So the device begins early, and works while the host makes the next
+/// table.
 const FIRST_TABLE_REGIONS: usize = 512;
 const MAX_TABLE_REGIONS: usize = TABLE_SLAB_BYTES / size_of::<Region>();
 /// Blocks that run on a multiprocessor at once: 2048 threads in blocks of 256.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// The rings that carry tables to each device.
+/// For each device, the ring of pinned slabs through which tables for kernels go to it.
 static TABLES: PerDevice<Tables> = PerDevice::new();
 
-/// The ring of one device, made at first use.
+/// One device's ring of pinned slabs for tables, made at first use.
 #[derive(Default)]
 struct Tables(OnceLock<SlabRing>);
 
@@ -58,17 +60,17 @@ pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
     }
 }
 
-/// Number of threads in a block. Few on `simt`, where a thread is a fiber.
+/// Number of threads per block in launches on `device`. Few on `simt`, where a thread is a fiber.
 pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { 256 }
 }
 
-/// Number of blocks for `tiles` tiles: at most as many as the device runs at once.
+/// Number of blocks to launch for `tiles` tiles: at most as many as the device runs at once.
 pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }
 
-/// The context of a stream; an error for streams of the host.
+/// Returns the device context of a stream; an error for streams of the host.
 pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
     stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))
 }
@@ -109,8 +111,8 @@ pub fn write_table(size_bytes: usize, stream: &Stream, write: impl FnOnce(&mut [
     Ok(table)
 }
 
-/// Lowers boxes to tables of regions, and calls `launch` with each table. There are several if one launch cannot take
-/// all boxes.
+/// Converts boxes to tables of regions, which kernels read, and calls `launch` with each table. There are several
+/// tables if one launch cannot take all boxes.
 pub(crate) fn for_each_table(
     mut boxes: RegionBoxes,
     stream: &Stream,
@@ -131,7 +133,7 @@ pub(crate) fn for_each_table(
     Ok(())
 }
 
-/// Returns the kernel `<name>_<bytes>` of a source.
+/// Returns the kernel `<name>_<bytes>` of a kernel source.
 pub(crate) fn sized_kernel(source: &'static KernelSource, device: Device, name: &str, bytes: usize) -> Result<Kernel> {
     source.kernel(device, &format!("{name}_{bytes}"))
 }

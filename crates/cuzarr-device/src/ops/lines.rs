@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Lines {
     /// Number of elements of the dimensions before the axis.
     pub outer: u64,
-    /// Number of elements of a line.
+    /// Number of elements of a line: the extent of the axis.
     pub extent: u64,
     /// Number of elements of the dimensions behind the axis: the distance between elements of a line.
     pub inner: u64,

@@ -9,7 +9,7 @@ use crate::array::dtype::{DType, DTypeKind};
 
 /// A float type whose NaNs can be replaced.
 pub trait Canonical: Copy {
-    /// Returns the number; the canonical NaN for any NaN.
+    /// Returns the number itself, or the canonical NaN if it is any NaN.
     fn canonical(self) -> Self;
 }
 

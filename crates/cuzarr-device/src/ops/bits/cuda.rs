@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 static BITS: KernelSource = KernelSource { name: "bits", text: include_str!("bits.cu"), headers: &[] };
 
-/// The places of one chunk. `BitsSpan` in bits.cu.
+/// Where one chunk lies in the packed buffer and in the buffer of elements. `BitsSpan` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsEntry {
@@ -22,7 +22,7 @@ struct BitsEntry {
 // `BitsSpan` in bits.cu, which checks the size, too.
 c_layout! { plain BitsEntry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
 
-/// The fields that are packed, and the size of the work. `BitsTask` in bits.cu.
+/// Which bits a launch packs or unpacks, and of how many elements. `BitsTask` in bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsTask {

@@ -1,4 +1,4 @@
-//! Packs numbers of a few bits, and unpacks them to elements of whole bytes, in device memory, for many chunks at once.
+//! Packs numbers of a few bits each, and expands packed numbers into whole elements, for many chunks in device memory.
 //! Packed numbers follow each other without gaps. The first number begins in the lowest bit of the first byte.
 
 mod cuda;
@@ -16,7 +16,7 @@ pub struct Fields {
     pub elem_bytes: usize,
     /// Number of bits of the element that have a meaning. The bits above are 0.
     pub elem_bits: u32,
-    /// The lowest bit that is packed.
+    /// Number of the lowest bit that is packed.
     pub first: u32,
     /// Number of bits that are packed. `first + width` is at most `elem_bits`.
     pub width: u32,
@@ -48,8 +48,8 @@ impl Fields {
     }
 }
 
-/// Unpacks the numbers in `packed` to elements, `elems` for each span, in stream order. Bits that were not packed are
-/// 0.
+/// Expands the packed numbers in `packed` into whole elements, `elems` for each span, in stream order. Bits that were
+/// not packed are 0.
 ///
 /// # Errors
 /// `InvalidArgument` for impossible fields and spans; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.
@@ -66,7 +66,7 @@ pub fn unpack_on(
     cuda::launch(Way::Unpack, fields, packed, elements, spans, elems, stream)
 }
 
-/// Packs elements; the inverse of [`unpack_on`]. Bits behind the last number are 0.
+/// Packs the chosen bits of elements, in stream order; the inverse of [`unpack_on`]. Bits behind the last number are 0.
 ///
 /// # Errors
 /// Those of [`unpack_on`].

@@ -16,7 +16,7 @@ use crate::ops::launch::require_statuses;
 use crate::stream::Stream;
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/checksum.cuh");
-/// Bytes that kernels keep for each span: `ChecksumSums` in checksum.cuh.
+/// Size of the intermediate sums that kernels keep for each span: `ChecksumSums` in checksum.cuh.
 pub const SUMS_BYTES: usize = stated_size(HEADER, "ChecksumSums");
 
 /// A kind of checksum.
@@ -59,13 +59,13 @@ impl Checksum {
     }
 }
 
-/// The polynomial field of a CRC, for kernels. `CrcField` in checksum.cuh.
+/// Constants with which kernels multiply polynomials modulo a CRC's polynomial. `CrcField` in checksum.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CrcField {
     polynomial: u32,
     period: u32,
-    /// x^(2^k) for each k.
+    /// x^(2^k) modulo the CRC's polynomial, for each k.
     powers: [u32; 32],
 }
 
@@ -73,7 +73,7 @@ pub struct CrcField {
 c_layout! { CrcField: 136 bytes { polynomial at 0, period at 4, powers at 8 } }
 
 impl CrcField {
-    /// Returns the field that kernels use for a CRC; `None` for other checksums.
+    /// Returns the constants that kernels use for a CRC; `None` for other checksums.
     pub fn of(checksum: Checksum) -> Option<CrcField> {
         let (polynomial, period) = checksum.polynomial()?;
         // Bit order is reflected: the highest bit of a word is the coefficient of x^0.
@@ -85,7 +85,7 @@ impl CrcField {
     }
 }
 
-/// Returns `a · b` modulo the polynomial.
+/// Returns the product of the polynomials `a` and `b`, modulo `polynomial`.
 fn multiply(mut a: u32, mut b: u32, polynomial: u32) -> u32 {
     let mut product = 0;
     while a != 0 {

@@ -45,7 +45,7 @@ impl WithType for EqualValues<'_> {
     }
 }
 
-/// Size of the pieces in which elements are compared. They stay in the L1 cache.
+/// Size in bytes of the pieces in which elements are compared. They stay in the L1 cache.
 const PATTERN_BYTES: usize = 4096;
 
 /// Whether every element of a host nd-buffer equals `element`.

@@ -77,7 +77,7 @@ pub(crate) enum Nan {
     Never,
 }
 
-/// Whether all elements equal `element`.
+/// Whether all elements of an nd-buffer equal `element`.
 fn nd_equals_element(array: &NdBuffer, element: &[u8], nan: Nan) -> Result<bool> {
     match array.device() {
         Device::Cpu => {

@@ -16,7 +16,8 @@ static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str
 /// Number of elements that a thread handles in a tile.
 const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
-/// The places of one chunk. `ConvertSpan` in convert.cu.
+/// Where one chunk lies in the source and in the target, and which status word belongs to it. `ConvertSpan` in
+/// convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertEntry {
@@ -73,7 +74,7 @@ struct ConvertPairs {
     table: Vec<Pair>,
     /// Number of pairs, not counting the last two.
     count: u32,
-    /// Bit 0: zeros are replaced. Bit 1: NaNs are replaced.
+    /// For the last two pairs: bit 0 says that zeros are replaced, bit 1 that NaNs are replaced.
     others: u32,
 }
 
@@ -93,7 +94,7 @@ impl ConvertPairs {
     }
 }
 
-/// The bits of an element without its sign, and the bits of infinity; `None` for integers.
+/// The bits of an element without its sign bit, and the bits of infinity in its type; `None` for integers.
 fn magnitude(bits: u64, dtype: DType) -> Option<(u64, u64)> {
     let infinity = match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::BFloat, _) => 0x7f80,

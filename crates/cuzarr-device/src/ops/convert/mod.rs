@@ -1,5 +1,5 @@
-//! Checked conversions of whole chunks in device memory. If the new type cannot hold a number, the number's position is
-//! reported.
+//! Checked conversions between element types, for whole chunks in device memory. If the new type cannot hold a number,
+//! the number's position is reported.
 //!
 //! NumPy's `astype` never refuses a number; it is a step of a [`crate::Tail`] instead.
 
@@ -30,11 +30,11 @@ pub enum Rounding {
 /// The treatment of values that the target type cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
-    /// The value is reported.
+    /// The value is reported as an error.
     Error,
-    /// It becomes the nearest value of the type; for floats, an infinity.
+    /// The value becomes the nearest value of the type; for floats, an infinity.
     Clamp,
-    /// Its low bits are kept. For integers only.
+    /// Only the low bits of the value are kept. For integers only.
     Wrap,
 }
 
@@ -48,40 +48,41 @@ pub enum Rule {
         /// The treatment of numbers that are out of range.
         out_of_range: OutOfRange,
     },
-    /// `(x - offset) * scale`, for integers of one type. Results that are out of range are reported.
+    /// Computes `(x - offset) * scale`, for integers of one type. Results that are out of range are reported.
     Scale {
-        /// The number to subtract, as the bits of that type.
+        /// The number to subtract, as the bits of the integer type.
         offset: [u8; 8],
-        /// The factor, as the bits of that type.
+        /// The factor, as the bits of the integer type.
         scale: [u8; 8],
     },
-    /// `x / scale + offset`, for integers of one type. Remainders and results that are out of range are reported.
+    /// Computes `x / scale + offset`, for integers of one type. Remainders and results that are out of range are
+    /// reported.
     Unscale {
-        /// The number to add, as the bits of that type.
+        /// The number to add, as the bits of the integer type.
         offset: [u8; 8],
-        /// The divisor, as the bits of that type. Not 0.
+        /// The divisor, as the bits of the integer type. Not 0.
         scale: [u8; 8],
     },
 }
 
-/// Most pairs that kernels accept: a table of 1 MiB.
+/// Most pairs of an element and its replacement that kernels accept: a table of 1 MiB.
 pub const MAX_PAIRS: usize = 1 << 16;
 
-/// A conversion. `from` and `to` are integer or float types of 1 to 8 bytes.
+/// How elements of one type become elements of another. `from` and `to` are integer or float types of 1 to 8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Type of the source.
+    /// Element type of the source.
     pub from: DType,
-    /// Type of the target.
+    /// Element type of the target.
     pub to: DType,
-    /// The rule for numbers that are not in `pairs`.
+    /// The rule for elements that `pairs` does not replace.
     pub rule: Rule,
-    /// Elements that are replaced before anything else, as pairs of bits. Elements with equal bits match first, then
-    /// elements of equal value; NaN matches NaN.
+    /// Elements that are replaced before `rule` is applied, each as its bits and those of its replacement. Elements
+    /// with equal bits match first, then elements of equal value; NaN matches NaN.
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 
-/// The places of one chunk in the two buffers.
+/// Where one chunk lies in the source and in the target, and which status word belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset of the chunk in the source, a multiple of the element size.

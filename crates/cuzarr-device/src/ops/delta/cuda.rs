@@ -17,7 +17,7 @@ static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("d
 /// Bytes of a tile that one warp handles.
 const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usize;
 
-/// The places of one chunk. `Chunk` in delta.cu.
+/// Where one chunk lies in the source and in the target. `Chunk` in delta.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeltaEntry {

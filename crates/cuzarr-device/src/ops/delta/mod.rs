@@ -10,17 +10,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
-/// Alignment of chunks in both buffers.
+/// Alignment of chunks in both buffers, in bytes.
 pub const ALIGNMENT_BYTES: usize = 16;
 
-/// The places of one chunk in the two buffers. The two may be the same bytes, but must not overlap otherwise.
+/// Where one chunk lies in the source and in the target. The two may be the same bytes, but must not overlap otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Byte offset of the chunk in the source.
     pub src_offset_bytes: usize,
-    /// Byte offset of its sums in the target.
+    /// Byte offset of the chunk's result in the target.
     pub dst_offset_bytes: usize,
-    /// Size in bytes, the same on both sides. Whole elements only.
+    /// Size of the chunk in bytes, the same in source and target. Whole elements only.
     pub size_bytes: usize,
 }
 

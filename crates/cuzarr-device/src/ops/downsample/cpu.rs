@@ -13,7 +13,7 @@ use crate::threads::{Threads, cores};
 /// Fewest elements of the result that are worth a thread.
 const ELEMS_A_THREAD: usize = 1 << 15;
 
-/// A number type whose boxes can be reduced.
+/// A number type for which the elements of a box can be reduced to one element.
 trait MeanNumber: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
     /// The number in binary64. Not used for 64-bit integers, which the Gaussian refuses.
@@ -114,7 +114,7 @@ struct CpuBoxes<'a> {
     dst: &'a [usize],
     factors: &'a [usize],
     method: Downsampling,
-    /// The weights along each dimension, for methods with weights.
+    /// For each dimension, the weights of the elements of a box; empty for methods without weights.
     weights: Vec<Vec<f64>>,
 }
 
@@ -172,7 +172,8 @@ impl CpuBoxes<'_> {
         bytes
     }
 
-    /// The number of the first element of a box with its surroundings, and its dimensions.
+    /// The number of the first element that counts for the box at `index`, and the dimensions of all elements that
+    /// count.
     fn place(&self, index: usize) -> (usize, [Axis; crate::ops::downsample::MOST_AXES]) {
         let (mut rest, mut stride, mut first) = (index, 1, 0);
         let mut axes = [Axis::default(); crate::ops::downsample::MOST_AXES];
@@ -200,7 +201,8 @@ impl CpuBoxes<'_> {
         sum / all
     }
 
-    /// Adds the elements, times `weight` and their own weights, to `sum`. `axes` begins with dimension `dim`.
+    /// Adds the elements of a box to `sum`, each times `weight` and its own weights. `axes` begins with dimension
+    /// `dim`.
     fn add_weighed<T: MeanNumber>(
         &self,
         elements: &[T],

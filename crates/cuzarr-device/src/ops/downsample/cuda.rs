@@ -11,7 +11,7 @@ use crate::stream::Stream;
 static DOWNSAMPLE: KernelSource =
     KernelSource { name: "downsample", text: include_str!("downsample.cu"), headers: &[] };
 
-/// One dimension. `Axis` in downsample.cu.
+/// One dimension of a downsampling. `Axis` in downsample.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Axis {
@@ -26,7 +26,7 @@ struct Axis {
 // `Axis` in downsample.cu, which checks the size, too.
 c_layout! { plain Axis: 48 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24, before at 32, reach at 40 } }
 
-/// Fills `dst` from `src`, in stream order. Both must be packed in C order.
+/// Downsamples `src` into `dst`, in stream order. Both must be packed in C order.
 pub(crate) fn downsample(
     src: &NdBuffer,
     before: &[usize],

@@ -11,11 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// Most elements of a box. The host visits them one by one.
+/// Most elements that one box may have. The host visits them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
-/// Most dimensions of an array.
+/// Most dimensions of an array that can be downsampled.
 pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
 /// How the elements of a box become one element.
@@ -27,7 +27,7 @@ pub enum Downsampling {
     Max = defined(TEXT, "CUZARR_MAX") as isize,
     /// The most frequent element; if there are several, the smallest. For labels.
     Mode,
-    /// The first element.
+    /// The first element of the box.
     Nearest,
     /// A weighted mean of the box and its surroundings, in binary64. The weights are a Gaussian around the middle of
     /// the box. Its standard deviation is a third of the factor along each dimension, as in scikit-image's
@@ -56,7 +56,7 @@ impl Downsampling {
         METHODS.into_iter().find(|one| one.name() == name)
     }
 
-    /// Number of elements on each side of a box that count, along a dimension with this factor.
+    /// Number of elements beyond each side of a box that also count, along a dimension with this factor.
     pub const fn reach(self, factor: u64) -> u64 {
         match self {
             // The elements between the edge of the box and four standard deviations from its middle: 4/3 f - (f - 1) /

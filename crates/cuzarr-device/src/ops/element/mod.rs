@@ -6,11 +6,11 @@ pub(crate) mod narrow;
 use crate::array::dtype::{DType, DTypeKind};
 use crate::ops::element::arithmetic::{Arithmetic, Compute};
 
-/// An element type.
+/// A Rust type for the values of one element type, in computations on the host.
 pub(crate) trait Element: Compute {
-    /// Reads an element. `bytes` must have its exact size.
+    /// Reads an element from its bytes in memory. `bytes` must have its exact size.
     fn read(bytes: &[u8]) -> Self;
-    /// Writes the element. `bytes` must have its exact size.
+    /// Writes the element to its bytes in memory. `bytes` must have its exact size.
     fn write(self, bytes: &mut [u8]);
     /// Size of an element in bytes.
     const SIZE: usize;

@@ -13,26 +13,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
-/// The shapes of a gather. `Listed` in gather.cu.
+/// The shapes of a gather's array, indices and result, for the kernel. `Listed` in gather.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Listed {
-    /// The lines of the array.
+    /// The array, divided into lines along the dimension that is indexed.
     array: Lines,
-    /// Number of elements in a line of the result.
+    /// Number of elements in a line of the result, along the dimension that is indexed.
     listed: u64,
     /// Steps from one index to the next along the three dimensions of the result; 0 if all lines have the same indices.
     strides: [u64; 3],
 }
 
-/// The shapes of a scatter. `Written` in gather.cu.
+/// The shapes of a scatter's array and indices, for the kernel. `Written` in gather.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Written {
     lines: Lines,
-    /// Number of indices.
+    /// Number of indices along the dimension that is written.
     listed: u64,
-    /// Bytes from one element to the next along the three dimensions.
+    /// Bytes from one element of the array to the next, along its three dimensions.
     strides: [i64; 3],
 }
 

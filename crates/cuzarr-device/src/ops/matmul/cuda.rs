@@ -70,8 +70,8 @@ fn taken(matrices: &NdBuffer) -> Result<(NdBuffer, Matrices)> {
     Ok((copy, found))
 }
 
-/// Fills `result` with products of floats or complex numbers, in the order of the legacy default stream. All extents
-/// must be at least 1.
+/// Fills `result` with matrix products of floats or complex numbers, in the order of the legacy default stream. All
+/// extents must be at least 1.
 pub(super) fn floats(
     elements: Elements,
     first: &NdBuffer,
@@ -114,7 +114,7 @@ pub(super) fn floats(
     Ok(())
 }
 
-/// The shapes of an integer product. `Products` in matmul.cu.
+/// The shapes and strides of a batch of integer matrix products, for the kernel. `Products` in matmul.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Whole {
@@ -122,7 +122,7 @@ struct Whole {
     rows: u64,
     inner: u64,
     columns: u64,
-    /// Steps in elements along the batch, the rows and the columns.
+    /// Steps in elements along the batch, rows and columns of the first matrices.
     first: [i64; 3],
     second: [i64; 3],
 }
@@ -130,7 +130,7 @@ struct Whole {
 // `Products` in matmul.cu.
 c_layout! { Whole: 80 bytes { batch at 0, rows at 8, inner at 16, columns at 24, first at 32, second at 56 } }
 
-/// Fills `result` with products of integers or bools, in stream order. All extents must be at least 1.
+/// Fills `result` with matrix products of integers or bools, in stream order. All extents must be at least 1.
 pub(super) fn whole_numbers(first: &NdBuffer, second: &NdBuffer, result: &NdBuffer, stream: &Stream) -> Result<()> {
     let dtype = result.dtype();
     let aligned = |matrices: &NdBuffer| -> Result<(NdBuffer, [i64; 3])> {

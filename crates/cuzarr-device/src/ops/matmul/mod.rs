@@ -10,8 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// Multiplies matrices. The last two dimensions are the matrices; the others are broadcast. Both arrays must have
-    /// the same dtype and device. The result is packed in C order, and ready on every stream.
+    /// Multiplies the matrices in this array by those in `other`. The last two dimensions are the matrices; the others
+    /// are broadcast. Both arrays must have the same dtype and device. The result is packed in C order, and ready on
+    /// every stream.
     ///
     /// Integers wrap, and bools are combined with "and" and "or", as in NumPy. cuBLAS chooses the order in which floats
     /// are summed; it sums 2-byte floats in binary32.
@@ -67,7 +68,7 @@ impl NdBuffer {
     }
 }
 
-/// Broadcasts the dimensions before the matrices.
+/// Returns the shape to which the dimensions before the matrices are broadcast.
 fn broadcast(first: &[usize], second: &[usize]) -> Result<Vec<usize>> {
     let ndim = first.len().max(second.len());
     let extent = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(ndim).map_or(1, |own| shape[own]);
@@ -96,7 +97,7 @@ fn packed(matrices: &NdBuffer) -> Result<NdBuffer> {
     matrices.copy(Order::C)
 }
 
-/// The strides of matrices in elements; `None` if strides or address are no multiples of the element size.
+/// The strides of a batch of matrices in elements; `None` if strides or address are no multiples of the element size.
 fn strides(matrices: &NdBuffer, dtype: DType) -> Option<[i64; 3]> {
     let size = dtype.size_bytes() as isize;
     let whole = matrices.strides().iter().all(|stride| stride % size == 0);

@@ -9,7 +9,7 @@ const THREAD_BYTES: usize = 1 << 20;
 /// Most threads that a search uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
-/// Returns the positions of the bytes that are not 0.
+/// Returns the positions of the bytes of a mask that are not 0.
 pub(super) fn nonzero(mask: &[u8]) -> Vec<u64> {
     let threads = cores().min(mask.len() / THREAD_BYTES).clamp(1, MOST_THREADS);
     let share = mask.len().div_ceil(threads).next_multiple_of(BLOCK).max(BLOCK);

@@ -53,7 +53,7 @@ c_layout! {
 }
 c_layout! { Walk: 144 bytes { tiles at 0, region_count at 8, ndim at 12, src_strides at 16, dst_strides at 80 } }
 
-/// The parameters of a launch, except its pointers.
+/// The parameters of a launch that moves boxes, except its pointers.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(crate) regions: Vec<Region>,
@@ -158,8 +158,8 @@ impl RegionBoxes {
         }
     }
 
-    /// The dimension in which the source is packed. `None` unless that is not the last dimension, the target is packed
-    /// in the last one, and the transposing kernel is worth it.
+    /// The dimension in which the source is packed, to be transposed with the last one in squares. `None` unless that
+    /// is not the last dimension, the target is packed in the last one, and the transposing kernel is worth it.
     fn square(&self) -> Option<usize> {
         let last = self.src_strides.len().checked_sub(1)?;
         let access = self.access_bytes as i64;

@@ -7,7 +7,7 @@
 
 pub(crate) mod lower;
 
-/// One box. Offsets are in bytes from the two base addresses.
+/// One box of elements to move from a source to a target. Offsets are in bytes from the two base addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) src_offset: i64,
@@ -18,7 +18,7 @@ pub(crate) struct Item {
     pub(crate) extents: Vec<usize>,
 }
 
-/// Boxes with the same strides.
+/// Boxes of elements to move that have the same strides.
 #[derive(Clone, Debug)]
 pub(crate) struct RegionBoxes {
     /// Number of bytes that one access moves.

@@ -7,7 +7,7 @@ use crate::ops::lines::Lines;
 use crate::ops::nan::Canonical;
 use crate::ops::scan::{SEGMENT, Scan};
 
-/// A number type in which elements are combined.
+/// A number type in which running sums and products are computed.
 trait Accumulator: Copy {
     fn combine(self, other: Self, operation: Scan) -> Self;
     /// The number as a result: every NaN becomes the canonical one.
@@ -55,7 +55,7 @@ impl Accumulator for [f64; 2] {
     }
 }
 
-/// Scans the elements of a packed array of int64, float64 or complex128.
+/// Computes running sums or products of a packed array of int64, float64 or complex128.
 pub(super) fn scan(values: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
     let shape = values.shape().to_vec();
     match values.dtype() {
@@ -79,7 +79,8 @@ pub(super) fn scan(values: NdBuffer, lines: Lines, operation: Scan) -> Result<Nd
     }
 }
 
-/// Scans lines in place. Neighbouring lines advance together, row by row, so that memory is read in its order.
+/// Computes running sums or products of all lines, in place. Neighbouring lines advance together, row by row, so that
+/// memory is read in its order.
 ///
 /// A stored value serves as the total before the next element, although its NaN is the canonical one: whatever is combined
 /// with a NaN is a NaN again.

@@ -12,7 +12,8 @@ use crate::stream::Stream;
 
 static SCAN: KernelSource = KernelSource { name: "scan", text: TEXT, headers: &[] };
 
-/// Scans packed elements of int64, float64 or complex128 in place, in stream order. There must be at least one.
+/// Computes running sums or products of packed int64, float64 or complex128, in place and in stream order. There must
+/// be at least one element.
 pub(crate) fn scan(values: &Buffer, dtype: DType, lines: Lines, operation: Scan, stream: &Stream) -> Result<()> {
     let segments = lines.extent.div_ceil(SEGMENT);
     let of_totals = Lines { extent: segments, ..lines };

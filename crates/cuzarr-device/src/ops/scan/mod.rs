@@ -13,15 +13,15 @@ use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 const TEXT: &str = include_str!("scan.cu");
-/// Number of elements in a segment, which are combined one after the other.
+/// Number of neighbouring elements (a segment) that are combined one after the other.
 const SEGMENT: u64 = defined(TEXT, "CUZARR_SCAN_SEGMENT") as u64;
 
 /// The operation that combines an element with all elements before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// Sums.
+    /// Running sums.
     Sum = defined(TEXT, "CUZARR_SCAN_SUM") as isize,
-    /// Products.
+    /// Running products.
     Product = defined(TEXT, "CUZARR_SCAN_PRODUCT") as isize,
 }
 
@@ -47,8 +47,9 @@ impl NdBuffer {
         self.narrowed(wide)
     }
 
-    /// Like [`NdBuffer::scan`], for elements that follow others. `before` has the totals of those, one for each line,
-    /// from an earlier call. Also returns the new totals, which are not rounded; `None` if there are no elements.
+    /// Like [`NdBuffer::scan`], but continues from the totals of earlier elements. `before` has the totals of those,
+    /// one for each line, from an earlier call. Also returns the new totals, which are not rounded; `None` if there are
+    /// no elements.
     ///
     /// ```
     /// use cuzarr_device::{Device, NdBuffer, Scan};
@@ -78,7 +79,7 @@ impl NdBuffer {
         Ok((self.narrowed(wide)?, totals))
     }
 
-    /// Running results in the working type, not rounded yet.
+    /// Running sums or products in the working type, before they are rounded to the array's type.
     fn scanned(&self, axis: usize, operation: Scan, before: Option<&NdBuffer>) -> Result<NdBuffer> {
         let working = self.working_dtype()?;
         let lines = Lines::new(self.shape(), axis)?;
@@ -106,7 +107,7 @@ impl NdBuffer {
         in_place(all, Lines { extent: lines.extent + 1, ..lines }, operation)?.region(&start, self.shape(), &ones)
     }
 
-    /// The working type, in which elements are combined.
+    /// The type in which elements are combined before the result is rounded to the array's type.
     fn working_dtype(&self) -> Result<DType> {
         let own = self.dtype();
         Ok(match own.kind() {
@@ -120,8 +121,8 @@ impl NdBuffer {
         })
     }
 
-    /// Whether elements can be combined without conversion. Sums and products that wrap have the same bits with and
-    /// without a sign.
+    /// Whether elements can be combined in the type `working` without conversion. Sums and products that wrap have the
+    /// same bits with and without a sign.
     fn has_bits_of(&self, working: DType) -> bool {
         self.dtype() == working || self.dtype() == DType::UINT64
     }
@@ -135,7 +136,7 @@ impl NdBuffer {
     }
 }
 
-/// Scans a packed array in place. The caller must be its only user.
+/// Computes the running sums or products of a packed array, in place. The caller must be its only user.
 fn in_place(wide: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
     match wide.device() {
         _ if wide.is_empty() => Ok(wide),

@@ -49,13 +49,13 @@ fn check(source: &[u8], target: &[u8], unit_bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Position of byte `at` of the plain bytes among `size_bytes` shuffled bytes.
+/// Index, among `size_bytes` shuffled bytes, of the byte that has index `at` before shuffling.
 fn shuffled_index(at: usize, size_bytes: usize, unit_bytes: usize) -> usize {
     let units = size_bytes / unit_bytes;
     if at < units * unit_bytes { at % unit_bytes * units + at / unit_bytes } else { at }
 }
 
-/// For a run of `len` plain bytes at `at`: the number of bytes before its first whole unit, and the number in its whole
+/// For `len` unshuffled bytes from index `at`: the number of bytes before the first whole unit, and the number in whole
 /// units.
 fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize, usize) {
     let head = (at.next_multiple_of(unit_bytes) - at).min(len);
@@ -64,7 +64,7 @@ fn split(at: usize, len: usize, size_bytes: usize, unit_bytes: usize) -> (usize,
     (head, whole)
 }
 
-/// Unshuffles plain bytes out of a whole shuffled chunk: as many as `target` has, starting at `at`.
+/// Fills `target` with a part of a shuffled chunk, unshuffled: the bytes from index `at` of the unshuffled chunk on.
 pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target: &mut [u8]) {
     let (head, whole) = split(at, target.len(), chunk.len(), unit_bytes);
     let units = chunk.len() / unit_bytes;
@@ -93,7 +93,8 @@ pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target:
     }
 }
 
-/// Shuffles plain bytes to their places in a whole shuffled chunk. They begin at byte `at` of the plain chunk.
+/// Shuffles a part of a chunk: writes `source`, which begins at index `at` of the unshuffled chunk, to its places in
+/// the shuffled `chunk`.
 pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &mut [u8]) {
     // SAFETY: a slice borrowed for writing is memory that may be written, and does not overlap `source`.
     unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }
@@ -150,7 +151,8 @@ pub(crate) unsafe fn shuffle_part_into(
 /// Number of units that are shuffled or bit-shuffled together.
 const BLOCK_UNITS: usize = 1024;
 
-/// Writes the bytes of every unit to their planes. `plane` gives the first address of a plane.
+/// Splits units of `N` bytes into `N` planes: plane `k` gets byte `k` of every unit. `plane` gives the first address of
+/// a plane.
 ///
 /// # Safety
 /// Each plane has room for one byte of every unit, and overlaps neither another plane nor the source.
@@ -174,8 +176,8 @@ unsafe fn deinterleave<const N: usize>(source: &[u8], plane: impl Fn(usize) -> *
     }
 }
 
-/// Defines a function that runs a version compiled for AVX2 if the processor has it. The same source is then twice as
-/// fast.
+/// Defines a function that is also compiled for AVX2, and runs that version if the processor has AVX2. The same source
+/// is then twice as fast.
 macro_rules! widest {
     ($(#[$doc:meta])* fn $name:ident<const $N:ident: usize>($($argument:ident: $type:ty),*) = $body:ident) => {
         $(#[$doc])*
@@ -346,8 +348,8 @@ widest! {
     fn bitunshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitunshuffle_tiles
 }
 
-/// For each tile, interleaves and transposes the eight rows of bits of each byte to that byte's plane, then interleaves
-/// the planes.
+/// Reverses a bit shuffle tile by tile: makes the plane of each byte from its eight rows of bits, then interleaves the
+/// planes.
 #[inline(always)]
 fn bitunshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     let rows = target.len() / N / 8;

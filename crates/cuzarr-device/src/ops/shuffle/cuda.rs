@@ -12,7 +12,7 @@ use crate::ops::transfer::cuda::{Direction, Ends, SHUFFLE, copy_boxes, shuffle_b
 use crate::ops::transfer::{Packing, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
 
-/// A range of bytes that is shuffled on its own: a chunk, or a block of one.
+/// A range of bytes that is shuffled on its own: a chunk, or a block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset in the source.
@@ -158,7 +158,8 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies the rest of each span unchanged. `whole` gives the size of the shuffled part before it.
+/// Copies the end of each span, which is too short to be shuffled, unchanged. `whole` gives the size of the shuffled
+/// part.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {
         let done = whole(span.size_bytes);
@@ -178,7 +179,7 @@ fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, st
     copy_boxes(rests, ends, 1, false, stream)
 }
 
-/// Moves units that have no fast kernel, byte by byte, with the interpreting kernels.
+/// Shuffles or unshuffles units that have no fast kernel, byte by byte, with the interpreting kernels.
 fn shuffle_any(
     forward: bool,
     src: &Buffer,
@@ -214,7 +215,7 @@ fn shuffle_any(
     }
 }
 
-/// One span, counted in groups of 8 elements. `Span` in shuffle.cu.
+/// One span of a bit shuffle, counted in groups of 8 elements. `Span` in shuffle.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct GroupSpan {

@@ -17,8 +17,8 @@ use crate::stream::Stream;
 const TEXT: &str = include_str!("sort.cu");
 const DIGITS: u64 = defined(TEXT, "CUZARR_SORT_DIGITS") as u64;
 const DIGIT_BITS: u32 = DIGITS.trailing_zeros();
-/// Fewest elements of a warp's tile, and most tiles. That is enough for all warps of a GPU, and keeps the table of
-/// counts small.
+/// Fewest elements in the tile of one warp; `MOST_TILES` is the largest number of tiles. That is enough for all warps
+/// of a GPU, and keeps the table of counts small.
 const LEAST_TILE: u64 = 1024;
 const MOST_TILES: u64 = 1 << 15;
 

@@ -21,17 +21,17 @@ impl<'a> Steps<'a> {
         Steps { steps, from, to }
     }
 
-    /// Whether elements are unchanged.
+    /// Whether there are no steps, so that elements stay unchanged.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether no step changes the type, so that the steps need no second memory.
+    /// Whether no step changes the element type, so that elements can be changed in place.
     pub(crate) fn are_in_place(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, ElementStep::Cast { .. }))
     }
 
-    /// Size of the widest element during the steps in bytes, at least 1.
+    /// Size in bytes of the widest type that elements have before, between and after the steps, at least 1.
     pub(crate) fn widest_bytes(&self) -> usize {
         let after = |step: &ElementStep| match step {
             ElementStep::Cast { to, .. } => to.size_bytes(),

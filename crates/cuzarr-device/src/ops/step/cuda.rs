@@ -9,10 +9,10 @@ use crate::ops::step::ElementStep;
 use crate::ops::transfer::tail::Packing;
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/elements.cuh");
-/// Most steps that a launch can take.
+/// Most steps that a kernel can apply in one launch.
 const MAX_STEPS: usize = defined(HEADER, "CUZARR_MAX_STEPS") as usize;
 
-/// One step. `Step` in elements.cuh.
+/// One step that changes an element, in the form that kernels read. `Step` in elements.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
@@ -24,7 +24,7 @@ struct Step {
     operand: u64,
 }
 
-/// All steps. `Steps` in elements.cuh.
+/// All steps of one launch, and the element sizes before and after them. `Steps` in elements.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
@@ -35,7 +35,7 @@ pub(crate) struct Steps {
     steps: [Step; MAX_STEPS],
 }
 
-/// The layout of packed memory. `Packed` in elements.cu.
+/// How elements are packed, and whether they are aligned. `Packed` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
@@ -113,7 +113,7 @@ impl Step {
     }
 }
 
-/// The number of an element type in elements.cuh.
+/// The number that elements.cuh gives to an element type.
 pub(crate) fn code(dtype: DType) -> Result<u8> {
     Ok(match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool, _) => 0,
@@ -147,7 +147,8 @@ impl ElementStep {
     }
 }
 
-/// The unit whose bytes all these steps together reverse; 1 if they reverse none. `None` if there is any other step.
+/// Size of the unit whose bytes are reversed after all steps; 1 if none are reversed. `None` if there is any other
+/// step.
 pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
     let mut unit = 1;
     for step in steps {
@@ -164,7 +165,7 @@ pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The names of the enumeration of a text that begins with `first`, in their order.
+    /// The names of the first enumeration in `text` whose list begins with `first`, in their order.
     fn names<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
         let body = text.split("enum {").find(|body| body.trim_start().starts_with(first)).unwrap();
         body.split('}').next().unwrap().split(',').map(str::trim).collect()

@@ -43,7 +43,7 @@ fn merge(all: &mut Vec<Dimension>) {
     });
 }
 
-/// Copies elements of `element_bytes` bytes.
+/// Copies an array of elements of `element_bytes` bytes between two strided memories.
 ///
 /// # Safety
 /// Every element that `shape` and the strides reach from the two pointers lies in memory that may be read (written).
@@ -67,7 +67,7 @@ pub(crate) unsafe fn copy(
     unsafe { copy_normal(&dimensions, width, source.0, target.0) }
 }
 
-/// Copies normalised dimensions.
+/// Copies elements of `width` bytes along dimensions that `normalize` has ordered and merged.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -103,12 +103,13 @@ unsafe fn copy_normal(dimensions: &[Dimension], width: usize, source: *const u8,
     for_each(outer, source, target, |source, target| unsafe { copy_row(inner, width, source, target) });
 }
 
-/// Sides of a plane below this, in elements, are too short for blocks.
+/// A plane with a side of fewer elements than this is too narrow to be transposed in blocks.
 const SHORT: usize = 32;
 /// Stride in bytes above which almost every element of a run lies in another page.
 const NEAR_BYTES: usize = 512;
 
-/// A plane to transpose. The source is packed along one of its dimensions, the target along the other.
+/// Two dimensions of a copy that are transposed together. The source is packed along one of them, the target along the
+/// other.
 #[derive(Clone, Copy)]
 struct Plane {
     along_source: Dimension,
@@ -116,15 +117,15 @@ struct Plane {
 }
 
 impl Plane {
-    /// The shorter and the longer side.
+    /// The shorter and the longer side of the plane.
     fn sides(self) -> (Dimension, Dimension) {
         let (one, other) = (self.along_source, self.along_target);
         if one.extent < other.extent { (one, other) } else { (other, one) }
     }
 }
 
-/// The dimension to run along if a plane is short: the index of one of the `rest`, or `rest.len()` for the plane's own
-/// longer side. `None` if the plane should be cut into blocks.
+/// The dimension to copy along if a plane is narrow: the index of one of the `rest`, or `rest.len()` for the plane's
+/// own longer side. `None` if the plane should be cut into blocks.
 fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     let (short, long) = plane.sides();
     if short.extent >= SHORT {
@@ -155,7 +156,7 @@ unsafe fn copy_along(long: Dimension, short: &[Dimension], width: usize, source:
     }
 }
 
-/// Calls `row` with both pointers for every position of the outer dimensions.
+/// Calls `row` with the source and target pointers of every position of the outer dimensions.
 pub(crate) fn for_each(
     outer: &[Dimension],
     source: *const u8,

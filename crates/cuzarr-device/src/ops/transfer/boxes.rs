@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ops::step::require_dtype;
 use crate::ops::transfer::tail::{Packing, Tail};
 
-/// One box of a transfer.
+/// One box of elements to move between a packed chunk and an nd-buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferBox {
     /// Byte offset of the chunk in the packed buffer.
@@ -20,9 +20,9 @@ pub struct TransferBox {
     /// Index of the box's first element in the packed chunk. With lists, it is added to the element numbers in the
     /// lists, and is negative (wrapped around) if the packed bytes begin behind the chunk's first element.
     pub packed_first_elem: usize,
-    /// Start of the box in the nd-buffer, for each dimension. With a list, its position in the list.
+    /// Start of the box in the nd-buffer, along each dimension. With a list, its position in the list.
     pub start: Vec<usize>,
-    /// Number of elements in each dimension.
+    /// Number of elements of the box along each dimension.
     pub extent: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ pub struct Transfer {
     /// Index lists of dimensions whose elements are not evenly spaced. The element numbers in the lists are multiplied
     /// by `packed_strides`.
     pub lists: Option<Arc<Lists>>,
-    /// The boxes. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
+    /// The boxes to move. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
 }
 
@@ -91,8 +91,8 @@ impl Transfer {
         }
     }
 
-    /// The bytes between the first and the last element of all boxes, counted from each box's own packed bytes. For
-    /// packings other than [`Packing::Plain`], all bytes.
+    /// The smallest range of packed bytes that contains the elements of every box, counted from each box's own chunk.
+    /// For packings other than [`Packing::Plain`], all bytes.
     pub fn packed_range(&self) -> Range<usize> {
         let all = 0..self.boxes.iter().map(|item| item.packed_size_bytes).max().unwrap_or(0);
         let element_bytes = self.tail.packed.size_bytes();
@@ -109,7 +109,8 @@ impl Transfer {
         }
     }
 
-    /// The lowest and the highest element index of a box; `None` if one is negative or does not fit.
+    /// The lowest and the highest index of a box's elements in the packed chunk; `None` if one is negative or does not
+    /// fit.
     fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
         let first = match self.lists {
             Some(_) => item.packed_first_elem as isize,

@@ -13,7 +13,7 @@ use crate::ops::step::cpu::Steps;
 use crate::ops::strided::{self, Dimension};
 use crate::ops::transfer::{Packing, Transfer, TransferBox};
 
-/// Size of a tile in bytes. Two tiles fit an L1 cache of 32 KiB.
+/// Size in bytes of a tile: the elements that go through scratch memory at once. Two tiles fit an L1 cache of 32 KiB.
 const TILE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -24,7 +24,7 @@ enum Direction {
     Write,
 }
 
-/// Place of a box's packed elements.
+/// Where the packed elements of a box lie.
 #[derive(Clone, Copy)]
 enum Packed {
     /// At byte strides from this pointer.
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-/// The values that all boxes of a transfer share, and scratch memory.
+/// The values that all boxes of a transfer share: direction, steps, element sizes and scratch memory.
 struct Mover<'a> {
     direction: Direction,
     steps: Steps<'a>,
@@ -145,7 +145,8 @@ impl Line<'_> {
     }
 }
 
-/// The lines of a box with lists. Strides of the packed side are in its own unit, as in [`Mover::move_box`].
+/// Returns the elements along each dimension of a box with lists. Strides of the packed side are in its own unit, as in
+/// [`Mover::move_box`].
 fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], array_strides: &[isize]) -> Vec<Line<'a>> {
     let line = |(dim, &extent): (usize, &usize)| {
         let listed = lists.part(dim, item.start[dim], extent);
@@ -196,7 +197,7 @@ fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u
     }
 }
 
-/// Copies the elements of a line. Each has `SIZE` bytes, or `size_bytes` if `SIZE` is 0.
+/// Copies the elements along one dimension of a box. Each has `SIZE` bytes, or `size_bytes` if `SIZE` is 0.
 ///
 /// # Safety
 /// All elements of the line lie in both memories, which do not overlap, and no other thread accesses them.
@@ -290,7 +291,8 @@ fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut 
 }
 
 impl Mover<'_> {
-    /// Moves one box. Strides of the packed side are in bytes for plain elements, and in elements otherwise.
+    /// Moves one box between packed memory and the array. Strides of the packed side are in bytes for plain elements,
+    /// and in elements otherwise.
     ///
     /// # Safety
     /// Every element of the box lies in its memory on both sides, and the sides do not overlap.
@@ -343,7 +345,7 @@ impl Mover<'_> {
         });
     }
 
-    /// Moves the elements of one line.
+    /// Moves the elements along one dimension of a box.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -391,7 +393,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one tile through scratch memory.
+    /// Moves one tile of a box through scratch memory.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`]; the tile fits into scratch memory.
@@ -474,7 +476,8 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// Moves the start by some elements. `by` counts bytes for plain packings, and elements otherwise.
+    /// Moves the start of the packed elements by the distance `by`. `by` counts bytes for plain packings, and elements
+    /// otherwise.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),

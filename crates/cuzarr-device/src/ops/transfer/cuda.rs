@@ -24,7 +24,7 @@ pub(crate) static ELEMENTS: KernelSource =
 pub(crate) static SHUFFLE: KernelSource =
     KernelSource { name: "shuffle", text: include_str!("../shuffle/shuffle.cu"), headers: &[] };
 
-/// Number of neighbouring elements that a thread moves at once, and the size of its widest access in bytes.
+/// Number of neighbouring elements that a thread moves at once; `WIDEST` is the size of its widest access in bytes.
 const QUAD: usize = 4;
 const WIDEST: usize = 16;
 
@@ -61,7 +61,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// For elements that go from plain memory to an nd-buffer.
+    /// Describes elements that are copied from plain memory to the nd-buffer `target`.
     fn plain(packed: DType, target: &NdBuffer) -> Sides<'_> {
         let (direction, packing) = (Direction::Scatter, Packing::Plain);
         Sides { direction, packing, packed, array: target.dtype(), strides: target.strides() }
@@ -372,8 +372,8 @@ pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     }
 }
 
-/// Makes the memory from which a launch reads one element repeatedly. If the element's size divides 16, the memory
-/// holds 16 bytes of copies.
+/// Copies `element` to device memory from which a launch can read it repeatedly. If the element's size divides 16, the
+/// memory holds 16 bytes of copies.
 pub(crate) fn pattern(element: &[u8], stream: &Stream) -> Result<Buffer> {
     let repeats = if 16 % element.len().max(1) == 0 { 16 / element.len().max(1) } else { 1 };
     upload(&element.repeat(repeats), stream)
@@ -415,7 +415,7 @@ pub(crate) fn fill_boxes(
     copy_boxes(all, ends, 1, true, stream)
 }
 
-/// One box of a launch with lists. `ListedBox` in elements.cu.
+/// One box of a transfer with index lists, in the form that kernels read. `ListedBox` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct ListedBox {
@@ -430,7 +430,7 @@ struct ListedBox {
     entries: [u32; MAX_NDIM],
 }
 
-/// The values that all boxes of a launch with lists share. `ListedWalk` in elements.cu.
+/// The values that all boxes of one launch with index lists share. `ListedWalk` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct ListedWalk {
@@ -456,13 +456,14 @@ c_layout! {
     }
 }
 
-/// One dimension of a launch with lists. Strides are in bytes, or in bits on the packed side.
+/// One dimension of a transfer with index lists. Strides are in bytes, or in bits on the packed side.
 struct ListedAxis {
     /// The dimension's number in the transfer; `None` for the parts of an opaque element.
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// For a dimension with a list: the first position that the boxes use, and the index of its entry in the table.
+    /// For a dimension with an index list: the first position that the boxes use, and the index of its entry in the
+    /// table.
     listed: Option<(usize, u32)>,
 }
 
@@ -499,14 +500,14 @@ fn listed_boxes(
     Ok(())
 }
 
-/// The positions of a dimension that boxes use: the first one, and their number.
+/// The range of positions along dimension `dim` that boxes use: its first position and its length.
 fn span_of(boxes: &[TransferBox], dim: usize) -> (usize, usize) {
     let from = boxes.iter().map(|item| item.start[dim]).min().unwrap_or(0);
     let to = boxes.iter().map(|item| item.start[dim] + item.extent[dim]).max().unwrap_or(0);
     (from, to - from)
 }
 
-/// Number of list entries that boxes use.
+/// Number of entries of index lists that the boxes use.
 fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
     let dims = 0..boxes.first().map_or(0, |item| item.start.len());
     dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()

@@ -100,7 +100,8 @@ impl Part {
     }
 }
 
-/// Moves boxes from packed memory to `target`, with the tail's steps. Returns when the elements are there.
+/// Moves boxes from packed memory to `target`, and applies the steps of the transfer's tail. Returns when the elements
+/// are there.
 ///
 /// # Errors
 /// `InvalidArgument` when a box leaves either memory, types do not match, `target` is read-only or the two overlap;
@@ -156,7 +157,8 @@ pub fn scatter_each_on(packed: &[Buffer], transfer: &Transfer, target: &NdBuffer
     stream.end_use(&others)
 }
 
-/// Moves boxes from `source` to packed memory, with the tail's steps of writing. Returns when the elements are there.
+/// Moves boxes from `source` to packed memory, and applies the steps of writing of the transfer's tail. Returns when
+/// the elements are there.
 ///
 /// Packed bytes (or packed bits) outside the boxes keep their values.
 ///
