@@ -7,7 +7,7 @@ use crate::driver::backend::{RawEvent, RawStream};
 use crate::driver::context::Context;
 use crate::error::{Error, Result};
 
-/// A mark in a stream. Clones refer to the same mark.
+/// A mark in a stream, which the stream passes when all work before the mark is done. Clones refer to the same mark.
 #[derive(Clone)]
 pub struct Event(Arc<EventInner>);
 

@@ -59,7 +59,7 @@ pub struct Probe {
     pub cubin_directory: Option<PathBuf>,
     /// Number of cubins in that folder.
     pub shipped_cubins: usize,
-    /// The folder where compiled kernels are kept.
+    /// The folder in which compiled kernels are cached.
     pub cache_directory: Option<PathBuf>,
 }
 

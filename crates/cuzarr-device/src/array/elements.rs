@@ -205,8 +205,8 @@ impl NdBuffer {
         Ok(work(&buffer))
     }
 
-    /// Returns the elements in place. They must be on the host and contiguous in C order. While the result lives,
-    /// writing them is refused.
+    /// Gives access to the elements for reading, without copying them. They must be on the host and contiguous in C
+    /// order. While the result lives, writing them is refused.
     ///
     /// `u16` also reads the 2-byte floats, and `u8` bool.
     ///

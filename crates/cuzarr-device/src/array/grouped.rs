@@ -36,7 +36,8 @@ pub struct Grouped {
     pub starts: Vec<usize>,
 }
 
-/// Numbers passed to one call of `numbering`: few enough for their groups and elements to stay in the L1 cache.
+/// How many numbers are passed to one call of `numbering`: few enough for their groups and elements to stay in the L1
+/// cache.
 const BLOCK: usize = 4096;
 /// Fewest numbers per thread. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
@@ -98,7 +99,7 @@ struct GroupedPart<N> {
     /// The group of each number; `elems` has the element of each.
     groups: Vec<u32>,
     elems: Vec<N>,
-    /// For each group, how many of these numbers it has.
+    /// For each group, how many of this thread's numbers belong to it.
     sizes: Vec<u32>,
 }
 
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// The same result, computed by a sort by comparison.
+    /// The expected result, computed by a sort by comparison.
     fn expected(count: usize, groups: u32, elems: u64, within: Within) -> (Vec<(usize, usize)>, Vec<usize>) {
         let (mut keys, mut values) = (vec![0; count], vec![0; count]);
         numbering(groups, elems)(0..count, &mut keys, &mut values).unwrap();

@@ -153,7 +153,7 @@ struct Grant {
 }
 
 impl Grant {
-    /// Counts one more user, unless the lease has ended; returns whether it did.
+    /// Counts one more user and returns true, or returns false if the lease has ended.
     fn enter(&self) -> bool {
         let more = |users: usize| (users > 0).then_some(users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
@@ -256,7 +256,7 @@ fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&Ele
 }
 
 impl Lent {
-    /// Takes a part, for the thread that fills it.
+    /// Takes part `number`, for the thread that writes its boxes.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such part, another thread holds it, or the writer has ended.

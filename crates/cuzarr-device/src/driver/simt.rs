@@ -25,7 +25,7 @@ const FLAGS_VARIABLE: &str = "CUZARR_SIMT_FLAGS";
 /// Prefix of a "cubin" that is really the path of a compiled library.
 const COMPILED: &[u8] = b"simt:";
 
-/// The byte that fills fresh memory, so that a kernel which reads before it writes gives wrong answers.
+/// The byte that fills fresh memory, so that a kernel which reads before it writes gives wrong results.
 const POISON: u8 = 0xA5;
 /// The alignment of a GPU's allocations.
 const ALIGNMENT_BYTES: usize = 256;

@@ -21,7 +21,7 @@ pub struct Header {
     pub text: &'static str,
 }
 
-/// The header `cuzarr/status.cuh`: the codes that kernels report for damaged units, and their messages.
+/// The header `cuzarr/status.cuh`: the codes with which kernels report damaged data, and their messages.
 pub const STATUS_HEADER: Header =
     Header { name: "cuzarr/status.cuh", text: include_str!("../../kernels/include/cuzarr/status.cuh") };
 

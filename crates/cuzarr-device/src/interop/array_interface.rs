@@ -36,8 +36,8 @@ pub struct ArrayInterface {
 }
 
 impl ArrayInterface {
-    /// Describes an nd-buffer by the fields of these interfaces. The description borrows nothing, so the caller keeps
-    /// the nd-buffer alive while others use it.
+    /// Describes an nd-buffer by its address, shape, strides and type string. The description borrows nothing, so the
+    /// caller keeps the nd-buffer alive while others use it.
     ///
     /// # Errors
     /// `InvalidArgument` when `stream` is 0 (CUDA's legacy default stream is 1 here).

@@ -241,7 +241,7 @@ impl Limits {
     }
 }
 
-/// The place that memory was allocated from.
+/// The pool or other source that an allocation came from.
 pub(super) enum Source {
     /// The pool for results.
     Results,

@@ -21,7 +21,7 @@ use crate::stream::Stream;
 /// between them, would leave the bus idle at times.
 const SECTION_BYTES: usize = 16 << 20;
 
-/// The target of a slab's upload, and its progress.
+/// Where the filled bytes of a slab are uploaded to, and how far the upload is.
 pub(super) struct Forward {
     dst: Buffer,
     stream: Stream,

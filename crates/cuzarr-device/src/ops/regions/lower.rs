@@ -112,7 +112,7 @@ impl RegionBoxes {
         Ok(Lowered { regions, walk, access_bytes: self.access_bytes, transposed: square.is_some() })
     }
 
-    /// Splits boxes along the outermost dimensions until kernels can handle the rest.
+    /// Splits boxes along the outermost dimensions until at most `MAX_NDIM` dimensions are left.
     fn fit_dimensions(&mut self) -> Result<()> {
         while self.src_strides.len() > MAX_NDIM {
             let count = self.items.iter().try_fold(0usize, |sum, item| sum.checked_add(item.extents[0]));
@@ -135,7 +135,7 @@ impl RegionBoxes {
         Ok(())
     }
 
-    /// Halves boxes until 31 bits can number their elements.
+    /// Halves boxes until each has fewer than 2³¹ elements.
     fn fit_sizes(&mut self) {
         let mut at = 0;
         while at < self.items.len() {
@@ -176,7 +176,7 @@ fn square_side(access_bytes: usize) -> u32 {
 }
 
 impl Item {
-    /// The fields of a region that depend only on the extents.
+    /// Makes a region with the fields that depend only on the box's extents.
     fn region(&self) -> Region {
         let mut region = Region { elems: 1, ..Region::default() };
         // `fit_sizes` made sure that the product is below 2³¹.

@@ -127,7 +127,7 @@ impl NdBuffer {
         self.dtype() == working || self.dtype() == DType::UINT64
     }
 
-    /// Converts running results to this array's type.
+    /// Converts running sums or products to this array's type.
     fn narrowed(&self, wide: NdBuffer) -> Result<NdBuffer> {
         match self.has_bits_of(wide.dtype()) {
             true => wide.reinterpret(self.dtype()),

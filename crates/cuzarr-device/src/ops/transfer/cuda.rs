@@ -267,7 +267,7 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
     Ok(boxes)
 }
 
-/// Moves elements of any packing, with any steps.
+/// Moves boxes of elements of any packing, and applies any steps to the elements.
 fn element_boxes(
     mut boxes: RegionBoxes,
     ends: Ends<'_>,

@@ -29,7 +29,7 @@ pub struct Tail {
     pub packing: Packing,
     /// Element type in packed memory, except its byte order.
     pub packed: DType,
-    /// The steps, in the order of reading.
+    /// The steps that change elements, in the order of reading (packed → nd-buffer).
     pub steps: Vec<ElementStep>,
     /// The steps in the order of writing (nd-buffer → packed), if they are not the inverse of `steps`.
     ///
