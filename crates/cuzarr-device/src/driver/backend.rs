@@ -124,7 +124,7 @@ pub(crate) trait Backend: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
     }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// Loads machine code for this device. `simt` needs none: its library already has every kernel.
+    /// Loads machine code for this device. On `simt`, only kernels that were compiled at run time need it.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
     /// Unloads a module. None of its kernels may still run.
