@@ -48,14 +48,14 @@ pub struct NewArray {
     pub data_type: DataType,
     /// The JSON of the data type in a v3 document, if its spelling differs from ours. It must mean the same type.
     pub data_type_words: Option<Value>,
-    /// Extents of a chunk.
+    /// Extents of one chunk (of one shard, if the codecs make shards).
     pub chunk_shape: Vec<u64>,
     /// Value of elements that were never written.
     pub fill_value: FillValue,
     /// The codecs. They also decide the format.
     pub codecs: CodecsMetadata,
-    /// The encoding of chunk keys. `None` means `c/0/0` in v3, and `0.0` in v2. A v2 array can only have
-    /// [`ChunkKeyEncoding::V2`].
+    /// How the key of a chunk is made from its position in the chunk grid. `None` means `c/0/0` in v3, and `0.0` in v2.
+    /// A v2 array can only have [`ChunkKeyEncoding::V2`].
     pub chunk_key_encoding: Option<ChunkKeyEncoding>,
     /// The user's attributes.
     pub attributes: Map<String, Value>,
@@ -92,14 +92,14 @@ pub struct ArrayMetadata {
     pub(super) codecs: CodecsMetadata,
     pub(super) attributes: Map<String, Value>,
     pub(super) dimension_names: Option<Vec<Option<String>>>,
-    /// `zarr.json` or `.zarray` as it will be written.
+    /// The content of `zarr.json` or `.zarray` that will be stored.
     pub(super) document: Object,
-    /// `.zattrs` as it will be written; unused in v3.
+    /// The content of `.zattrs` that will be stored; unused in v3.
     pub(super) zattrs: Object,
 }
 
 impl ArrayMetadata {
-    /// The format of the document.
+    /// The Zarr format of the array: v2 or v3.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
     }
@@ -161,7 +161,7 @@ impl ArrayMetadata {
         self.attribute_members().map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The user's attributes as they were written, if there are any.
+    /// The user's attributes in their stored form, which keeps the spelling of numbers; `None` if there are none.
     pub(super) fn attribute_members(&self) -> Option<&Object> {
         match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -174,8 +174,8 @@ impl ArrayMetadata {
         self.dimension_names.as_deref()
     }
 
-    /// Changes the shape, but not the number of dimensions. If a rectilinear grid ends before the new shape, it gets
-    /// one more chunk.
+    /// Changes the array's shape, but not its number of dimensions. If a rectilinear grid ends before the new shape, it
+    /// gets one more chunk.
     pub fn set_shape(&mut self, shape: Vec<u64>) -> Result<()> {
         if shape.len() != self.ndim() {
             return Err(Error::new(
@@ -231,13 +231,14 @@ impl ArrayMetadata {
         Ok(())
     }
 
-    /// Replaces the attributes.
+    /// Replaces all attributes of the array.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         self.replace_attributes(object_from_map(&attributes)?);
         Ok(())
     }
 
-    /// Replaces the attributes with the JSON object in `text`. Numbers keep their spelling, including `NaN`.
+    /// Replaces all attributes of the array with the members of the JSON object in `text`. Numbers keep their spelling,
+    /// including `NaN`.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?);
         Ok(())
@@ -268,7 +269,7 @@ impl ArrayMetadata {
 /// Number of spaces per level in a document.
 pub(super) const INDENT: Option<usize> = Some(2);
 
-/// The bytes of a document.
+/// The text of a metadata document as it is stored, in bytes.
 pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
     object_to_text(document, INDENT).into_bytes()
 }

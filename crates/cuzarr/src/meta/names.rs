@@ -22,7 +22,7 @@ pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 /// results of a computation. Its value is an object whose member `work` names the work.
 pub const UNFINISHED: &str = "cuzarr_unfinished";
 
-/// The name of the unfinished work in these attributes, if any.
+/// The name of the unfinished work that these attributes are marked with; `None` if they have no mark.
 pub(super) fn unfinished_work(attributes: &Map<String, Value>) -> Option<&str> {
     attributes.get(UNFINISHED).map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
 }
@@ -46,7 +46,7 @@ pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
     formats.iter().flat_map(names_of).copied().collect()
 }
 
-/// The key of a document or a chunk of the node at `path`. The root's path is empty.
+/// The key in the store of a document or a chunk of the node at `path`. The root's path is empty.
 ///
 /// ```
 /// use cuzarr::internal::meta::node;

@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Result};
 /// A time scale: numbers count units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
-    /// Nanoseconds of a unit.
+    /// Length of the unit in nanoseconds.
     pub unit_ns: i64,
     /// Nanoseconds from 1970-01-01 to the reference date. They may not fit 8 bytes.
     pub origin_ns: i128,
@@ -23,7 +23,7 @@ const FIRST_GREGORIAN: (i64, i64, i64) = (1582, 10, 15);
 const LAST_JULIAN: (i64, i64, i64) = (1582, 10, 4);
 
 impl TimeScale {
-    /// Reads the attributes `units` and `calendar`.
+    /// Parses a time scale from the CF attributes `units` and `calendar`.
     ///
     /// # Errors
     /// `Unsupported` for calendars other than `standard`, `gregorian` and `proleptic_gregorian`, for units without a
@@ -52,7 +52,7 @@ impl TimeScale {
     }
 }
 
-/// Nanoseconds of a unit, given by its UDUNITS name.
+/// The length in nanoseconds of a unit, given by its UDUNITS name.
 fn unit_ns(unit: &str) -> Option<i64> {
     let unit = unit.to_lowercase();
     Some(match unit.strip_suffix('s').filter(|one| one.len() > 1).unwrap_or(&unit) {
@@ -126,7 +126,8 @@ fn time_of_day(text: &str) -> Option<i128> {
     Some(i128::from((hour * 3600 + minute * 60 + second) * SECOND_NS + part))
 }
 
-/// Splits off the zone. Returns the time of day, and the minutes by which the zone is ahead of UTC.
+/// Splits the time zone off the end of `text`. Returns the time of day, and the minutes by which the zone is ahead of
+/// UTC.
 fn zone(text: &str) -> Option<(&str, i64)> {
     for name in ["Z", "z", "UTC", "GMT"] {
         if let Some(time) = text.strip_suffix(name) {
@@ -144,7 +145,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then(|| (text[..at].trim_end(), sign * (hours * 60 + minutes)))
 }
 
-/// Parses a number of at most `most` digits.
+/// Parses a number of at most `most` decimal digits, without a sign.
 fn digits(text: &str, most: usize) -> Option<i64> {
     let is_number = !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }

@@ -31,7 +31,7 @@ use super::elements::{Stepped, is_float};
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `bitround` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["keepbits"])?;
     let dtype = request.spec.dtype()?;

@@ -25,8 +25,8 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, Endian, SwapUnit};
 
-/// Opens the codec from its configuration. As in zarr-python, `endian` is required if it matters, except for
-/// structures: older writers left it out.
+/// Opens the codec `bytes` from its configuration in the metadata. As in zarr-python, `endian` is required if it
+/// matters, except for structures: older writers left it out.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["endian"])?;
     let spec = request.spec;

@@ -46,7 +46,7 @@ const ROUNDINGS: &[(&str, Rounding)] = &[
     ("nearest-away", Rounding::NearestAway),
 ];
 
-/// Opens the codec from its configuration.
+/// Opens the codec `cast_value` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let known = ["data_type", "rounding", "out_of_range", "scalar_map"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;

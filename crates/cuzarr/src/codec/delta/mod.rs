@@ -34,7 +34,7 @@ use super::elements::{input_dtype, is_float, is_real, output_spec};
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `delta` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["dtype", "astype"])?;
     let decoded = input_dtype(&configuration, request, "dtype")?;

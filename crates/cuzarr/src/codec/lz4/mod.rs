@@ -35,7 +35,7 @@ use crate::Result;
 pub(crate) const HEADER_BYTES: usize =
     cuzarr_device::internal::defined(include_str!("lz4.cu"), "CUZARR_LZ4_HEADER") as usize;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `lz4` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::bytes(cpu::Lz4 { acceleration: acceleration(request)? }))
 }

@@ -38,7 +38,7 @@ use super::size::Size;
 use crate::meta::{DataType, Extension};
 use crate::{Result, ResultExt};
 
-/// Opens the codec from its configuration. `build` makes the chain of its codecs.
+/// Opens the codec `n5_default` from its configuration in the metadata. `build` makes the chain of its codecs.
 pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["codecs"])?;
     let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };

@@ -36,7 +36,7 @@ enum ReshapeExtent {
     Rest,
 }
 
-/// Opens the codec from its configuration.
+/// Opens the codec `reshape` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["shape"])?;
     let from = &request.spec.shape;

@@ -31,7 +31,7 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, FillValue, ZarrFormat};
 
-/// Opens the codec from its configuration.
+/// Opens the codec `scale_offset` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["offset", "scale"])?;
     let spec = request.spec;

@@ -67,7 +67,7 @@ pub(super) fn extensions(configuration: &Configuration<'_>, key: &str, default: 
 /// A function that makes a chain of codecs inside another codec.
 pub(super) type BuildChain = fn(&[Extension], ChunkSpec) -> Result<Chain>;
 
-/// Opens the codec from its configuration. `build` makes the chains that it holds.
+/// Opens the codec `sharding_indexed` from its configuration in the metadata. `build` makes the chains that it holds.
 pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding> {
     let known = ["chunk_shape", "codecs", "index_codecs", "index_location"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;

@@ -154,7 +154,7 @@ fn structure_of(extension: &Extension) -> Result<DataType> {
     Ok(DataType::Struct { fields })
 }
 
-/// Reads a field: `{"name": …, "data_type": …}`, or `[name, data_type]`.
+/// Splits a field of a structure, `{"name": …, "data_type": …}` or `[name, data_type]`, into its name and type.
 fn field_of(entry: &Value) -> Option<(&str, &Value)> {
     match entry {
         Value::Object(members) if members.len() == 2 => object_field(members),
