@@ -1,7 +1,7 @@
 //! The costs of decoding and encoding, which each codec's `cost.rs` states. `plan::Costs` compares them to choose
 //! between host and device.
 
-/// Sizes of frames, in decoded bytes, that [`Speeds`] are given for.
+/// The frame sizes, in decoded bytes, for which [`Speeds`] state the speed of a device.
 pub const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
 
 /// Speeds of decoding one kind of frame, in GB/s of decoded bytes.
@@ -9,9 +9,9 @@ pub const FRAME_BYTES: [f64; 5] = [65_536.0, 262_144.0, 1_048_576.0, 8_388_608.0
 /// They were measured on one H200 and its host of 16 threads (`bench/placement.py`, `docs/notes/decoders.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
-    /// Speed of one thread of the host while no others run.
+    /// Speed of one thread of the host while no other thread decodes.
     pub thread_alone: f64,
-    /// Speed of one thread of the host while all are busy.
+    /// Speed of each thread of the host while all of them decode.
     pub thread_busy: f64,
     /// Speed of one frame alone on the device, for each of [`FRAME_BYTES`].
     pub one_frame: [f64; 5],
@@ -19,12 +19,12 @@ pub struct Speeds {
     pub many_frames: [f64; 5],
 }
 
-/// The cost of encoding chunks of any size, measured on the same machine.
+/// What encoding costs on the host and on the device, for chunks of any size, measured on one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncodingSpeeds {
-    /// Speed of one thread of the host, shuffling included, in GB/s of chunks.
+    /// Speed of one host thread, in GB/s of unencoded chunks, with the time for shuffling.
     pub host_thread_gb_s: f64,
-    /// The device, in GB/s of chunks. The work before and after the kernels is included.
+    /// Speed of the device, in GB/s of unencoded chunks. The work before and after the kernels is included.
     pub device_gb_s: f64,
     /// Seconds that the smallest batch takes on the device.
     pub device_s: f64,

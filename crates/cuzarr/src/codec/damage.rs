@@ -5,12 +5,12 @@ use std::io::Read;
 
 use crate::{Error, ErrorKind, Result};
 
-/// An error about encoded bytes.
+/// Makes the error for encoded bytes that are damaged.
 pub(crate) fn corrupt(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::ChunkCorrupt, message)
 }
 
-/// An error about data that cannot be encoded.
+/// Makes the error for data that a codec cannot encode.
 pub(crate) fn unencodable(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::EncodeFailed, message)
 }
@@ -31,14 +31,14 @@ pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
     }
 }
 
-/// An error about bytes that decode to more than the caller's limit.
+/// Makes the error for bytes that decode to more than the caller's limit.
 pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
     let message = format!("decodes to {got} bytes, at most {limit_bytes} are allowed");
     Error::new(ErrorKind::BudgetExceeded, message)
 }
 
-/// Turns an error of [`above_limit`] into `ChunkCorrupt`. For limits that come from metadata: such a limit cannot be
-/// too low, so the chunk is damaged.
+/// Turns an error of [`above_limit`] into `ChunkCorrupt`, where the limit is a bound from metadata. For limits that
+/// come from metadata: such a limit cannot be too low, so the chunk is damaged.
 pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }

@@ -36,7 +36,7 @@ const ALSO_MISSING: &str = "missing_value";
 const DECODING: [&str; 8] =
     [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
 
-/// Dimension names, fill value and attributes of an array, in the form of the other Zarr format.
+/// Dimension names, fill value and attributes of an array, in the form that one Zarr format has for them.
 pub struct Translated {
     /// The `dimension_names` of a v3 array.
     pub dimension_names: Option<Vec<Option<String>>>,

@@ -6,11 +6,11 @@ use cuzarr_device::internal::{STATUS_HEADER, defined};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// The frame has a container or compressor that kernels do not decode.
+/// The status of a frame whose container or compressor kernels do not decode.
 const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
 const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");
 
-/// The codes that a header defines, each with its message.
+/// Reads the status codes that a CUDA header defines, each with its message.
 fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     header.text.lines().filter_map(|line| {
         let (code, words) = line.strip_prefix("#define CUZARR_")?.split_once("// ")?;

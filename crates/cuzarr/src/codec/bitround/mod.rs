@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }))
 }
 
-/// Bits of the mantissa of a float, or of either part of a complex number, without the hidden bit.
+/// Stored bits of a float's mantissa, or of the mantissa of either part of a complex number.
 fn mantissa_bits(dtype: DType) -> Option<i64> {
     match (dtype.kind(), dtype.swap_unit_bytes()) {
         _ if dtype == DType::small(SmallNumber::ComplexFloat16) => Some(10),

@@ -56,7 +56,8 @@ fn too_long(at: usize) -> crate::Error {
     corrupt(format!("byte {at}: the BloscLZ stream decodes to more than its block"))
 }
 
-/// Reads a match. Returns its length, its distance, and where the next instruction begins.
+/// Reads a match whose first byte is `control`. Returns its length, its distance, and where the next instruction
+/// begins.
 fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize, usize)> {
     let mut next = || {
         let byte = stream.get(at).copied().ok_or_else(|| cut_off(at))?;
@@ -80,7 +81,7 @@ fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize
     Ok((length, distance + 1, at))
 }
 
-/// Repeats the bytes that lie `distance` bytes back. Source and target may overlap.
+/// Appends a match to `decoded`: repeats the bytes that lie `distance` bytes back. Source and target may overlap.
 fn copy_match(decoded: &mut [u8], out: usize, distance: usize, length: usize) {
     let start = out - distance;
     let mut copied = 0;
@@ -139,7 +140,8 @@ fn push_literals(stream: &mut Vec<u8>, literals: &[u8]) {
     }
 }
 
-/// Writes a match. `distance` is one less than the number of bytes back.
+/// Writes a match of `length` bytes that lie `distance` bytes back. `distance` is one less than the number of bytes
+/// back.
 fn push_match(stream: &mut Vec<u8>, length: usize, distance: usize) {
     let near = distance.min(NEAR_DISTANCE);
     let short = (length - 2).min(7);

@@ -79,7 +79,7 @@ fn numeric(configuration: &Configuration<'_>, data_type: &DataType) -> Result<DT
     }
 }
 
-/// The pairs of one direction, as elements of the source and of the target.
+/// The pairs of `scalar_map` for one direction, as the bytes of an element and of the element that replaces it.
 fn scalar_map(
     configuration: &Configuration<'_>,
     direction: &str,

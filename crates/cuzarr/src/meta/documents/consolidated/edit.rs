@@ -221,7 +221,7 @@ impl EditPlan {
     }
 }
 
-/// The changes of the members of one JSON object.
+/// An edit of the member `metadata`, which holds all entries, in a stored document.
 struct Edit<'a> {
     text: &'a str,
     place: Range<usize>,
