@@ -37,7 +37,7 @@ pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
     Error::new(ErrorKind::BudgetExceeded, message)
 }
 
-/// Turns an error of [`above_limit`] into `ChunkCorrupt`, where the limit is a bound from metadata. For limits that
+/// Turns the error for too many decoded bytes ([`above_limit`]) into `ChunkCorrupt`. For limits that
 /// come from metadata: such a limit cannot be too low, so the chunk is damaged.
 pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Larger buffers are freed after use.
+/// Buffers of at most this size are kept for later use; larger ones are freed.
 const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {

@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Result};
 /// order, C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkSpec {
-    /// Extents.
+    /// The length of each dimension.
     pub shape: Vec<u64>,
     /// The data type. It is shared: every codec of a chain has a spec, and a structure may have thousands of fields.
     pub data_type: Arc<DataType>,
@@ -21,7 +21,7 @@ pub struct ChunkSpec {
 }
 
 impl ChunkSpec {
-    /// A spec of these parts.
+    /// Makes a spec from a shape, a data type and a fill value.
     pub fn new(
         shape: Vec<u64>,
         data_type: impl Into<Arc<DataType>>,
@@ -39,7 +39,7 @@ impl ChunkSpec {
         self.shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
     }
 
-    /// Bytes of the whole chunk.
+    /// The bytes of all elements together, as far as they are known.
     pub(crate) fn size(&self) -> Result<Size> {
         let Some(element) = self.data_type.size_bytes() else { return Ok(Size::Unknown) };
         let bytes = self.elements().and_then(|count| count.checked_mul(element as u64));
@@ -52,7 +52,7 @@ impl ChunkSpec {
         }
     }
 
-    /// Bytes of the whole chunk, for elements of fixed size.
+    /// The bytes of all elements together, for elements of fixed size.
     pub(crate) fn size_bytes(&self) -> Result<usize> {
         match self.size()? {
             Size::Exact(bytes) => Ok(bytes as usize),
@@ -60,14 +60,14 @@ impl ChunkSpec {
         }
     }
 
-    /// The element type on devices.
+    /// The data type as devices know it.
     pub(crate) fn dtype(&self) -> Result<DType> {
         self.data_type.device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))
         })
     }
 
-    /// The fill value's bytes, one element.
+    /// The fill value as the bytes of one element.
     pub(crate) fn fill_bytes(&self) -> Vec<u8> {
         self.fill_value.element(&self.data_type).into_owned()
     }
@@ -84,7 +84,7 @@ pub struct VariableElements {
 }
 
 impl VariableElements {
-    /// Bytes of the elements and their offsets.
+    /// Bytes of memory that the elements and their offsets take.
     pub(crate) fn size_bytes(&self) -> usize {
         self.data.len() + size_of_val(&*self.offsets)
     }

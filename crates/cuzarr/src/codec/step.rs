@@ -15,7 +15,7 @@ use crate::Result;
 /// Bytes of a checksum, for all checksum codecs.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// A step by which a device does one codec's work.
+/// One step of decoding on a device, which does a codec or a part of one.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Decodes frames.
@@ -25,28 +25,28 @@ pub enum Step {
         /// The exact number of decoded bytes.
         decoded_bytes: usize,
     },
-    /// Verifies a checksum before or after the bytes.
+    /// Verifies a checksum at the start or the end of the bytes.
     Check {
         /// The kind of checksum.
         checksum: Checksum,
-        /// Whether the checksum stands before or after the bytes.
+        /// Where the checksum stands: at the start or the end.
         location: Location,
     },
-    /// Compares a byte before or after the others with an expected one.
+    /// Compares a byte at the start or the end of the others with the expected one.
     Header {
         /// The expected byte.
         expected: u8,
-        /// Whether the byte stands before or after the others.
+        /// Where the byte stands: at the start or the end.
         location: Location,
     },
-    /// Undoes a byte shuffle: byte planes become units.
+    /// Undoes a byte shuffle, so that the bytes of each unit lie together again.
     Unshuffle {
-        /// Bytes of a unit.
+        /// Bytes of a unit, mostly an element.
         unit_bytes: usize,
     },
     /// Changes elements one by one, or transposes their axes.
     Map(Map),
-    /// Element `i` becomes the sum of elements 0 to `i`.
+    /// Replaces each element by the sum of all elements up to it.
     Sum(DType),
     /// Expands numbers that are stored in a few bits each into whole elements.
     Unpack {
@@ -64,14 +64,14 @@ pub enum Step {
     },
 }
 
-/// A copy of all elements of a chunk, which may change or reorder them.
+/// Changes all elements of a chunk, or their order, while it copies them.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// How the input is packed, and the steps that each element goes through.
     pub tail: Tail,
     /// Extents of the output.
     pub shape: Vec<usize>,
-    /// For each dimension of the output, the distance between neighbours in the input, in elements.
+    /// For each dimension of the output, how far neighbours are apart in the input, in elements.
     pub packed_strides: Vec<isize>,
 }
 
@@ -95,7 +95,7 @@ impl Map {
 }
 
 impl Step {
-    /// Whether both steps do the same. Sizes may differ.
+    /// Whether both steps do the same, apart from sizes. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),
@@ -118,7 +118,7 @@ impl Step {
     }
 }
 
-/// Where a checksum or another header is.
+/// Where a checksum or another header stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Before the data.

@@ -12,8 +12,8 @@ pub(super) static SPEEDS: Speeds = Speeds {
 /// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
-/// Returns how many times larger than usual a batch of such frames is. A warp takes milliseconds for a frame, so that
-/// only many frames fill the device. Large frames have many warps each.
+/// By what factor a batch of frames of this size should be larger than usual. A warp takes milliseconds for a frame, so
+/// that only many frames fill the device. Large frames have many warps each.
 pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 2 } else { 3 }
 }
@@ -25,6 +25,6 @@ pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 3 }
 }
 
-/// The host's speed is for level 5.
+/// Costs of encoding deflate; the host's speed is for level 5.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.06, device_gb_s: 18.0, device_s: 1e-3 };

@@ -81,7 +81,7 @@ fn sum_dtype(decoded: DType, encoded: DType) -> DType {
 mod tests {
     use super::*;
 
-    /// Type by type as `numpy.promote_types` has it, except integers that wrap to the same bits.
+    /// Compares types as `numpy.promote_types` promotes them, except integers that wrap to the same bits.
     #[test]
     fn sums_are_taken_in_numpys_common_type() {
         for (decoded, encoded, expected) in [

@@ -28,10 +28,10 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::MAX_NDIM;
 
-/// A size of the encoded array, as the configuration gives it.
+/// The length of one dimension of the encoded array, as the configuration gives it.
 enum ReshapeExtent {
     Size(u64),
-    /// The product of the sizes of these dimensions of the decoded array.
+    /// The product of the lengths of these dimensions of the decoded array.
     Of(Vec<usize>),
     Rest,
 }

@@ -142,8 +142,8 @@ impl Sharding {
         self.len() == 0
     }
 
-    /// Returns a copy that writes inner chunks in other orders. The first order is for this level, the next ones for
-    /// shards inside.
+    /// Returns a copy that writes the inner chunks in the given orders. The first order is for this level, the next
+    /// ones for shards inside.
     pub(super) fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Sharding> {
         let Some((order, deeper)) = orders.split_first() else { return Ok(self.clone()) };
         let mut seen = vec![false; self.len()];
@@ -157,12 +157,12 @@ impl Sharding {
         Ok(Sharding { inner, inner_program, write_order: Some(Arc::clone(order)), ..self.clone() })
     }
 
-    /// Bytes of the encoded index.
+    /// Size of the encoded index in bytes.
     pub fn index_size_bytes(&self) -> u64 {
         self.index_size_bytes
     }
 
-    /// Where the encoded index lies in the object.
+    /// Where the encoded index lies in a shard.
     pub fn index_range(&self) -> ByteRange {
         match self.index_at_start {
             true => ByteRange::Span { offset: 0, size_bytes: self.index_size_bytes },
@@ -170,8 +170,7 @@ impl Sharding {
         }
     }
 
-    /// Maximum size of a shard: four times the size of its chunks, because writers that replace chunks leave old ones
-    /// behind.
+    /// Maximum size of a shard: four times its chunks' size, because writers that replace chunks leave old ones behind.
     pub(crate) fn encoded_bound(&self) -> Size {
         let chunks = self.inner.encoded_bound_bytes().and_then(|bytes| bytes.checked_mul(self.len() as u64));
         let bound = chunks.and_then(|bytes| bytes.checked_mul(4)?.checked_add(self.index_size_bytes));
