@@ -95,7 +95,7 @@ impl Map {
 }
 
 impl Step {
-    /// Whether both steps do the same, apart from sizes. Sizes may differ.
+    /// Whether both steps do the same work on a chunk. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),

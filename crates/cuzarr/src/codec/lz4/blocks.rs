@@ -15,7 +15,7 @@ const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of an LZ4 block's entry in the table that kernels read.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
-/// Bytes of a span's exit: where its tokens lead into the next span. Its sums have `TOTAL_BYTES`.
+/// Bytes of a span's exit: its last token, which leads into the next span. Its sums have `TOTAL_BYTES`.
 const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
 const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
 /// A block with less than 1 / `WALK_COST` of all bytes may be walked: one thread block reads its tokens in order. That

@@ -106,7 +106,7 @@ impl N5Default {
         }
     }
 
-    /// Copies the big-endian elements of a block into a chunk of another shape.
+    /// Copies the elements of a block, which are big-endian and in the order of N5, to their places in a chunk.
     fn place(&self, block: &[u8], shape: &[u32], decoded: &mut [u8]) {
         let common: Vec<u32> = shape.iter().zip(&self.shape).map(|(block, chunk)| *block.min(chunk)).collect();
         if common != self.shape {

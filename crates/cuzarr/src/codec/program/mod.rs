@@ -117,8 +117,8 @@ impl Program {
         self.packed_size_bytes
     }
 
-    /// Whether chunks are stored as they are packed, so that nothing must be decoded or encoded. Then they can be
-    /// fetched straight to their place. Their number must still be compared with [`Program::packed_size_bytes`].
+    /// Whether the stored bytes of a chunk are its packed bytes, so that nothing must be decoded or encoded. Then they
+    /// can be fetched straight to their place. Their number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
         self.encoding.is_empty()
     }

@@ -18,12 +18,12 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 
 /// Larger chunks are left to the host: positions in a frame are counted in 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
-/// Larger chunks that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
+/// Larger chunks whose frames need a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
 /// Higher levels are left to the host: they ask for frames at least a tenth smaller than libzstd's at level 3, which
 /// these kernels do not make.
 const MAX_LEVEL: i32 = 9;
-/// Maximum bytes of a frame's header. A block's header and the checksum follow.
+/// Maximum bytes of the header of a Zstandard frame. A block's header and the checksum follow.
 const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
