@@ -136,9 +136,9 @@ impl Chain {
         builder.finish()
     }
 
-    /// Like [`Chain::from_extensions`], but also knows codecs that metadata cannot name, for frames that the caller
-    /// has. If there is no array→bytes codec, `bytes` (little-endian) is added. Codecs that no metadata names, such as
-    /// `deflate`, may be used too.
+    /// Like [`Chain::from_extensions`], but for frames that the caller has, instead of the chunks of an array. If there
+    /// is no array→bytes codec, `bytes` (little-endian) is added. Codecs that no metadata names, such as `deflate`, may
+    /// be used too.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

@@ -45,8 +45,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy; `None` if the
-    /// codec changes bytes. `None` for codecs that change bytes.
+    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy. `None` for
+    /// codecs that change bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         let _ = encoded;
         None

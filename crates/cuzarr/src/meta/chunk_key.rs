@@ -77,8 +77,8 @@ impl ChunkKeyEncoding {
         key
     }
 
-    /// Parses the key of a chunk of an array with `ndim` dimensions; `None` if it is not such a key. Returns the
-    /// chunk's place in the grid; `None` if this is not a chunk key.
+    /// Parses the key of a chunk of an array with `ndim` dimensions. Returns the chunk's place in the grid; `None` if
+    /// this is not a chunk key.
     pub fn parse_key(&self, key: &str, ndim: usize) -> Option<Vec<u64>> {
         let (numbers, separator) = match self {
             ChunkKeyEncoding::Default { separator } => {

@@ -167,8 +167,8 @@ impl Consolidated {
         Ok(node)
     }
 
-    /// Like [`node`](Self::node), but a group comes without its consolidated metadata. Finding them would take a look
-    /// at all paths.
+    /// Like [`node`](Self::node), but a group comes without the metadata of the nodes below it. Finding them would take
+    /// a look at all paths.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.documents(path).at(place)? else {

@@ -220,8 +220,8 @@ impl NativeBatch {
         kinds.map(|(chunks, step)| launch(step, chunks)).collect()
     }
 
-    /// Moves the batch to new memory in which every chunk has the size that it had before. Returns the memory and the
-    /// places that they had before.
+    /// Moves the batch to new memory, for chunks that keep their sizes. Returns the memory and the places that they had
+    /// before.
     fn move_alike(&mut self, stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         let size = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| self.chunks.ranges[first].len());
         let sizes: Vec<usize> = self.kinds.iter().map(size).collect();

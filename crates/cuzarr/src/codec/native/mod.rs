@@ -31,8 +31,8 @@ use super::step::CHECKSUM_BYTES;
 pub(crate) use super::step::{Map, Step};
 use crate::Result;
 
-/// The steps by which a device turns stored chunks, or what the host made of them, into packed chunks. Their results
-/// are packed chunks.
+/// The steps by which a device decodes chunks that are stored, or that the host has already decoded in part. Their
+/// results are packed chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Native {
     /// The steps in order of decoding, each with the name of its codec.

@@ -139,7 +139,7 @@ pub(super) struct ZstdTables {
     pub(super) bundles: u64,
 }
 
-/// The lengths of [`ZstdTables`] at one moment.
+/// The lengths of [`ZstdTables`] at one moment, to which later additions can be undone.
 pub(super) struct TableMark {
     frames: usize,
     blocks: usize,

@@ -52,8 +52,8 @@ impl Text {
     }
 }
 
-/// Parses a document that must be an object, except for its member `apart`, which may stay text. If the member `apart`
-/// is an object, it is returned as text, and replaced by `null`.
+/// Parses a document that must be an object, and whose member `apart` may stay text. If the member `apart` is an
+/// object, it is returned as text, and replaced by `null`.
 pub(crate) fn parse_object_apart(bytes: &[u8], apart: &str) -> Result<(Object, Option<Text>)> {
     let text = text_of(bytes)?;
     let (mut members, mut place) = (Vec::new(), None);
