@@ -21,7 +21,7 @@ pub(crate) struct Builder {
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
-    /// The size of the array→bytes codec's output.
+    /// The size of what the array→bytes codec encodes to.
     serialized: Size,
     pub(crate) variable_order_f: bool,
 }
@@ -35,7 +35,7 @@ impl Builder {
         Ok(Builder { zarr_format, spec, current, arrays, serializer, bytes, size, serialized, variable_order_f: false })
     }
 
-    /// Whether there is an array→bytes codec yet.
+    /// Whether an array→bytes codec was already added.
     pub(crate) fn is_serialized(&self) -> bool {
         self.serializer.is_some()
     }

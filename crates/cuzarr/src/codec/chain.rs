@@ -17,7 +17,7 @@ pub struct Chain {
     pub(super) serializer: Serializer,
     pub(super) bytes: Vec<BytesStep>,
     pub(super) encoded: Size,
-    /// Whether elements of variable length are stored in F order.
+    /// Whether elements of variable length are stored in F order instead of C order.
     pub(super) variable_order_f: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Serializer {
     Variable(Arc<dyn VariableToBytes>),
 }
 
-/// Shards of one array: how to find, read and write their inner chunks.
+/// The codec `sharding_indexed` of one array: how to find, read and write the inner chunks of a shard.
 #[derive(Clone, Debug)]
 pub struct Sharding {
     pub(super) shard_shape: Vec<u64>,
@@ -99,7 +99,7 @@ impl Chain {
         self.encoded.bound()
     }
 
-    /// The size of an encoded chunk.
+    /// The size of an encoded chunk, exact or bounded, as far as metadata determines it.
     pub(crate) fn encoded_size(&self) -> Size {
         self.encoded
     }
@@ -130,7 +130,7 @@ impl Chain {
         inner || self.bytes.iter().any(|step| step.codec.has_checksum())
     }
 
-    /// The number of array→array codecs, which the chain begins with. One array→bytes codec follows; the rest are
+    /// Number of array→array codecs, which are the first ones of the chain. One array→bytes codec follows; the rest are
     /// bytes→bytes.
     pub fn array_codec_count(&self) -> usize {
         self.arrays.len()

@@ -11,7 +11,7 @@ use super::size::Size;
 use super::step::{CHECKSUM_BYTES, Location, Step};
 use crate::{Error, ErrorKind, Result};
 
-/// Reads the configuration member `location`, which numcodecs has since version 0.13.
+/// Reads where the checksum stands from the configuration member `location`, which numcodecs has since version 0.13.
 pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> Result<Location> {
     let choices = [("start", Location::Start), ("end", Location::End)];
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::meta::abbreviate;
 use crate::{Error, ErrorKind, Result};
 
-/// The members of one codec's configuration.
+/// The configuration of one codec, from which members are read one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct Configuration<'a> {
     codec: &'a str,
@@ -162,7 +162,7 @@ impl NumpyDType {
     }
 }
 
-/// The element types that have arithmetic, by NumPy's and Zarr's name.
+/// The element types that can be calculated with, each by its name in NumPy and Zarr.
 pub(crate) const ALL_DTYPES: &[(&str, DType)] = &[
     ("bool", DType::BOOL),
     ("int8", DType::INT8),

@@ -13,9 +13,9 @@ pub struct Speeds {
     pub thread_alone: f64,
     /// Speed of each thread of the host while all of them decode.
     pub thread_busy: f64,
-    /// Speed of one frame alone on the device, for each of [`FRAME_BYTES`].
+    /// Speed of a device that decodes a single frame, for each of [`FRAME_BYTES`].
     pub one_frame: [f64; 5],
-    /// Speed of the device with enough frames to fill it, for each of [`FRAME_BYTES`].
+    /// Speed of a device that decodes enough frames to keep it busy, for each of [`FRAME_BYTES`].
     pub many_frames: [f64; 5],
 }
 

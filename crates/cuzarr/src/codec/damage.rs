@@ -43,7 +43,8 @@ pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }
 
-/// Reads at most `limit_bytes` from a decoder, to its end. Memory grows with the bytes that the decoder really returns.
+/// Reads everything that a decoder gives; an error if that is more than `limit_bytes`. Memory grows with the bytes that
+/// the decoder really returns.
 pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut bounded = decoder.take(limit_bytes.saturating_add(1));
@@ -54,7 +55,7 @@ pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<
     }
 }
 
-/// Reads exactly `decoded.len()` bytes from a decoder, which must then be at its end.
+/// Reads exactly `decoded.len()` bytes from a decoder; an error if it gives fewer or more.
 pub(crate) fn read_exactly(mut decoder: impl Read, decoded: &mut [u8]) -> Result<()> {
     let mut filled = 0;
     while filled < decoded.len() {

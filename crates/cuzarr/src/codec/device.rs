@@ -23,7 +23,7 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status that kernels write for each unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and add to them.
+/// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.
@@ -34,7 +34,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The speeds at which the device and the host decode such frames.
     fn speeds(&self) -> &'static Speeds;
 
-    /// The reason why kernels do not take frames of `decoded_bytes`; `None` if they take them.
+    /// The reason why the host decodes frames of `decoded_bytes`; `None` if kernels do.
     fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
         let _ = decoded_bytes;
         None
@@ -66,7 +66,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether [`prepare`](Self::prepare) looks at the frames' bytes, and not only at their headers.
+    /// Whether [`prepare`](Self::prepare) needs the frames' bytes, and not only the headers that were read from them.
     fn reads_frames(&self) -> bool {
         false
     }
@@ -101,17 +101,17 @@ impl Deref for FrameDecoder {
 /// One frame: the range of its encoded bytes, and the range that its decoded bytes fill exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Range of bytes in the source.
+    /// The range of the encoded bytes in the source.
     pub src: Range<usize>,
-    /// Range of bytes in the target; those of different units must not overlap.
+    /// The range of the decoded bytes in the target; ranges of different units must not overlap.
     pub dst: Range<usize>,
 }
 
-/// The headers of one frame, in a form that only the decoder that read them understands.
+/// What a decoder read from the headers of one frame, in a form that only this decoder understands.
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {
-    /// Empty headers, for decoders whose kernels need nothing that the host has read from the frame.
+    /// Headers with no content, for decoders whose kernels need nothing that the host has read from the frame.
     pub fn known() -> Headers {
         Headers(None)
     }
@@ -133,7 +133,7 @@ impl Headers {
 pub struct HeaderWalk {
     /// The CUDA source file that contains the kernel.
     pub(crate) source: &'static KernelSource,
-    /// The name of the kernel.
+    /// The name of the kernel in its source file.
     pub(crate) kernel: &'static str,
     /// Number of threads that walk through one frame together.
     pub(crate) threads: u32,
@@ -151,8 +151,8 @@ pub struct Request<'a> {
     pub host: Option<&'a [u8]>,
     /// Headers of all units, if they were already read.
     pub headers: &'a [Headers],
-    /// Scratch memory, in bytes, that the decoding should not exceed if possible. A decoder that needs more time to
-    /// save memory decides by this number.
+    /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that needs more time to save
+    /// memory decides by this number.
     pub scratch_aim_bytes: usize,
 }
 
@@ -163,9 +163,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Joins the decoding of a request's units with the errors that the host already found. `refused` holds each error
-    /// with the number of its unit; `decode` leaves those units out. `decode` is launched only on the device of the
-    /// request, with memory that has room for all units.
+    /// Joins a planned decoding with the errors of units that the host already refused. `refused` holds each error with
+    /// the number of its unit; `decode` leaves those units out. `decode` is launched only on the device of the request,
+    /// with memory that has room for all units.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`] or more.
@@ -228,8 +228,8 @@ pub trait Decode: Send + Sync {
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
-    /// Puts the decoding on the stream, without waiting for anything. Kernels report damage in the statuses. [`Prepared`] has
-    /// checked the task.
+    /// Puts the decoding of all frames on the stream of `task`, without waiting for anything. Kernels report damage in
+    /// the statuses. [`Prepared`] has checked the task.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -280,7 +280,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
     /// Plans the encoding of the chunks in `row`.
@@ -300,7 +300,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
 pub struct ChunkRow {
     /// The device whose memory the buffer is.
     pub device: Device,
-    /// Number of chunks.
+    /// Number of chunks in the buffer.
     pub count: usize,
     /// Bytes from one chunk to the next: a multiple of 16, and at least the size of a chunk.
     pub stride_bytes: usize,
@@ -308,7 +308,7 @@ pub struct ChunkRow {
 
 /// A planned encoding of many chunks, which can be launched many times.
 pub trait Encode: Send + Sync {
-    /// Puts the encoding on the stream, without waiting for anything.
+    /// Puts the encoding of all chunks on the stream of `task`, without waiting for anything.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

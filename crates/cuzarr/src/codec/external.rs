@@ -17,11 +17,11 @@ use crate::{Result, ResultExt};
 /// What a codec that is not built in is opened with: its name, its configuration and the array that it encodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalRequest<'a> {
-    /// The name as metadata spells it: a v3 name, or a v2 id.
+    /// The codec's name as metadata spells it: a v3 name, or a v2 id.
     pub name: &'a str,
     /// The codec's configuration; in v2 without the member `id`.
     pub configuration: &'a Map<String, Value>,
-    /// The Zarr format: 2 or 3.
+    /// The Zarr format of the metadata: 2 or 3.
     pub zarr_format: u8,
     /// The array that this codec encodes; for bytes→bytes codecs, the array that was turned into bytes.
     pub spec: &'a ChunkSpec,
@@ -43,7 +43,7 @@ pub trait ExternalCodecs: Send + Sync {
     }
 }
 
-/// Decoding and encoding of whole chunks in host memory. Arrays are elements in native byte order, C order.
+/// A codec that decodes and encodes whole chunks in host memory. Arrays are elements in native byte order, C order.
 pub trait HostCodec: Send + Sync + fmt::Debug {
     /// Decodes a chunk.
     fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>>;
@@ -67,7 +67,7 @@ pub enum ExternalKind {
 pub struct ExternalCodec {
     /// What the codec takes and gives: arrays or bytes.
     pub kind: ExternalKind,
-    /// The codec.
+    /// The codec itself, which decodes and encodes.
     pub codec: Arc<dyn HostCodec>,
 }
 

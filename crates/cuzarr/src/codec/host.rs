@@ -14,7 +14,7 @@ use super::spec::{ChunkSpec, VariableElements};
 use super::step::{PackedBits, Step};
 use crate::Result;
 
-/// The default reason why the host runs a codec.
+/// The reason that is given why the host decodes a codec, unless the codec has a reason of its own.
 pub const ON_HOST: &str = "decoded on the host in this version";
 
 /// A bytes→bytes codec: a compressor, a checksum or a shuffle.
@@ -37,7 +37,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         Ok(decoded.len())
     }
 
-    /// Decodes a frame of unknown size, to at most `limit_bytes`; a longer result is `BudgetExceeded`.
+    /// Decodes a frame of unknown decoded size; the error is `BudgetExceeded` if it has more than `limit_bytes`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
     /// Whether decoding verifies a checksum of all encoded bytes.

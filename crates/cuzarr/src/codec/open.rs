@@ -33,7 +33,7 @@ pub(crate) enum Opened {
     Bytes(Arc<dyn BytesToBytes>),
 }
 
-/// A function that opens a codec inside another codec.
+/// A function by which a codec opens the codecs inside it.
 pub(crate) type OpenCodec<'a> = &'a dyn Fn(&Request<'_>) -> Result<Opened>;
 
 impl Opened {

@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind, Result};
 /// An opened codec, before it is added to a chain.
 pub(crate) enum Found {
     Codec(Opened),
-    /// The sharding codec, which holds a chain itself.
+    /// The sharding codec, which contains a chain of codecs.
     Sharding(Arc<Sharding>),
 }
 

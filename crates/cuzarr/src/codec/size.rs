@@ -31,7 +31,7 @@ impl Size {
         }
     }
 
-    /// The size after `extra` more bytes.
+    /// The size of these bytes and `extra` more.
     pub fn plus(self, extra: u64) -> Size {
         match self {
             Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),
@@ -40,7 +40,7 @@ impl Size {
         }
     }
 
-    /// Limits the size to a few times `serialized`, the bytes of the chain's elements. Each compressor adds room for
+    /// Limits this size to a few times `serialized`, the size of the chain's elements. Each compressor adds room for
     /// growth to the bound, but real bytes do not grow like that.
     pub(crate) fn within(self, serialized: Size) -> Size {
         match (self, serialized.bound()) {

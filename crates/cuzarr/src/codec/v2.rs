@@ -17,7 +17,7 @@ use super::{ChunkSpec, bytes, transpose};
 use crate::meta::{CodecsMetadata, DataType, Endian, Extension, Order};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Filters that take an array, each with the configuration members that name the types of its input and output.
+/// Filters that encode arrays, each with the configuration members that name the types of its input and output.
 const ARRAY_FILTERS: &[(&str, &str, &str)] = &[
     ("delta", "dtype", "astype"),
     ("fixedscaleoffset", "dtype", "astype"),

@@ -87,8 +87,8 @@ impl ArrayMetadata {
         Ok(decoding)
     }
 
-    /// The first number that attributes mark as missing, as text. NaN is skipped, because arithmetic handles it. A fill
-    /// value of 0 in format 2 is skipped too: images have it, and their zeros are real.
+    /// The first number that the attributes mark as missing, as text. NaN is skipped, because arithmetic handles it. A
+    /// fill value of 0 in format 2 is skipped too: images have it, and their zeros are real.
     pub fn missing_number(&self) -> Option<String> {
         let fill_is_mark = self.zarr_format() == ZarrFormat::V2 && *self.fill_value() != FillValue::Undefined;
         let mut marks = self.noted_missing().into_iter().filter_map(|(is_fill, value)| {
@@ -134,7 +134,7 @@ impl Decoding {
         }))
     }
 
-    /// Whether stored elements need no decoding.
+    /// Whether stored elements are already the array's values, so that nothing is decoded.
     pub fn is_plain(&self) -> bool {
         !self.is_masked && !self.is_scaled() && self.read_as.is_none() && self.dtype.is_none()
     }
@@ -153,7 +153,7 @@ impl Decoding {
         units.map(|units| TimeScale::of(units, self.calendar.as_deref())).transpose()
     }
 
-    /// Describes the decoding for people; `None` if elements are not decoded.
+    /// Describes in words how elements are decoded; `None` if they are not.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(dtype) = self.read_as {

@@ -95,7 +95,7 @@ impl ChunkKeyEncoding {
         (chunk.len() == ndim).then_some(chunk)
     }
 
-    /// Reads the `chunk_key_encoding` member of a v3 document.
+    /// Parses the `chunk_key_encoding` member of a v3 document.
     pub fn from_json(value: &Value) -> Result<Self> {
         const MEMBER: &str = "chunk_key_encoding";
         let mut extension = match value {
@@ -126,7 +126,7 @@ impl ChunkKeyEncoding {
         })
     }
 
-    /// The `chunk_key_encoding` member of a v3 document.
+    /// Writes the `chunk_key_encoding` member of a v3 document.
     pub fn to_json(&self) -> Value {
         let (name, separator) = match self {
             ChunkKeyEncoding::Default { separator } => ("default", separator),

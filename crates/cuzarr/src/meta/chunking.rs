@@ -27,7 +27,7 @@ pub enum Chunks {
 }
 
 impl Chunks {
-    /// Returns chunks of one shape.
+    /// Makes the argument for chunks that all have the shape `shape`.
     pub fn of_shape(shape: &[u64]) -> Chunks {
         let length = |&length: &u64| Lengths::Each(i64::try_from(length).unwrap_or(i64::MAX));
         Chunks::Along(shape.iter().map(length).collect())
@@ -64,7 +64,7 @@ pub struct Chunking {
     pub is_sharded: bool,
 }
 
-/// Determines the chunks and shards of an array, from the user's arguments.
+/// Determines the chunks and shards of a new array from the user's arguments.
 ///
 /// # Errors
 /// `InvalidArgument` for lengths below 1, lists that do not add up to the shape, shards that are not multiples of
@@ -169,7 +169,7 @@ fn edges(given: &[i64], extent: u64) -> Result<Edges> {
     Edges::listed(&lengths)
 }
 
-/// Refuses shards that are not multiples of chunks.
+/// Refuses shards whose lengths are not multiples of the chunks inside them.
 fn check_multiples(shards: &ChunkGrid, chunks: &[u64]) -> Result<()> {
     let is_multiple = |length: u64, chunk: u64| length.checked_rem(chunk) == Some(0);
     let (fits, told) = match shards {

@@ -57,7 +57,7 @@ pub struct NodeDocuments {
     pub(super) document: Object,
     /// The content of `.zattrs`, if there is one; unused in v3.
     pub(super) zattrs: Option<Object>,
-    /// The consolidated metadata of a group.
+    /// The consolidated metadata, if this is a group that has any.
     pub(super) copy: Option<StoredCopy>,
 }
 
@@ -86,7 +86,7 @@ impl NodeDocuments {
         }))
     }
 
-    /// Parses a `zarr.json`.
+    /// Parses a `zarr.json` document into an object.
     pub(super) fn parse_v3(bytes: &[u8]) -> Result<NodeDocuments> {
         let (document, copy) = parse_object_apart(bytes, CONSOLIDATED)?;
         let mut node = NodeDocuments::v3(document, copy.map(StoredCopy::Text));
@@ -152,7 +152,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The name and the members of each document, without the consolidated metadata of a group.
+    /// The name and the members of each document, except for the consolidated metadata of a group.
     pub fn members(&self) -> Vec<(&'static str, &Object)> {
         let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
         [(self.name(), &self.document)].into_iter().chain(zattrs).collect()

@@ -17,7 +17,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Makes an extension that must be understood.
+    /// Makes an extension that readers must understand.
     pub fn new(name: impl Into<String>, configuration: Map<String, Value>) -> Self {
         Extension { name: name.into(), configuration, must_understand: true }
     }

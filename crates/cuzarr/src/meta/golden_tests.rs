@@ -15,7 +15,7 @@ fn cases(text: &str) -> Vec<Value> {
     cases
 }
 
-/// The documents of the node at `path`, by name.
+/// The documents of the node at `path`, each with its name.
 fn documents_at<'a>(case: &'a Value, path: &str) -> Vec<(&'a str, &'a str)> {
     let mut found = Vec::new();
     for (key, text) in case["documents"].as_object().unwrap() {

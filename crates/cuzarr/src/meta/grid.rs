@@ -127,7 +127,7 @@ impl ChunkGrid {
         }
     }
 
-    /// Bytes of the largest whole chunk, with elements of `elem_size_bytes`.
+    /// Bytes of the largest chunk as a whole, with elements of `elem_size_bytes`.
     ///
     /// # Errors
     /// `MetadataInvalid` if it is more than memory can hold.
@@ -135,7 +135,7 @@ impl ChunkGrid {
         chunk_size_bytes(self.chunk_shape(), elem_size_bytes)
     }
 
-    /// The `chunk_grid` member of a v3 document.
+    /// Writes the `chunk_grid` member of a v3 document.
     pub fn to_json(&self) -> Value {
         match self {
             ChunkGrid::Regular(grid) => {
@@ -158,7 +158,8 @@ fn chunk_size_bytes(shape: &[u64], elem_size_bytes: usize) -> Result<usize> {
         .ok_or_else(|| too_large("bytes of a chunk", shape))
 }
 
-/// A grid of chunks of one shape that begins at the array's origin. Chunks at the far edges may reach beyond the array.
+/// A grid of chunks of one shape, which begins at the array's origin. Chunks at the far edges may reach beyond the
+/// array.
 ///
 /// ```
 /// use cuzarr::meta::RegularGrid;

@@ -34,7 +34,7 @@ impl GroupMetadata {
         &self.attributes
     }
 
-    /// The user's attributes as text. Numbers are spelled as they were written.
+    /// The user's attributes as JSON text. Numbers are spelled as they were written.
     pub fn attributes_json(&self) -> String {
         let members = match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -43,7 +43,7 @@ impl GroupMetadata {
         members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The metadata of all nodes below this group, if it was consolidated.
+    /// The consolidated metadata of all nodes below this group, if it has any.
     pub fn consolidated(&self) -> Option<&Consolidated> {
         self.consolidated.as_ref()
     }

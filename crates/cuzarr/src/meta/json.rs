@@ -17,7 +17,8 @@ pub(crate) use text::{Text, parse_object_apart};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Maximum nesting of arrays and objects. Deeper documents are refused, so that recursion stays bounded.
+/// Maximum nesting depth of arrays and objects in a document. Deeper documents are refused, so that recursion stays
+/// bounded.
 const MAX_DEPTH: usize = 128;
 
 /// The members of an object, in the order of the document.
@@ -41,12 +42,12 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses one document.
+    /// Parses a document into a JSON value.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Json> {
         read_document(text_of(bytes)?, Parser::value)
     }
 
-    /// Parses one document that must be an object.
+    /// Parses a document that must be a JSON object.
     pub(crate) fn parse_object(bytes: &[u8]) -> Result<Object> {
         match Json::parse(bytes)? {
             Json::Object(members) => Ok(members),
@@ -108,7 +109,7 @@ pub(crate) enum Part<'a> {
     Tree(&'a Json),
     /// The members of an object.
     Object(&'a Object),
-    /// JSON text, which is written unchanged.
+    /// JSON text, which is written as it is.
     Text(&'a str),
 }
 

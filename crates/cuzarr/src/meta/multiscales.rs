@@ -36,9 +36,9 @@ pub struct ImageAxis {
 pub struct ImageLevel {
     /// The path of the array below the image's group.
     pub path: String,
-    /// Size of an element along each dimension; empty if the attributes do not have it.
+    /// Size of an array element along each dimension; empty if the attributes do not state it.
     pub scale: Vec<f64>,
-    /// Position of the first element along each dimension; empty if the attributes do not have it.
+    /// Position of the first array element along each dimension; empty if the attributes do not state it.
     pub translation: Vec<f64>,
 }
 
@@ -243,7 +243,7 @@ impl CoordinateSystems {
         Ok(found)
     }
 
-    /// The axes of the intrinsic system, unchanged from the attributes.
+    /// The axes of the intrinsic coordinate system, unchanged from the attributes.
     pub fn axes_of_levels(&self) -> Option<&Vec<Value>> {
         self.axes()?.as_array()
     }
@@ -269,7 +269,7 @@ fn unknown_version(version: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
 }
 
-/// The second number of a version of OME-Zarr, such as 4 in `0.4`. Drafts such as `0.6.dev4` and `0.6rc0` count as the
+/// The second number in a version of OME-Zarr, such as 4 in `0.4`. Drafts such as `0.6.dev4` and `0.6rc0` count as the
 /// final version.
 fn minor_version(version: &str) -> Result<u32> {
     let digits = |rest: &str| rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();

@@ -4,18 +4,18 @@ use serde_json::{Map, Value};
 
 use super::ZarrFormat;
 
-/// The document of a v3 array or group.
+/// The name of the document of a v3 array or group.
 pub const ZARR_JSON: &str = "zarr.json";
-/// The document of a v2 array.
+/// The name of the document of a v2 array.
 pub const ZARRAY: &str = ".zarray";
-/// The document of a v2 group.
+/// The name of the document of a v2 group.
 pub const ZGROUP: &str = ".zgroup";
-/// The attributes of a v2 array or group.
+/// The name of the document with the attributes of a v2 array or group.
 pub const ZATTRS: &str = ".zattrs";
-/// The consolidated metadata of a v2 group.
+/// The name of the document with the consolidated metadata of a v2 group.
 pub const ZMETADATA: &str = ".zmetadata";
 
-/// The member of a v3 group's document that contains the consolidated metadata.
+/// The member of a v3 group's `zarr.json` that contains the consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
 /// The attribute that marks a node while it is being written: the root of a copy or a pyramid, or an array for the

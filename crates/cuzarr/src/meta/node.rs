@@ -63,7 +63,7 @@ impl NodeDocuments {
         self.set_attribute(UNFINISHED, mark).map(drop)
     }
 
-    /// Sets an attribute, or deletes it (`None`). Returns whether it existed.
+    /// Sets one attribute to a value, or deletes it (`None`). Returns whether it existed.
     ///
     /// # Errors
     /// `MetadataInvalid` when the attributes are not a JSON object, or the value is nested too deeply.
@@ -76,7 +76,7 @@ impl NodeDocuments {
         })
     }
 
-    /// Replaces the attributes with those of other documents.
+    /// Replaces the user's attributes with those of other documents.
     ///
     /// # Errors
     /// `MetadataInvalid` when the attributes are not a JSON object.
@@ -211,7 +211,7 @@ impl NodeMetadata {
         found.check().map(Some).at(|| name)
     }
 
-    /// The array metadata, if this is an array.
+    /// The metadata if this is an array; else `None`.
     pub fn as_array(&self) -> Option<&ArrayMetadata> {
         match self {
             NodeMetadata::Array(array) => Some(array),
@@ -219,7 +219,7 @@ impl NodeMetadata {
         }
     }
 
-    /// The group metadata, if this is a group.
+    /// The metadata if this is a group; else `None`.
     pub fn as_group(&self) -> Option<&GroupMetadata> {
         match self {
             NodeMetadata::Array(_) => None,

@@ -122,7 +122,7 @@ impl RectilinearGrid {
         Ok(RectilinearGrid::of(axes.iter().map(axis).collect::<Result<_>>()?))
     }
 
-    /// The `chunk_grid` member of a v3 document. Neighbours of equal length are written as a run.
+    /// Writes the `chunk_grid` member of a v3 document. Neighbours of equal length are written as a run.
     pub(crate) fn to_json(&self) -> Value {
         let run = |run: &Run| if run.count == 1 { json!(run.edge) } else { json!([run.edge, run.count]) };
         let axis = |axis: &Edges| match axis {
@@ -286,7 +286,7 @@ impl Edges {
         runs.get(runs.partition_point(|run| run.end() <= index))
     }
 
-    /// Number of chunks in an array of this extent.
+    /// Number of chunks along the dimension, for an array of length `extent`.
     pub fn count(&self, extent: u64) -> u64 {
         if extent == 0 { 0 } else { self.chunk_of(extent - 1) + 1 }
     }
@@ -302,8 +302,8 @@ impl Edges {
         }
     }
 
-    /// The range of a chunk, for an array of this extent. Only the chunk after the last listed one is cut off at the
-    /// extent.
+    /// The range of elements that a chunk covers, for an array of length `extent`. Only the chunk after the last listed
+    /// one is cut off at the extent.
     fn range(&self, chunk: u64, extent: u64) -> Range<u64> {
         match self {
             Edges::Even(edge) => {
@@ -335,7 +335,7 @@ impl Edges {
         }
     }
 
-    /// The index after the last chunk; `None` for chunks of one length, which have no last one.
+    /// The index after the last chunk's last element; `None` for chunks of one length, which have no last one.
     pub fn end(&self) -> Option<u64> {
         match self {
             Edges::Even(_) => None,

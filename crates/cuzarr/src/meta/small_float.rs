@@ -12,12 +12,12 @@ pub(crate) struct SmallFloat {
     specials: Specials,
 }
 
-/// Which bits stand for infinity or NaN.
+/// Which bits of a format stand for infinity or NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
     /// The highest exponent stands for infinity and NaN, as in IEEE 754.
     Ieee,
-    /// No bits do.
+    /// No bits stand for infinity or NaN.
     Finite,
     /// The highest exponent with all mantissa bits set stands for NaN.
     OneNan,
@@ -34,7 +34,7 @@ const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> SmallFloat {
 
 /// IEEE 754 binary16.
 pub(crate) const FLOAT16: SmallFloat = ieee(5, 10);
-/// The upper half of a binary32.
+/// The format `bfloat16`: the upper half of a binary32.
 pub(crate) const BFLOAT16: SmallFloat = ieee(8, 7);
 
 impl SmallFloat {

@@ -6,7 +6,7 @@
 
 use crate::{Error, ErrorKind, Result};
 
-/// A time scale: numbers count units since a reference date.
+/// What the numbers of a time coordinate mean: each counts units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     /// Length of the unit in nanoseconds.
@@ -67,7 +67,7 @@ fn unit_ns(unit: &str) -> Option<i64> {
     })
 }
 
-/// Nanoseconds from 1970-01-01 to a date, which may have a time of day and a zone.
+/// Nanoseconds from 1970-01-01 to a date that is given as text, with or without a time of day and a zone.
 fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     // A sign belongs to the year.
     let body = text.trim_start_matches(['+', '-']);
@@ -78,7 +78,7 @@ fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     Some(i128::from(days(date, is_proleptic)?) * DAY_NS + nanoseconds)
 }
 
-/// Days from 1970-01-01 to a date such as `2000-01-31`. Month and day may be missing.
+/// Days from 1970-01-01 to a date that is given as text, such as `2000-01-31`. Month and day may be missing.
 fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     let sign = if text.starts_with('-') { -1 } else { 1 };
     let mut parts = text.trim_start_matches(['+', '-']).split('-').map(|part| digits(part, 5));
@@ -106,7 +106,7 @@ fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     Some(if is_julian { days - 719_470 } else { days - year.div_euclid(100) + year.div_euclid(400) - 719_468 })
 }
 
-/// A time of day in nanoseconds, such as `12:30:00.5`. An empty text means midnight.
+/// Parses a time of day, such as `12:30:00.5`, to nanoseconds. An empty text means midnight.
 fn time_of_day(text: &str) -> Option<i128> {
     if text.is_empty() {
         return Some(0);

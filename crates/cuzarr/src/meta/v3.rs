@@ -88,7 +88,7 @@ pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     Ok(GroupMetadata { format: ZarrFormat::V3, attributes, consolidated: None, document, zattrs: Object::new() })
 }
 
-/// Makes the document of a new array, with members in zarr-python's order.
+/// Makes the `zarr.json` of a new array, with members in zarr-python's order.
 pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Object> {
     let default_keys = ChunkKeyEncoding::Default { separator: Separator::Slash };
     let mut members = Map::new();
@@ -114,7 +114,7 @@ pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Obj
     super::json::object_from_map(&members)
 }
 
-/// Makes the document of a new group.
+/// Makes the `zarr.json` of a new group.
 pub(super) fn group_document(attributes: Object) -> Object {
     let zarr_format = Json::Number("3".into());
     let node_type = Json::String("group".into());

@@ -82,8 +82,8 @@ pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translate
 }
 
 impl ArrayMetadata {
-    /// Names of the dimensions, as xarray finds them: the names of a v3 array; for a v2 array, the attribute
-    /// `_ARRAY_DIMENSIONS` or netCDF's `dimrefs`. `None` if it finds none; then it cannot open the array.
+    /// The dimension names that xarray finds: for a v3 array its own, for a v2 array those in the attribute
+    /// `_ARRAY_DIMENSIONS` or in netCDF's `dimrefs`. `None` if it finds none; then it cannot open the array.
     pub fn xarray_dimensions(&self) -> Option<Vec<Option<String>>> {
         let names = match self.format {
             ZarrFormat::V3 if self.ndim() == 0 => Some(Vec::new()),

@@ -98,7 +98,7 @@ pub struct Batch {
     src: Buffer,
     dst: Buffer,
     len: usize,
-    /// The parts of the batch, which run one after the other, each within the allowed scratch memory.
+    /// The parts in which frames are decoded, one part after the other, each within the allowed scratch memory.
     parts: Vec<Part>,
     /// The frames that the host already refused, each by its number in the batch and with its error.
     refused: Vec<(usize, Error)>,
@@ -128,9 +128,9 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, if given, holds
-    /// the same bytes as `src`. Nothing is put on the device yet. But without `host`, headers inside frames are read
-    /// from `src`, which must then hold its bytes.
+    /// Plans the decoding of the frames `units` from `src` to `dst`, both on the device that will run it. `host`, if
+    /// given, holds the same bytes as `src`. Nothing is put on the device yet. But without `host`, headers inside
+    /// frames are read from `src`, which must then hold its bytes.
     ///
     /// # Errors
     /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
@@ -145,7 +145,7 @@ impl Batch {
         Batch::prepare_within(decoder, src, dst, units, host, usize::MAX)
     }
 
-    /// Like [`Batch::prepare`], but the batch runs in parts, one after the other, so that a run takes about
+    /// Like [`Batch::prepare`], but frames are decoded in parts, one after the other, so that a run takes about
     /// `scratch_limit_bytes` of device memory. It takes more only for a single frame that needs more.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ impl Batch {
         })
     }
 
-    /// Number of frames.
+    /// Number of frames in the batch.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -18,8 +18,9 @@ fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     })
 }
 
-/// Turns a kernel's status into a result. The lowest byte is the code of the damage. The bits above it hold 2³² - 1
-/// minus the position of the damage in the frame. `damages` are headers with codes beyond the common ones.
+/// Turns the status that a kernel wrote for a frame into a result with an error message. The lowest byte is the code of
+/// the damage. The bits above it hold 2³² - 1 minus the position of the damage in the frame. `damages` are headers with
+/// codes beyond the common ones.
 pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
     if status == 0 {
         return Ok(());

@@ -27,7 +27,7 @@ struct Passes {
 /// One pass of encoding: what the host runs, and how a device does it instead.
 struct EncodingPass {
     pass: Pass,
-    /// The number of the pass's codec in the chain, if it has one.
+    /// The number of the codec that this pass belongs to; `None` for a pass that is only a part of a codec.
     codec: Option<usize>,
     /// How a device does this pass; `None` if only the host can.
     native: Option<NativePass>,

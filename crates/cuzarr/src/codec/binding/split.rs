@@ -36,7 +36,7 @@ pub(super) fn no_split(chain: &Chain) -> TailSplit {
     }
 }
 
-/// Finds the longest run of codecs, counted from the array, that a tail can do.
+/// Finds the longest run of codecs, counted from the array, that can be applied while elements are copied (by a tail).
 pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
     let mut split = no_split(chain);
     for codec in chain.arrays() {

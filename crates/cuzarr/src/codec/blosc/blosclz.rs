@@ -14,7 +14,8 @@ const NEAR_DISTANCE: usize = 8191;
 const FAR_DISTANCE: usize = 65535 + NEAR_DISTANCE;
 const MAX_LITERALS: usize = 32;
 const MIN_MATCH: usize = 4;
-/// Bytes at the end that are always literals: c-blosc's decoder does not carry out a match that ends its stream.
+/// Number of bytes at the end of the input that are always literals: c-blosc's decoder does not carry out a match that
+/// ends its stream.
 const LAST_LITERALS: usize = 12;
 const HASH_BITS: u32 = 13;
 
@@ -22,7 +23,7 @@ fn cut_off(at: usize) -> crate::Error {
     corrupt(format!("byte {at}: the BloscLZ stream is cut off"))
 }
 
-/// Decodes a stream to exactly `decoded.len()` bytes.
+/// Decodes a BloscLZ stream to exactly `decoded.len()` bytes.
 pub(super) fn decompress(stream: &[u8], decoded: &mut [u8]) -> Result<()> {
     let (mut at, mut out) = (0, 0);
     let mut first_mask = 31;
@@ -93,7 +94,7 @@ fn copy_match(decoded: &mut [u8], out: usize, distance: usize, length: usize) {
     }
 }
 
-/// Encodes `plain`; `None` when the stream would not be shorter than `limit` bytes.
+/// Encodes `plain` to a BloscLZ stream; `None` if the stream would not be shorter than `limit` bytes.
 pub(super) fn compress(plain: &[u8], level: u8, limit: usize) -> Option<Vec<u8>> {
     let mut stream = Vec::with_capacity(limit);
     let mut table = vec![0u32; 1 << HASH_BITS];

@@ -100,7 +100,7 @@ impl Header {
         Header::parse_first(frame, frame.len())
     }
 
-    /// Reads the header from the first bytes of a frame that has `frame_size_bytes` in all.
+    /// Reads the header from the first bytes of a frame; the whole frame has `frame_size_bytes` bytes.
     pub(crate) fn parse_first(first: &[u8], frame_size_bytes: usize) -> Result<Header> {
         let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
             return Err(corrupt(format!("got {} bytes, expected a header of {HEADER_BYTES}", first.len())));
@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The bytes after the header of a frame that stores its data uncompressed.
+    /// The data of a frame that stores them uncompressed: all bytes after the header.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {

@@ -103,7 +103,7 @@ fn decode_stream(compressor: Compressor, compressed: &[u8], part: &mut [u8]) -> 
 }
 
 impl Blosc {
-    /// Whether blocks of `block_bytes` are split, by the rule of c-blosc's FORWARD_COMPAT_SPLIT.
+    /// Whether blocks of `block_bytes` are split into several streams, by the rule of c-blosc's FORWARD_COMPAT_SPLIT.
     fn splits(&self, block_bytes: usize) -> bool {
         let unit = usize::from(self.type_bytes);
         self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
@@ -123,7 +123,7 @@ impl Blosc {
         if block > unit { block / unit * unit } else { block }
     }
 
-    /// The header's flags for shuffle, splits and compressor.
+    /// The flags in the header that say how blocks are shuffled, split and compressed.
     fn flags(&self, block_bytes: usize) -> u8 {
         let shuffle_flag = match self.shuffling {
             Shuffling::None => 0,

@@ -86,8 +86,8 @@ fn float_format(dtype: DType) -> (u32, i32) {
     }
 }
 
-/// Rounds `number` to a float of `dtype`. A finite number that is out of range becomes an infinity. The result is an
-/// `f64`, which holds every value of the narrower types.
+/// Rounds `number` to the nearest value of the float type `dtype`, by `rounding`. A finite number that is out of range
+/// becomes an infinity. The result is an `f64`, which holds every value of the narrower types.
 pub(super) fn round_to_float(number: Number, dtype: DType, rounding: Rounding) -> f64 {
     match number {
         Number::Float(value) if !value.is_finite() || value == 0.0 => value,
@@ -132,7 +132,7 @@ fn overflow(rounded: f64, dtype: DType) -> f64 {
     }
 }
 
-/// The exponent of a finite number that is not zero: the power of two at or below its magnitude.
+/// The exponent of a finite number that is not zero: that of the power of two at or below its magnitude.
 fn exponent_of(value: f64) -> i32 {
     let biased = (value.to_bits() >> 52 & 0x7ff) as i32;
     match biased {

@@ -37,18 +37,18 @@ const SPLIT_BYTES_PER_US: usize = 24_000;
 /// Minimum time in microseconds that it takes to split frames for decoding by many warps.
 const SPLIT_US: usize = 900;
 
-/// Kernels that decode deflate streams in one container.
+/// Kernels that decode deflate streams inside one kind of container.
 #[derive(Debug)]
 pub(crate) struct DeflateDecoder {
     name: &'static str,
     container: Container,
 }
 
-/// The decoder of gzip members, one after the other.
+/// Decodes gzip frames: one or more members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// The decoder of one zlib stream. Bytes after it are ignored.
+/// Decodes frames that begin with one zlib stream. Bytes after it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// The decoder of one deflate stream with nothing around it. Bytes after it are ignored.
+/// Decodes frames that begin with one deflate stream, without a container. Bytes after it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {
@@ -87,7 +87,7 @@ impl DeviceDecoder for DeflateDecoder {
 
 /// The gzip members of all frames, which are decoded at the same time.
 struct DeflateMembers {
-    /// For each frame, the number of its first member and how many there are.
+    /// For each frame, the number of its first gzip member, and how many members it has.
     spans: Vec<u8>,
     count: usize,
     frames: Box<DeflateFrames>,

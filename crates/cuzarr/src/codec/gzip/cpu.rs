@@ -26,7 +26,7 @@ pub(super) struct Gzip {
 
 /// A reader of the decoded bytes of all gzip members, one after the other. Zeros after a member are skipped.
 struct GzipMembers<'a> {
-    /// The member that is being read; `None` after the last one.
+    /// The gzip member that is being read; `None` after the last one.
     member: Option<GzDecoder<&'a [u8]>>,
 }
 

@@ -46,14 +46,15 @@ const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Rows of short sequences with at most this many tiles cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT`. Such rows
-/// end while the chains of other batches run, and segments would slow those chains. If there is no memory for marks,
-/// all units of this size become rows, so that more batches are decoded at once.
+/// Tiles of a row with short sequences of literals and matches cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT` if the
+/// row has at most this many. Such rows end while the chains of other batches run, and segments would slow those
+/// chains. If there is no memory for marks, all units of this size become rows, so that more batches are decoded at
+/// once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// One lane for each sequence is faster if all units together have this many tiles for each tile of the longest unit. A
-/// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
-/// all.
+/// Copying each sequence by one thread (lane) is faster if all units together have this many tiles for each tile of the
+/// longest unit. A tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2
+/// milliseconds in all.
 const SHORT_SHARE: usize = 400;
 /// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
@@ -65,8 +66,8 @@ const SETTLE_COST_SHORT: f64 = 2.2;
 /// keep the device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
-/// Number of chains whose tiles take turns. Only this many are at work at once, so that the bytes that they repeat are
-/// still in the cache.
+/// Number of chains whose tiles are decoded in turns: a tile of each, then the next tile of each. Only this many are at
+/// work at once, so that the bytes that they repeat are still in the cache.
 const TURNS: usize = 1024;
 
 /// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
@@ -161,7 +162,7 @@ struct LzPlan {
     /// time.
     parts: Vec<LzPart>,
     flags: u32,
-    /// Number of marks in the largest part.
+    /// Number of marks in the part of the segments that has most.
     mark_count: u64,
 }
 
@@ -276,8 +277,8 @@ impl LzPlan {
         }
     }
 
-    /// Sizes of the lists of tiles, in order: one for all rows, then two for each part, one for making marks and one
-    /// for turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
+    /// Lengths of all lists of tiles, in order: one list for all rows, then two for each part, for making marks and for
+    /// turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }

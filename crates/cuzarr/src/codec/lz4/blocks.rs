@@ -32,7 +32,7 @@ pub(crate) struct Lz4Block {
     /// Which status belongs to the block. `place` is where the block begins in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
-    /// Bytes in front of the block that say its decoded size: 4 or none.
+    /// Number of bytes in front of the block that state its decoded size: 4 or none.
     pub(crate) header: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
+/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 pub(super) static SPEEDS: Speeds = Speeds {
@@ -12,9 +12,9 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [130.0, 150.0, 160.0, 110.0, 100.0],
 };
 
-/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs`.
-/// Sequences take 3 times the decoded bytes, or more if most bytes are copied in short runs. Large frames take 4 bytes
-/// more for each byte.
+/// Scratch memory for decoding, as a multiple of the decoded bytes, measured by `scratch_bytes` of
+/// `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes, or more if most bytes are copied in short
+/// runs. Large frames take 4 bytes more for each byte.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 4 }
 }

@@ -24,12 +24,12 @@ static LZ4: KernelSource =
 const WARPS_PER_BLOCK: u32 = 2;
 /// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded in order, by one warp each, if there are `ENOUGH_IN_ORDER` and their sequences
-/// are not short.
+/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` and their
+/// sequences of literals and matches are not short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// Frames of up to this size are always decoded by one warp each. `simt` has a smaller limit, so that both ways are
-/// tested.
+/// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that
+/// both ways are tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
@@ -50,9 +50,9 @@ pub(super) struct Lz4Decoder {
     header_bytes: usize,
 }
 
-/// The decoder of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
+/// Decodes frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
 pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
-/// The decoder of single blocks with nothing around them.
+/// Decodes frames of a single block with nothing around it.
 pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
 impl DeviceDecoder for Lz4Decoder {

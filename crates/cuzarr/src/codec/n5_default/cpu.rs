@@ -48,7 +48,7 @@ fn walk(extent: &[u32], strides: [&[usize]; 2], mut visit: impl FnMut([usize; 2]
     }
 }
 
-/// Strides, in elements, of an array whose first dimension is the fastest.
+/// Strides, in elements, of a contiguous array whose first dimension varies fastest.
 fn first_fastest(shape: &[u32]) -> Vec<usize> {
     let next = |stride: &mut usize, &extent: &u32| {
         let own = *stride;
@@ -58,7 +58,7 @@ fn first_fastest(shape: &[u32]) -> Vec<usize> {
     shape.iter().scan(1, next).collect()
 }
 
-/// Strides, in elements, of an array whose last dimension is the fastest.
+/// Strides, in elements, of a contiguous array whose last dimension varies fastest.
 fn last_fastest(shape: &[u32]) -> Vec<usize> {
     let reversed: Vec<u32> = shape.iter().rev().copied().collect();
     first_fastest(&reversed).into_iter().rev().collect()

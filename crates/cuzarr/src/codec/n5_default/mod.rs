@@ -92,8 +92,8 @@ fn check_codecs(
     }
 }
 
-/// Maximum bytes of a block: a few times the chunk's bytes, because a block at the edge of an array may be larger than
-/// the chunk.
+/// Maximum bytes of an N5 block: a few times the chunk's bytes, because a block at the edge of an array may be larger
+/// than the chunk.
 fn block_bound(chunk_bytes: usize) -> u64 {
     let chunk = Size::Exact(chunk_bytes as u64);
     Size::AtMost(u64::MAX).within(chunk).bound().unwrap_or(0)

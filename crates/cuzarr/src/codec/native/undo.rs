@@ -31,7 +31,7 @@ pub(crate) struct Undo {
 
 #[derive(Clone, Debug)]
 enum Inverse {
-    /// Takes differences, which undo a running sum.
+    /// Replaces each element but the first by its difference from the one before, which undoes a running sum.
     Differences(DType),
     Shuffle {
         unit_bytes: usize,
@@ -171,7 +171,7 @@ fn padded(size_bytes: usize) -> usize {
 }
 
 impl Inverse {
-    /// Puts the step on `stream`: it reads the chunks of `src` and writes those of `dst`. Conversions also write
+    /// Puts this step on `stream`: it reads the chunks of `src` and writes those of `dst`. Conversions also write
     /// `statuses`.
     fn run(&self, src: &Strided, dst: &Strided, statuses: &Buffer, stream: &Stream) -> Result<()> {
         let &Strided { size_bytes, count, .. } = src;

@@ -88,7 +88,7 @@ impl ArrayToBytes for Pcodec {
     }
 }
 
-/// Decodes a file of pcodec, which must have `count` elements.
+/// Decodes a pcodec file, which must contain `count` elements.
 fn decompress<T: Number>(encoded: &[u8], count: usize) -> Result<Vec<T>> {
     // Room for one more shows whether there are too many elements.
     let mut elements = vec![T::default(); count + 1];

@@ -80,9 +80,9 @@ pub(super) struct Encoded {
 pub(crate) struct Division {
     /// How many passes the host runs first, chunk by chunk.
     pub(crate) host_passes: usize,
-    /// The other passes, which run on the device batch by batch.
+    /// The passes after those of the host, which the device runs for many chunks at once; `None` if there are none.
     pub(crate) native: Option<Native>,
-    /// Codecs that run on the host, by their number in order of encoding, each with the reason.
+    /// The codecs that run on the host, each by its number in order of encoding and with the reason.
     pub(crate) via_host: Vec<(usize, &'static str)>,
 }
 
@@ -123,8 +123,8 @@ impl Program {
         self.encoding.is_empty()
     }
 
-    /// Returns a copy of this program that also converts elements to `dtype`, after the tail, as NumPy's `astype` does.
-    /// For reading only.
+    /// Returns a copy of this program that also converts the elements that it reads to `dtype`, as NumPy's `astype`
+    /// does. For reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted.
@@ -240,7 +240,7 @@ impl Program {
         self.decode_part(stored, packed, all).map(drop)
     }
 
-    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be valid afterwards. Blosc skips the
+    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be right afterwards. Blosc skips the
     /// blocks that hold none of these bytes; zstd skips the blocks after them. Returns the number of bytes that were
     /// decoded.
     ///

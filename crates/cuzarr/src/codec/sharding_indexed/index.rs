@@ -23,12 +23,12 @@ impl ShardIndex {
         }
     }
 
-    /// Number of inner chunks, stored or not.
+    /// Number of inner chunks in the shard, stored or not.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no inner chunks.
+    /// Whether the shard has no inner chunks.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -73,7 +73,7 @@ impl Sharding {
         self.index_program.encode(&packed).at(|| "shard index")
     }
 
-    /// Joins encoded inner chunks, in C order, to the object of a shard; `None` if no chunk is stored.
+    /// Joins encoded inner chunks, given in C order, and their index to a shard; `None` if no chunk is stored.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of chunks is not the shard's.

@@ -64,7 +64,7 @@ pub(super) fn extensions(configuration: &Configuration<'_>, key: &str, default: 
     list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
 }
 
-/// A function that makes a chain of codecs inside another codec.
+/// A function by which a codec makes the chain of codecs inside it.
 pub(super) type BuildChain = fn(&[Extension], ChunkSpec) -> Result<Chain>;
 
 /// Opens the codec `sharding_indexed` from its configuration in the metadata. `build` makes the chains that it holds.
@@ -96,7 +96,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding>
     })
 }
 
-/// Returns the number of inner chunks along each dimension. They must fill the shard.
+/// Returns the number of inner chunks in a shard along each dimension. They must fill the shard.
 fn grid(configuration: &Configuration<'_>, shard: &[u64], chunk: &[u64]) -> Result<Vec<u64>> {
     let fits = shard.len() == chunk.len()
         && shard.iter().zip(chunk).all(|(shard, chunk)| *chunk > 0 && shard.is_multiple_of(*chunk));
@@ -121,17 +121,17 @@ fn index_chain(
 }
 
 impl Sharding {
-    /// The chain of an inner chunk; it may be sharded again.
+    /// The chain of codecs of the inner chunks, which may make shards again.
     pub fn inner(&self) -> &Chain {
         &self.inner
     }
 
-    /// Number of inner chunks along each dimension.
+    /// Number of inner chunks in a shard along each dimension.
     pub fn grid(&self) -> &[u64] {
         &self.grid
     }
 
-    /// Number of inner chunks.
+    /// Number of inner chunks in a shard.
     pub fn len(&self) -> usize {
         // When the codec was opened, the index (16 bytes for each chunk) was found to fit in memory.
         self.grid.iter().product::<u64>() as usize

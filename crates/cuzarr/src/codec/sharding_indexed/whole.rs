@@ -83,7 +83,7 @@ impl Sharding {
         Ok(sources)
     }
 
-    /// Decodes all inner chunks of a shard, together to at most `limit_bytes`.
+    /// Decodes the inner chunks of a shard with variable-length elements, to at most `limit_bytes` together.
     pub(crate) fn decode_variable(&self, object: &[u8], limit_bytes: u64) -> Result<VariableElements> {
         let index = self.read_index(object)?;
         let sources = self.sources(limit_bytes)?;

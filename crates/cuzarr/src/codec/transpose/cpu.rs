@@ -12,8 +12,8 @@ pub(super) struct Transpose {
     pub(super) encoded: ChunkSpec,
 }
 
-/// Visits all elements of an array of `shape` in C order. `visit` gets the index of each, if dimension `i` has stride
-/// `strides[i]`.
+/// Visits all elements of an array of `shape` in C order, where the array has any `strides`. `visit` gets the index of
+/// each, if dimension `i` has stride `strides[i]`.
 fn walk(shape: &[u64], strides: &[usize], mut visit: impl FnMut(usize)) {
     let Some((&inner, outer)) = shape.split_last() else {
         return visit(0);

@@ -43,8 +43,8 @@ pub(super) struct ZfpDecoder {
 }
 
 impl ZfpDecoder {
-    /// Returns the decoder of chunks of `blocks`; `None` if kernels do not decode them. `dtype` is the type of the
-    /// elements.
+    /// Returns kernels that decode chunks of these blocks; `None` if there are none for them. `dtype` is the type of
+    /// the elements.
     pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;
         let kernel = kernel_name(dtype, blocks.ndim)?;

@@ -35,13 +35,14 @@ impl Extents {
         })
     }
 
-    /// For each value of a block, its distance from the block's first element, in elements.
+    /// For each value of a block inside the chunk, its distance in memory from the block's first value, in elements.
     pub(super) fn steps(&self) -> Vec<usize> {
         let whole = [(0, 4); 4];
         self.elements(&whole).map(|(element, _)| element).collect()
     }
 
-    /// For each value of a block: its element in the chunk, and `false` if the value only fills up the block.
+    /// For each value of a block: the index of its element in the chunk, and `false` if the value only fills up the
+    /// block.
     pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
         (0..1usize << (2 * self.0.len())).map(move |value| {
             let (mut element, mut stride, mut is_own) = (0, 1, true);

@@ -93,12 +93,12 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// Whether blocks are stored without loss.
+    /// Whether these parameters store blocks without loss.
     pub(super) fn is_reversible(&self) -> bool {
         self.least_exponent < LEAST_EXPONENT
     }
 
-    /// The number of bits of every block, if all have the same.
+    /// The number of bits of every block, if all blocks have the same; else `None`.
     pub(super) fn fixed_bits(&self) -> Option<u32> {
         (self.least_bits == self.most_bits && !self.is_reversible()).then_some(self.most_bits)
     }

@@ -2,7 +2,7 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
+/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 pub(super) static SPEEDS: Speeds = Speeds {
@@ -16,9 +16,9 @@ pub(super) static SPEEDS: Speeds = Speeds {
 /// one before. Several batches side by side do nearly as well as a larger batch.
 pub(super) const BATCH_FACTOR: u64 = 2;
 
-/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs`.
-/// Sequences take 1.1 times the decoded bytes, or more if most bytes are copied in short runs. Marks of large frames
-/// take 4 bytes for each byte, or less if segments are processed in parts.
+/// Scratch memory for decoding, as a multiple of the decoded bytes, measured by `scratch_bytes` of
+/// `examples/decode_bench.rs`. Sequences take 1.1 times the decoded bytes, or more if most bytes are copied in short
+/// runs. Marks of large frames take 4 bytes for each byte, or less if segments are processed in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 2 }
 }

@@ -96,8 +96,8 @@ fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<us
     })
 }
 
-/// The error for frames that libzstd refused. libzstd does not say where the damage is, so the headers are searched for
-/// it.
+/// Makes the error for frames that libzstd refused, which says where they are damaged. libzstd does not say where the
+/// damage is, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);
     let mut tables = ZstdTables::new();

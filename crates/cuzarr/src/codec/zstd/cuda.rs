@@ -37,8 +37,8 @@ static EXECUTE: KernelSource =
 
 /// Each part of the scratch memory begins at a multiple of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// Number of blocks whose literals a warp decodes: `LITERALS` in their own kernel, `LITERALS_BESIDE` in that of
-/// sequences.
+/// Number of blocks whose literals one warp decodes: `LITERALS` in the kernel for literals, `LITERALS_BESIDE` in the
+/// kernel for sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
 /// Bytes of shared memory that a thread block of `zstd_entropy` takes.

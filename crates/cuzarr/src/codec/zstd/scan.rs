@@ -196,7 +196,7 @@ impl FrameScan<'_> {
         }
     }
 
-    /// Reads one block; returns whether it is the last.
+    /// Reads the headers of one block; returns whether it is the frame's last.
     fn block(&mut self, tables: &mut ZstdTables, limit: usize, earlier: &mut Earlier) -> Result<bool> {
         let at = self.reader.at;
         let header = self.reader.number(3)? as usize;

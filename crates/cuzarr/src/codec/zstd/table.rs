@@ -17,7 +17,7 @@ pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
 const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
 const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
-/// Maximum bytes that a block decodes to.
+/// Maximum bytes that one block decodes to.
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
 /// The slot for tables of sequences that holds the predefined ones.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");

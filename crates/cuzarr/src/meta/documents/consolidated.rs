@@ -125,8 +125,8 @@ impl Consolidated {
         Ok(Consolidated { format, entries: Arc::new(entries), source, unchanged: Some(text) })
     }
 
-    /// The `consolidated_metadata` member of a v3 group, with `indent` spaces per level or on one line. Entries that
-    /// were read keep their text.
+    /// The text of the `consolidated_metadata` member of a v3 group, with `indent` spaces per level or on one line.
+    /// Entries that were read keep their text.
     pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         if let Some(text) = &self.unchanged {
             return Cow::Borrowed(text.as_str());
@@ -146,7 +146,7 @@ impl Consolidated {
         Cow::Owned(out)
     }
 
-    /// The `.zmetadata` of a v2 group; the group's own documents are the arguments. It is on one line, like
+    /// The text of the `.zmetadata` of a v2 group; the group's own documents are the arguments. It is on one line, like
     /// zarr-python's: it can be large, and people do not read it.
     pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         if let Some(text) = &self.unchanged {
@@ -282,7 +282,7 @@ fn order(path: &str) -> (usize, &str) {
     (path.matches('/').count(), path)
 }
 
-/// The rest of `path` after `group`, if the path lies below it.
+/// The rest of `path` after `group`; `None` if the path does not lie below the group.
 fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
     match group {
         "" => Some(path),

@@ -21,11 +21,11 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// Maximum size of an element in bytes. NumPy allows 2 GiB. But a fill value is one element, and a line of metadata
 /// must not make a reader allocate that much.
 pub const MAX_SIZE_BYTES: usize = 1 << 24;
-/// Maximum number of units in a structure that a change of byte order may visit. Otherwise, a few bytes of metadata
-/// could cause a list of millions.
+/// Maximum number of units in a structure whose bytes are reversed to change the byte order. Otherwise, a few bytes of
+/// metadata could cause a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
 
-/// The type of an element.
+/// The data type of an array's elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// One byte, 0 or 1.
@@ -104,7 +104,7 @@ pub enum DataType {
 impl TryFrom<DType> for DataType {
     type Error = Error;
 
-    /// The data type of elements with the same bits. Opaque elements become raw bytes.
+    /// Returns the data type whose elements have the same bits as those of `dtype`. Opaque elements become raw bytes.
     fn try_from(dtype: DType) -> Result<DataType> {
         match (dtype.kind(), dtype.small_number()) {
             (_, Some(number)) => Ok(DataType::Small(number)),
@@ -320,8 +320,8 @@ impl DataType {
         }
     }
 
-    /// Everything inside an element that a change of byte order reverses, in order of offset. This is what the v3
-    /// `bytes` codec with `endian: big` swaps. Empty if byte order does not matter.
+    /// All groups of bytes inside an element that a change of byte order reverses, in order of offset. This is what the
+    /// v3 `bytes` codec with `endian: big` swaps. Empty if byte order does not matter.
     pub fn swap_units(&self) -> Vec<SwapUnit> {
         let mut units = Vec::new();
         self.push_swap_units(0, 1, None, &mut units);

@@ -104,7 +104,7 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
     }
 }
 
-/// Parses `r8`, `r16`, …: a multiple of 8 bits.
+/// Parses the names `r8`, `r16` and so on, whose number of bits is a multiple of 8.
 fn raw_bits(name: &str) -> Option<DataType> {
     let digits = name.strip_prefix('r').filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))?;
     let bits: usize = digits.parse().ok()?;

@@ -43,7 +43,8 @@ pub enum FillValue {
 }
 
 impl FillValue {
-    /// The data type's default in zarr-python: zero, an empty string, NaT. Fields of structures are zero.
+    /// The fill value that zarr-python gives this data type by default: zero, an empty string, NaT. Fields of
+    /// structures are zero.
     pub fn default_of(data_type: &DataType) -> FillValue {
         FillValue::Element(default_element(data_type))
     }
@@ -160,7 +161,7 @@ fn parse_bool(value: &Value) -> Result<bool> {
     }
 }
 
-/// Parses an integer. Refuses one below `low` or above `high`.
+/// Parses an integer fill value. Refuses one below `low` or above `high`.
 fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
     let integer = match value {
         Value::Bool(value) => Some(i128::from(*value)),
@@ -329,7 +330,7 @@ fn write_complex(bytes: &[u8], part: Float, format: ZarrFormat) -> Value {
     Value::Array(bytes.chunks_exact(part.size_bytes()).map(|bytes| part.write(bytes, format)).collect())
 }
 
-/// Parses base64, or a list of byte values, which the v3 specification uses for `r*`.
+/// Parses bytes from base64, or from a list of byte values, which the v3 specification uses for `r*`.
 fn parse_bytes(value: &Value) -> Result<Vec<u8>> {
     let parsed = match value {
         Value::String(text) => BASE64.decode(text).ok(),
@@ -402,7 +403,7 @@ fn swap_stored(bytes: &mut [u8], data_type: &DataType) {
     }
 }
 
-/// Writes one element as JSON. `bytes` has the data type's size.
+/// Writes one element as the JSON of a fill value. `bytes` has the data type's size.
 fn write(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Result<Value> {
     Ok(match data_type {
         DataType::Bool => Value::from(bytes != [0]),

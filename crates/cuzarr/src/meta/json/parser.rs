@@ -36,10 +36,10 @@ pub(crate) struct Parser<'a> {
     at: usize,
     /// Number of arrays and objects that the position is inside of.
     depth: usize,
-    /// The parsed members of objects that are still open. An object is made when it ends, in its final size: growing
-    /// many small objects would take most of the time for a large document.
+    /// The parsed members of the objects that the position is inside of. An object is made when it ends, in its final
+    /// size: growing many small objects would take most of the time for a large document.
     members: Vec<(String, Json)>,
-    /// The parsed elements of arrays that are still open.
+    /// The parsed elements of the arrays that the position is inside of.
     elements: Vec<Json>,
 }
 

@@ -97,7 +97,7 @@ impl EncodeBatch {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
 
-    /// Puts the encoding on `stream`.
+    /// Puts the encoding of all chunks on `stream`, without waiting for it.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

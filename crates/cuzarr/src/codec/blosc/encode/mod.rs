@@ -16,7 +16,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// In the memory that encoders read, streams begin at multiples of this.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
-/// How chunks are cut into blocks and streams, and what the header says.
+/// How chunks are cut into blocks and streams, and what is written into the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,

@@ -18,15 +18,15 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Larger chunks are left to the host: positions in a frame are counted in bits, as 32-bit numbers.
+/// Maximum bytes of a chunk that kernels encode: they count positions in a frame in bits, as 32-bit numbers.
 const MAX_CHUNK_BYTES: usize = 1 << 28;
-/// Higher levels are left to the host: they look for the smallest stream, which these kernels do not.
+/// Maximum level at which kernels encode: higher ones look for the smallest stream, which kernels do not.
 const MAX_LEVEL: i32 = 9;
 /// Maximum bytes of a deflate block besides its content: the header of a stored block, filled up to a whole byte.
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
-/// Encodes chunks of at most `chunk_bytes` to deflate streams in one container.
+/// Encodes chunks of at most `chunk_bytes` to deflate streams inside one kind of container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeflateEncoder {
     container: Container,

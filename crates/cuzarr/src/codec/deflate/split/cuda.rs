@@ -37,8 +37,9 @@ const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
 /// Decoding tables are kept for one block in this many encoded bytes. The tables of further blocks are made twice.
 const BYTES_PER_TABLE: usize = 16 << 10;
-/// Minimum decoded bytes of a sequence, on average; frames with shorter ones are decoded in order. A match has at least
-/// three bytes, and literals in front, so that even short sequences have more than six on average.
+/// Minimum bytes that a sequence of literals and a match decodes to, on average; frames with shorter ones are decoded
+/// in order. A match has at least three bytes, and literals in front, so that even short sequences have more than six
+/// on average.
 const BYTES_PER_SEQUENCE: usize = 4;
 /// For kernels whose thread blocks are one warp: how many a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of
 /// 256 threads; `MEASURING_WARPS` are warps that measure.

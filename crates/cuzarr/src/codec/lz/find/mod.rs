@@ -79,7 +79,7 @@ impl Blocks {
 
 /// The sequences of literals and matches that were found in blocks, in device memory.
 pub(crate) struct Found {
-    /// `LzFound`s, [`Blocks::most_sequences`] for each block.
+    /// The sequences as `LzFound`s, with room for [`Blocks::most_sequences`] in each block.
     pub(crate) sequences: Buffer,
     /// An `LzFoundBlock` for each block, which counts its sequences.
     pub(crate) counts: Buffer,

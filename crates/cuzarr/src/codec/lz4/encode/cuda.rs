@@ -111,7 +111,7 @@ impl Lz4Chunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }

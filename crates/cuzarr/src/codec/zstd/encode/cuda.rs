@@ -40,7 +40,7 @@ const SIMT_THREADS: u32 = 128;
 /// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of the kernels: `ZstdEncode` in zstd_encode.cuh.
+/// The arguments of all encoding kernels: `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ZstdTask {
@@ -91,7 +91,7 @@ impl ZstdChunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes

@@ -17,7 +17,8 @@ use crate::meta::{ZarrFormat, invalid};
 /// A change of one node in consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct EntryChange {
-    /// Path relative to the group that holds the copy. `""` is the group itself; only `.zmetadata` has entries for it.
+    /// The node's path, relative to the group that holds the consolidated metadata. `""` is the group itself; only
+    /// `.zmetadata` has entries for it.
     pub path: String,
     /// The node's new documents; `None` removes the entry and all entries below it.
     pub node: Option<NodeDocuments>,
@@ -66,7 +67,7 @@ pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> R
     Ok(plan.changes_something().then(|| edit.write(&plan)))
 }
 
-/// Finds the consolidated metadata of a document; `None` if it has none.
+/// Finds the consolidated metadata in the text of a document; `None` if it has none.
 fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     read_document(text, |parser| {
         if format == ZarrFormat::V2 {
@@ -157,7 +158,7 @@ struct TextLayout<'a> {
     unit: Option<&'a str>,
     /// The nesting depth of the entries in the document.
     level: usize,
-    /// The text between two entries.
+    /// The text between two entries: a comma and white space.
     gap: Cow<'a, str>,
 }
 
