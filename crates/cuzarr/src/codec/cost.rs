@@ -19,7 +19,7 @@ pub struct Speeds {
     pub many_frames: [f64; 5],
 }
 
-/// What encoding costs on the host and on the device, for chunks of any size, measured on one machine.
+/// The costs of encoding on the host and on the device, for chunks of any size, measured on one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncodingSpeeds {
     /// Speed of one host thread, in GB/s of unencoded chunks, with the time for shuffling.

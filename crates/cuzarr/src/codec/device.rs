@@ -107,7 +107,7 @@ pub struct Unit {
     pub dst: Range<usize>,
 }
 
-/// What a decoder read from the headers of one frame, in a form that only this decoder understands.
+/// The values that a decoder read from the headers of one frame, in a form that only this decoder understands.
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {

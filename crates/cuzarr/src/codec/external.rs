@@ -14,7 +14,7 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::{Result, ResultExt};
 
-/// What a codec that is not built in is opened with: its name, its configuration and the array that it encodes.
+/// The input for opening a codec that is not built in: its name, its configuration and the array that it encodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalRequest<'a> {
     /// The codec's name as metadata spells it: a v3 name, or a v2 id.
@@ -51,7 +51,7 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// What an external codec takes and gives: arrays or bytes.
+/// The data on both sides of an external codec: arrays or bytes.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
     /// From arrays to arrays; states the array after encoding.
@@ -65,7 +65,7 @@ pub enum ExternalKind {
 /// A codec that is not built in, opened.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
-    /// What the codec takes and gives: arrays or bytes.
+    /// The data on both sides of the codec: arrays or bytes.
     pub kind: ExternalKind,
     /// The codec itself, which decodes and encodes.
     pub codec: Arc<dyn HostCodec>,

@@ -9,7 +9,7 @@ use super::size::Size;
 use super::spec::ChunkSpec;
 use crate::Result;
 
-/// What a codec is opened with: its name, its configuration and the data that it encodes.
+/// The input for opening a codec: its name, its configuration and the data that it encodes.
 pub(crate) struct Request<'a> {
     /// The codec's name as metadata spells it.
     pub(crate) name: &'a str,

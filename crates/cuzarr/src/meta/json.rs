@@ -102,7 +102,7 @@ pub(crate) fn members_to_text<'a>(
     out
 }
 
-/// What is written as the value of a member.
+/// The value of a member that is written, in one of several forms.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     /// A parsed value.

@@ -6,7 +6,7 @@
 
 use crate::{Error, ErrorKind, Result};
 
-/// What the numbers of a time coordinate mean: each counts units since a reference date.
+/// The meaning of a time coordinate's numbers: each counts units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     /// Length of the unit in nanoseconds.

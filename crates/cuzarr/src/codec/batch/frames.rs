@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Stored = defined(HEADER, "CUZARR_FRAME_STORED") as u16,
 }
 
-/// What kernels read about one frame: an entry in the table of frames, `Frame` in frames.cuh.
+/// One entry in the table of frames: the facts about a frame that kernels read, `Frame` in frames.cuh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameEntry {
     pub(crate) src_offset: u64,

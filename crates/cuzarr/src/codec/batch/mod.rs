@@ -62,7 +62,7 @@ pub(crate) struct Source<'a> {
     pub(crate) host: HostCopy<'a>,
 }
 
-/// What the host has of encoded frames: a copy of their bytes, or only their headers.
+/// The bytes of encoded frames that the host has: a copy of all, or only the headers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HostCopy<'a> {
     /// A copy of all bytes of the frames, if there is one.

@@ -15,7 +15,7 @@ use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serialize
 use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
 use crate::{Error, ErrorKind, Result};
 
-/// What a device or the host runs to decode and to encode, collected codec by codec.
+/// The passes that the host or a device runs to decode and to encode, collected codec by codec.
 #[derive(Default)]
 struct Passes {
     decoding: Vec<Pass>,

@@ -42,7 +42,7 @@ pub(super) struct InnerStream {
     pub(super) owners: Vec<(u32, u32)>,
 }
 
-/// What the headers of a batch of Blosc frames say, prepared for kernels.
+/// The contents of the headers of a batch of Blosc frames, prepared for kernels.
 #[derive(Default)]
 pub(super) struct BloscScan {
     pub(super) entries: Vec<FrameEntry>,

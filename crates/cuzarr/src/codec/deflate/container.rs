@@ -21,7 +21,7 @@ pub(super) const HEADERS: &[Header] = &[
 /// Bytes of a `DeflateState`, in which kernels keep how far a frame is decoded.
 pub(super) const STATE_BYTES: usize = stated_size(include_str!("split/deflate_split.cuh"), "DeflateState");
 
-/// What is around a deflate stream: gzip, zlib or nothing.
+/// The container around a deflate stream: gzip, zlib or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Raw = defined(TEXT, "CUZARR_DEFLATE_RAW") as isize,

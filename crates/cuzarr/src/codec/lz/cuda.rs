@@ -49,7 +49,7 @@ pub(crate) enum Sequences<'a> {
     Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
 }
 
-/// What a launch reads from device memory: the table of what to copy, and counters.
+/// The device memory that a launch reads: the table of the bytes to copy, and counters.
 pub(crate) struct Brought {
     table: Buffer,
     counters: Buffer,

@@ -81,7 +81,7 @@ pub(crate) struct NativeBatch {
     launches: Vec<StepLaunches>,
     /// For each kind of chunks, which chunks are of that kind. Chunks of a kind have the same sizes in all steps.
     kinds: Vec<Vec<usize>>,
-    /// What the checking steps report: a word for each such step and each chunk.
+    /// The statuses that the checking steps write: a word for each such step and each chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,

@@ -21,13 +21,13 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) device: Device,
-    /// What the host runs to decode a chunk, in order: mostly one pass for each codec.
+    /// The passes that the host runs to decode a chunk, in order: mostly one for each codec.
     pub(super) passes: Vec<Pass>,
     /// For each pass, how a device can do it instead.
     pub(super) natives: Vec<PassOnDevice>,
     /// The size of a stored chunk, as far as it is known.
     pub(super) stored: Size,
-    /// What the host runs to encode a chunk, in order.
+    /// The passes that the host runs to encode a chunk, in order.
     pub(super) encoding: Vec<Pass>,
     /// For each pass of `encoding`, its codec's number in order of encoding; `None` for a pass that is only part of a
     /// codec.
@@ -68,7 +68,7 @@ pub(super) struct PassOnDevice {
 /// How far a device can encode chunks: up to the pass that makes frames.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
-    /// What the device does with packed chunks before it makes frames.
+    /// The steps that the device runs over packed chunks before it makes frames.
     pub(super) undo: Undo,
     pub(super) encoder: Arc<dyn DeviceEncoder>,
     /// Which pass makes frames, counted in order of encoding.
@@ -279,7 +279,7 @@ impl Program {
         self.on_device.as_ref().map(|encoded| &encoded.encoder).map_err(|reason| *reason)
     }
 
-    /// What the device does with packed chunks before it makes frames.
+    /// The steps that the device runs over packed chunks before it makes frames.
     pub(crate) fn device_undo(&self) -> Undo {
         self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
     }
@@ -325,7 +325,7 @@ impl Program {
         }
     }
 
-    /// What is done with elements while they are copied between packed chunks and arrays, in both directions.
+    /// The changes to elements while they are copied between packed chunks and arrays, in both directions.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }

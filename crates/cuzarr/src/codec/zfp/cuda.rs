@@ -17,7 +17,7 @@ static ZFP: KernelSource =
 /// Threads of a group, each of which decodes one zfp block. `simt` uses a warp, because each thread is a fiber.
 const THREADS: u32 = 128;
 
-/// What the kernel needs to know of all chunks: `ZfpChunks` in zfp.cu.
+/// The facts about all chunks that the kernel needs: `ZfpChunks` in zfp.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct ZfpChunks {

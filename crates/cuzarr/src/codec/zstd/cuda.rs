@@ -54,7 +54,7 @@ const WARPS_PER_BLOCK: u32 = 2;
 /// Kernels take only units that decode to fewer bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
-/// What kernels need to know from the headers of one frame, and the error if they refuse the frame.
+/// The tables that kernels need, read from the headers of one frame, and the error if kernels refuse the frame.
 struct HeaderRead {
     tables: ZstdTables,
     refused: Option<Error>,

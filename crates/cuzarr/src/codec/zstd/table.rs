@@ -30,7 +30,7 @@ const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 const SHORT_SEQUENCE_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
 
-/// What kernels read about one unit: `ZstdUnit`.
+/// The facts about one unit that kernels read: `ZstdUnit`.
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
@@ -42,7 +42,7 @@ pub(super) struct UnitEntry {
     pub(super) bundles: u32,
 }
 
-/// What kernels read about one Zstandard frame: `ZstdFrame`.
+/// The facts about one Zstandard frame that kernels read: `ZstdFrame`.
 #[derive(Clone, Copy)]
 pub(super) struct ZstdFrameEntry {
     pub(super) content: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) enum Literals {
     Huffman = defined(HEADER, "CUZARR_ZSTD_HUFFMAN") as isize,
 }
 
-/// What kernels read about one block: `ZstdBlock`, without where its results lie in scratch memory.
+/// The facts about one block that kernels read: `ZstdBlock`, without where its results lie in scratch memory.
 #[derive(Clone, Copy)]
 pub(super) struct ZstdBlock {
     pub(super) src: usize,
@@ -124,7 +124,7 @@ impl ZstdBlock {
     }
 }
 
-/// What the headers of a batch of frames say, in tables that kernels will read.
+/// The contents of the headers of a batch of frames, in tables that kernels will read.
 pub(super) struct ZstdTables {
     pub(super) units: Vec<UnitEntry>,
     pub(super) frames: Vec<ZstdFrameEntry>,

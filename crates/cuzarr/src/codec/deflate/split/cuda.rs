@@ -66,7 +66,7 @@ const LISTED_BYTES: usize = size_of::<u32>();
 const COUNT_BYTES: usize = size_of::<u32>();
 const ALIGNMENT_BYTES: usize = 256;
 
-/// What kernels need to know of all lists: `DeflateSplit` in deflate_split.cuh.
+/// The addresses and limits of all lists, for kernels: `DeflateSplit` in deflate_split.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tables {

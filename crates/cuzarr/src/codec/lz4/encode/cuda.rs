@@ -44,7 +44,7 @@ const TAKEN_BYTES: usize = 4;
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// The sizes that kernels need to know of chunks, their pieces and frames. `Shape` in lz4_encode.cu.
+/// The sizes of chunks, pieces and frames that kernels need. `Shape` in lz4_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Shape {

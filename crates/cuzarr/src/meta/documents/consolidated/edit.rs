@@ -198,7 +198,7 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// What happens to an existing member of the text.
+/// The change of one existing member of the text.
 #[derive(Clone)]
 enum EditStep {
     Keep,

@@ -13,7 +13,7 @@ use crate::meta::names::{CONSOLIDATED, ZARRAY, ZATTRS, ZGROUP};
 use crate::meta::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// What consolidated metadata contains, as ranges in its text. Only its JSON syntax was checked.
+/// The contents of consolidated metadata, as ranges in its text. Only its JSON syntax was checked.
 #[derive(Default)]
 pub(super) struct Scan<'a> {
     /// The value that states the layout of the entries: of `kind` in v3, of `zarr_consolidated_format` in v2.
