@@ -152,7 +152,7 @@ impl Blosc {
         Ok(true)
     }
 
-    /// Encodes one stream; `None` if it does not become smaller.
+    /// Encodes one stream; `None` if the compressor gives up because the stream does not become smaller.
     fn encode_stream(&self, part: &[u8]) -> Result<Option<Vec<u8>>> {
         let lz4 = |mode| {
             let mut stream = vec![0; part.len()];
