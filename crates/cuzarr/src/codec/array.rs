@@ -6,8 +6,9 @@ use crate::Result;
 use crate::meta::{ArrayMetadata, CodecsMetadata};
 
 impl Chain {
-    /// The codec chain of an array. For format 2, the chain consists of the order, the filters, the byte order and the
-    /// compressor. For a rectilinear grid, it is the chain of the largest chunk.
+    /// Makes the chain of codecs by which the chunks of an array are stored. For format 2, the chain consists of the
+    /// order, the filters, the byte order and the compressor. For a rectilinear grid, it is the chain of the largest
+    /// chunk.
     ///
     /// # Errors
     /// `UnknownCodec`, or `MetadataInvalid` and `UnsupportedFeature` naming the codec.
@@ -15,7 +16,7 @@ impl Chain {
         Chain::for_chunks(metadata, metadata.chunk_grid().chunk_shape().to_vec())
     }
 
-    /// Like [`Chain::new`], for chunks of the shape `shape`.
+    /// Like [`Chain::new`], but for decoded chunks of another shape.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

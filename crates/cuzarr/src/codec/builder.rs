@@ -11,17 +11,17 @@ use super::{ChunkSpec, bytes};
 use crate::meta::{Endian, Extension};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Joins codecs, and checks that each one accepts the output of the codec before it.
+/// Builds a chain of codecs one by one, and checks that each one accepts the output of the codec before it.
 pub(crate) struct Builder {
     zarr_format: u8,
     spec: ChunkSpec,
-    /// The input of the next array→array or array→bytes codec.
+    /// The shape, data type and fill value that the next array→array or array→bytes codec gets.
     pub(crate) current: ChunkSpec,
     arrays: Vec<Arc<dyn ArrayToArray>>,
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
-    /// The size of the array→bytes codec's output.
+    /// The size of what the array→bytes codec encodes to.
     serialized: Size,
     pub(crate) variable_order_f: bool,
 }
@@ -35,12 +35,12 @@ impl Builder {
         Ok(Builder { zarr_format, spec, current, arrays, serializer, bytes, size, serialized, variable_order_f: false })
     }
 
-    /// Whether there is an array→bytes codec yet.
+    /// Whether an array→bytes codec was already added.
     pub(crate) fn is_serialized(&self) -> bool {
         self.serializer.is_some()
     }
 
-    /// Opens a codec for the output of the chain so far.
+    /// Opens a codec for the chain's output so far, without adding it.
     pub(crate) fn open(&self, codec: &Extension) -> Result<Found> {
         registry::open(&self.request(codec), Chain::from_extensions)
     }
@@ -56,7 +56,7 @@ impl Builder {
         }
     }
 
-    /// Adds an opened codec.
+    /// Adds an opened codec to the end of the chain.
     pub(crate) fn push(&mut self, found: impl Into<Found>) -> Result<()> {
         match (found.into(), self.is_serialized()) {
             (Found::Codec(Opened::Array(codec)), false) => {
@@ -103,7 +103,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds the codec `bytes`, little-endian.
+    /// Adds the codec `bytes` with little-endian byte order.
     fn push_bytes(&mut self) -> Result<()> {
         let opened = bytes::open_v2(&self.current, Endian::Little)?;
         self.push(opened)
@@ -123,7 +123,7 @@ fn misplaced(name: &str, kind: &str, place: &str) -> Error {
 }
 
 impl Chain {
-    /// A chain of v3 codecs for decoded chunks of `spec`.
+    /// Makes a chain of v3 codecs that encodes chunks of `spec`.
     ///
     /// # Errors
     /// Those of [`Chain::new`].
@@ -136,8 +136,9 @@ impl Chain {
         builder.finish()
     }
 
-    /// Like [`Chain::from_extensions`], but for frames that a caller holds. If there is no array→bytes codec, `bytes`
-    /// (little-endian) is added. Codecs that no metadata names, such as `deflate`, may be used too.
+    /// Like [`Chain::from_extensions`], but for frames that the caller has, instead of the chunks of an array. If there
+    /// is no array→bytes codec, `bytes` (little-endian) is added. Codecs that no metadata names, such as `deflate`, may
+    /// be used too.
     ///
     /// # Errors
     /// Those of [`Chain::new`].

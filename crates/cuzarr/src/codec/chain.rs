@@ -9,7 +9,7 @@ use super::size::Size;
 use super::{ChunkSpec, VariableElements};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The codec chain of one array, validated for one decoded chunk.
+/// The codecs of one array, checked against the shape and type of its decoded chunks.
 #[derive(Clone, Debug)]
 pub struct Chain {
     pub(super) spec: ChunkSpec,
@@ -17,11 +17,11 @@ pub struct Chain {
     pub(super) serializer: Serializer,
     pub(super) bytes: Vec<BytesStep>,
     pub(super) encoded: Size,
-    /// Whether elements of variable length are stored in F order.
+    /// Whether elements of variable length are stored in F order instead of C order.
     pub(super) variable_order_f: bool,
 }
 
-/// The array→bytes codec.
+/// The array→bytes codec, by what it takes.
 #[derive(Clone, Debug)]
 pub(crate) enum Serializer {
     Fixed(Arc<dyn ArrayToBytes>),
@@ -29,22 +29,22 @@ pub(crate) enum Serializer {
     Variable(Arc<dyn VariableToBytes>),
 }
 
-/// Shards of one array: how to find, read and write their inner chunks.
+/// The codec `sharding_indexed` of one array: how to find, read and write the inner chunks of a shard.
 #[derive(Clone, Debug)]
 pub struct Sharding {
     pub(super) shard_shape: Vec<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) inner: Chain,
-    /// The program of the inner chain, without a tail; `None` for elements of variable length.
+    /// The program that decodes and encodes whole inner chunks; `None` for elements of variable length.
     pub(super) inner_program: Option<Program>,
     pub(super) index_program: Program,
     pub(super) index_size_bytes: u64,
     pub(super) index_at_start: bool,
-    /// The order in which inner chunks are written, as C-order numbers; `None` for C order.
+    /// The order in which a shard's inner chunks are written, as a list of their C-order numbers; `None` for C order.
     pub(super) write_order: Option<Arc<[u32]>>,
 }
 
-/// A bytes→bytes codec, and the size that it decodes to.
+/// One bytes→bytes codec of the chain, and the size that it decodes to.
 #[derive(Clone, Debug)]
 pub(crate) struct BytesStep {
     pub(crate) codec: Arc<dyn BytesToBytes>,
@@ -67,7 +67,7 @@ impl Chain {
         &self.spec
     }
 
-    /// The sharding, if it is the whole chain. Only then can inner chunks be read by themselves.
+    /// The sharding codec, if the chain has no other codecs. Only then can inner chunks be read by themselves.
     pub fn sharding(&self) -> Option<&Sharding> {
         match &self.serializer {
             Serializer::Sharding(sharding) if self.arrays.is_empty() && self.bytes.is_empty() => Some(sharding),
@@ -75,13 +75,13 @@ impl Chain {
         }
     }
 
-    /// The chain of the innermost chunks.
+    /// The chain of the innermost chunks: this chain, if it has no shards.
     pub(crate) fn leaf(&self) -> &Chain {
         self.sharding().map_or(self, |sharding| sharding.inner().leaf())
     }
 
-    /// Returns a copy of this chain that writes the inner chunks of shards in other orders. `orders` holds a list of
-    /// C-order numbers for each level of sharding, the outermost first. An order is not part of the metadata, and
+    /// Returns a copy of this chain that writes the inner chunks of shards in the given orders. `orders` holds a list
+    /// of C-order numbers for each level of sharding, the outermost first. An order is not part of the metadata, and
     /// readers do not need it.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Chain {
         self.encoded.bound()
     }
 
-    /// The size of an encoded chunk.
+    /// The size of an encoded chunk, exact or bounded, as far as metadata determines it.
     pub(crate) fn encoded_size(&self) -> Size {
         self.encoded
     }
@@ -130,13 +130,13 @@ impl Chain {
         inner || self.bytes.iter().any(|step| step.codec.has_checksum())
     }
 
-    /// The number of array→array codecs, which the chain begins with. One array→bytes codec follows; the rest are
+    /// Number of array→array codecs, which are the first ones of the chain. One array→bytes codec follows; the rest are
     /// bytes→bytes.
     pub fn array_codec_count(&self) -> usize {
         self.arrays.len()
     }
 
-    /// Undoes the bytes→bytes codecs of a variable-length chunk.
+    /// Decodes only the bytes→bytes codecs of a chunk with variable-length elements.
     fn decode_bytes(&self, stored: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let mut current: Option<Vec<u8>> = None;
         for step in self.bytes.iter().rev() {

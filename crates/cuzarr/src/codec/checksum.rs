@@ -11,13 +11,13 @@ use super::size::Size;
 use super::step::{CHECKSUM_BYTES, Location, Step};
 use crate::{Error, ErrorKind, Result};
 
-/// Reads the configuration member `location`, which numcodecs has since version 0.13.
+/// Reads where the checksum stands from the configuration member `location`, which numcodecs has since version 0.13.
 pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> Result<Location> {
     let choices = [("start", Location::Start), ("end", Location::End)];
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))
 }
 
-/// Joins data and their checksum.
+/// Puts a checksum before or after the data.
 pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
     let checksum = checksum.to_le_bytes();
     match location {
@@ -26,7 +26,7 @@ pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
     }
 }
 
-/// A checksum codec.
+/// A codec that adds a checksum to each chunk, and verifies it.
 #[derive(Debug)]
 pub(crate) struct Checksum {
     pub(crate) name: &'static str,

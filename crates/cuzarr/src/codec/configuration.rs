@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::meta::abbreviate;
 use crate::{Error, ErrorKind, Result};
 
-/// The members of one codec's configuration.
+/// The configuration of one codec, from which members are read one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct Configuration<'a> {
     codec: &'a str,
@@ -14,8 +14,8 @@ pub(crate) struct Configuration<'a> {
 }
 
 impl<'a> Configuration<'a> {
-    /// Takes a configuration, and refuses members that are not `known`: an unknown member could change what bytes mean.
-    /// numcodecs' `id` is always allowed.
+    /// Takes a codec's configuration, and refuses members that are not `known`: an unknown one could change the encoded
+    /// bytes. numcodecs' `id` is always allowed.
     pub(crate) fn new(codec: &'a str, members: &'a Map<String, Value>, known: &[&str]) -> Result<Self> {
         match members.keys().find(|key| *key != "id" && !known.contains(&key.as_str())) {
             Some(key) => {
@@ -31,7 +31,7 @@ impl<'a> Configuration<'a> {
         Error::new(ErrorKind::MetadataInvalid, format!("codec '{}': {message}", self.codec))
     }
 
-    /// The member, unless it is missing or null.
+    /// The value of a member; `None` if it is missing or null.
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.members.get(key).filter(|value| !value.is_null())
     }
@@ -40,8 +40,8 @@ impl<'a> Configuration<'a> {
         Err(self.invalid(format!("'{key}' is {}, expected {expected}", abbreviate(value))))
     }
 
-    /// A whole number in `range`, or `default` if the member is missing. Floats are accepted if they are whole, because
-    /// some writers make them.
+    /// The value of a member as an integer in `range`; `default` if it is missing. Floats are accepted if they are
+    /// whole, because some writers make them.
     pub(crate) fn integer(&self, key: &str, range: std::ops::RangeInclusive<i64>, default: i64) -> Result<i64> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let whole =
@@ -71,7 +71,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// The choice that the member names, if it is there.
+    /// The value of a member that names one of `choices`; `None` if it is missing.
     pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match choices.iter().find(|(name, _)| *name == text) {
@@ -83,7 +83,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// A number. A missing member is an error.
+    /// The value of a member that must be a number. A missing member is an error.
     pub(crate) fn number(&self, key: &str) -> Result<&'a serde_json::Number> {
         match self.get(key) {
             Some(Value::Number(number)) => Ok(number),
@@ -92,7 +92,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// A list of extents. A missing member is an error.
+    /// The value of a member that must be a list of extents. A missing member is an error.
     pub(crate) fn extents(&self, key: &str) -> Result<Vec<u64>> {
         let Some(value) = self.get(key) else { return Err(self.invalid(format!("'{key}' is missing"))) };
         let extents = value.as_array().map(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
@@ -102,7 +102,7 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// A NumPy data type: `<f4`, `float32`, `|u1`.
+    /// The value of a member that must be a NumPy data type: `<f4`, `float32`, `|u1`.
     pub(crate) fn numpy_dtype(&self, key: &str) -> Result<Option<NumpyDType>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match NumpyDType::parse(text) {
@@ -162,7 +162,7 @@ impl NumpyDType {
     }
 }
 
-/// The element types that have arithmetic, by NumPy's and Zarr's name.
+/// The element types that can be calculated with, each by its name in NumPy and Zarr.
 pub(crate) const ALL_DTYPES: &[(&str, DType)] = &[
     ("bool", DType::BOOL),
     ("int8", DType::INT8),

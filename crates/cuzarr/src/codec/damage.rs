@@ -5,12 +5,12 @@ use std::io::Read;
 
 use crate::{Error, ErrorKind, Result};
 
-/// An error about encoded bytes.
+/// Makes the error for encoded bytes that are damaged.
 pub(crate) fn corrupt(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::ChunkCorrupt, message)
 }
 
-/// An error about data that cannot be encoded.
+/// Makes the error for data that a codec cannot encode.
 pub(crate) fn unencodable(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::EncodeFailed, message)
 }
@@ -31,19 +31,20 @@ pub(crate) fn expect_encoded_size(got: usize, expected: usize) -> Result<()> {
     }
 }
 
-/// An error about bytes that decode to more than the caller's limit.
+/// Makes the error for bytes that decode to more than the caller's limit.
 pub(crate) fn above_limit(got: impl fmt::Display, limit_bytes: u64) -> Error {
     let message = format!("decodes to {got} bytes, at most {limit_bytes} are allowed");
     Error::new(ErrorKind::BudgetExceeded, message)
 }
 
-/// Turns an error of [`above_limit`] into `ChunkCorrupt`. For limits that come from metadata: such a limit cannot be
-/// too low, so the chunk is damaged.
+/// Turns the error for too many decoded bytes ([`above_limit`]) into `ChunkCorrupt`. For limits that
+/// come from metadata: such a limit cannot be too low, so the chunk is damaged.
 pub(crate) fn above_bound(error: Error) -> Error {
     if error.kind() == ErrorKind::BudgetExceeded { corrupt(error.message()) } else { error }
 }
 
-/// Reads at most `limit_bytes` from a decoder, to its end. Memory grows with the bytes that the decoder really returns.
+/// Reads everything that a decoder gives; an error if that is more than `limit_bytes`. Memory grows with the bytes that
+/// the decoder really returns.
 pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut bounded = decoder.take(limit_bytes.saturating_add(1));
@@ -54,7 +55,7 @@ pub(crate) fn read_to_limit(decoder: impl Read, limit_bytes: u64) -> Result<Vec<
     }
 }
 
-/// Reads exactly `decoded.len()` bytes from a decoder, which must then be at its end.
+/// Reads exactly `decoded.len()` bytes from a decoder; an error if it gives fewer or more.
 pub(crate) fn read_exactly(mut decoder: impl Read, decoded: &mut [u8]) -> Result<()> {
     let mut filled = 0;
     while filled < decoded.len() {

@@ -20,10 +20,10 @@ use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream};
 use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of the status of a unit.
+/// Bytes of the status that kernels write for each unit.
 pub const STATUS_BYTES: usize = 8;
 
-/// Every frame is smaller than this, encoded and decoded: kernels count positions in 32 bits, and add to them.
+/// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame.
@@ -31,59 +31,59 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The name of the kind of frame, for messages and explanations.
     fn name(&self) -> &'static str;
 
-    /// The speeds of decoding on the device and on the host.
+    /// The speeds at which the device and the host decode such frames.
     fn speeds(&self) -> &'static Speeds;
 
-    /// The reason why kernels do not take frames of `decoded_bytes`; `None` if they take them.
+    /// The reason why the host decodes frames of `decoded_bytes`; `None` if kernels do.
     fn host_reason(&self, decoded_bytes: usize) -> Option<&'static str> {
         let _ = decoded_bytes;
         None
     }
 
-    /// The size of a batch of such frames, as a multiple of the usual size. Kernels that take long for a single frame,
-    /// and need many to fill the device, return more than 1.
+    /// How large a batch of such frames should be, as a multiple of the usual size. Kernels that take long for a single
+    /// frame, and need many to fill the device, return more than 1.
     fn batch_factor(&self, decoded_bytes: usize) -> u64 {
         let _ = decoded_bytes;
         1
     }
 
-    /// Scratch memory for frames of this size, as a multiple of their decoded bytes, rounded up. It is enough to decode
-    /// them well; a decoder may take more if [`Request::scratch_aim_bytes`] allows it.
+    /// Scratch memory for decoding frames of this size, as a multiple of their decoded bytes, rounded up. It is enough
+    /// to decode them well; a decoder may take more if [`Request::scratch_aim_bytes`] allows it.
     fn scratch_copies(&self, decoded_bytes: usize) -> u64;
 
-    /// Reads a frame's headers; `None` for a frame that the host has to decode or refuse. The thread that fetched the frame
-    /// calls this, so that the headers of a batch are read by many threads.
+    /// Reads a frame's headers; `None` if kernels cannot decode the frame, so that the host decodes or refuses it. The
+    /// thread that fetched the frame calls this, so that the headers of a batch are read by many threads.
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers>;
 
-    /// CUDA headers that define further codes of damage and their messages, besides `cuzarr/status.cuh`.
+    /// CUDA headers that define codes of damage besides those of `cuzarr/status.cuh`, with their messages.
     fn damages(&self) -> &'static [Header] {
         &[]
     }
 
-    /// The kernel that copies headers to the host from frames that lie only on the device. `None` for a decoder whose
-    /// kernels read all headers themselves.
+    /// The kernel that finds headers inside frames that lie only on the device, so that the host can read them. `None`
+    /// for a decoder whose kernels read all headers themselves.
     fn header_walk(&self) -> Option<HeaderWalk> {
         None
     }
 
-    /// Whether [`prepare`](Self::prepare) looks at the frames' bytes, and not only at their headers.
+    /// Whether [`prepare`](Self::prepare) needs the frames' bytes, and not only the headers that were read from them.
     fn reads_frames(&self) -> bool {
         false
     }
 
-    /// Prepares the decoding of many frames.
+    /// Plans the decoding of many frames.
     ///
     /// # Errors
     /// `InvalidArgument` for a batch that decodes to too many bytes. Damaged frames are listed in the result instead.
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared>;
 }
 
-/// The decoder of a codec: one for all of its frames, or one that was made for an array's chunks.
+/// The decoder of a codec: one for all of the codec's frames, or one that was made for chunks of one array.
 #[derive(Clone, Debug)]
 pub enum FrameDecoder {
     /// A decoder for all frames of the codec.
     Any(&'static dyn DeviceDecoder),
-    /// A decoder that was made for an array's chunks.
+    /// A decoder that was made for the chunks of one array.
     Made(Arc<dyn DeviceDecoder>),
 }
 
@@ -101,71 +101,71 @@ impl Deref for FrameDecoder {
 /// One frame: the range of its encoded bytes, and the range that its decoded bytes fill exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Range of bytes in the source.
+    /// The range of the encoded bytes in the source.
     pub src: Range<usize>,
-    /// Range of bytes in the target; those of different units must not overlap.
+    /// The range of the decoded bytes in the target; ranges of different units must not overlap.
     pub dst: Range<usize>,
 }
 
-/// The headers of one frame, in a form that only the decoder that read them understands.
+/// The values that a decoder read from the headers of one frame, in a form that only this decoder understands.
 pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
 
 impl Headers {
-    /// Empty headers, for decoders whose kernels need nothing that the host has read from the frame.
+    /// Headers with no content, for decoders whose kernels need nothing that the host has read from the frame.
     pub fn known() -> Headers {
         Headers(None)
     }
 
-    /// Keeps a value that was read, for [`DeviceDecoder::prepare`].
+    /// Keeps what a decoder read from a frame, for [`DeviceDecoder::prepare`].
     pub fn read(value: impl Any + Send + Sync) -> Headers {
         Headers(Some(Box::new(value)))
     }
 
-    /// Returns the value that [`Headers::read`] kept.
+    /// Returns the value that [`Headers::read`] kept; `None` if it has another type or there is none.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_ref()?.downcast_ref()
     }
 }
 
-/// A kernel that lists the headers inside frames (`headers.cuh`). Only codecs of this crate have one: nothing else
-/// checks that it stays inside its frame and the list.
+/// A kernel that copies the headers inside frames into a list for the host (`headers.cuh`). Only codecs of this crate
+/// have one: nothing else checks that it stays inside its frame and the list.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderWalk {
-    /// The file of the kernel.
+    /// The CUDA source file that contains the kernel.
     pub(crate) source: &'static KernelSource,
-    /// The name of the kernel.
+    /// The name of the kernel in its source file.
     pub(crate) kernel: &'static str,
-    /// Threads that walk through one frame.
+    /// Number of threads that walk through one frame together.
     pub(crate) threads: u32,
 }
 
-/// The frames that a decoder is asked to prepare. A [`Batch`](super::batch::Batch) has checked that every range is
-/// inside its buffer, and smaller than [`MOST_FRAME_BYTES`].
+/// The frames whose decoding a decoder is asked to plan. A [`Batch`](super::batch::Batch) has checked that every range
+/// is inside its buffer, and smaller than [`MOST_FRAME_BYTES`].
 pub struct Request<'a> {
-    /// Where the frames are decoded.
+    /// The device on which the frames are decoded.
     pub device: Device,
-    /// The frames.
+    /// The frames, each with its range in the source and in the target.
     pub units: &'a [Unit],
-    /// All bytes of the source, if the host has them. A decoder that has a [`HeaderWalk`] and gets no headers always
-    /// gets these bytes, with at least the headers filled in.
+    /// A copy of all bytes of the source, if the host has one. A decoder that has a [`HeaderWalk`] and gets no headers
+    /// always gets these bytes, with at least the headers filled in.
     pub host: Option<&'a [u8]>,
     /// Headers of all units, if they were already read.
     pub headers: &'a [Headers],
-    /// Scratch memory, in bytes, that the decoding should not exceed if possible. A decoder that needs more time to
-    /// save memory decides by this number.
+    /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that needs more time to save
+    /// memory decides by this number.
     pub scratch_aim_bytes: usize,
 }
 
-/// Units that are ready to be decoded.
+/// A planned decoding of many frames, and the frames that the host refused.
 pub struct Prepared {
     decode: Checked,
     refused: Vec<(usize, Error)>,
 }
 
 impl Prepared {
-    /// Joins the decoding of a request's units with the errors that the host already found. `refused` holds each error
-    /// with the number of its unit; `decode` leaves those units out. `decode` is launched only on the device of the
-    /// request, with memory that has room for all units.
+    /// Joins a planned decoding with the errors of units that the host already refused. `refused` holds each error with
+    /// the number of its unit; `decode` leaves those units out. `decode` is launched only on the device of the request,
+    /// with memory that has room for all units.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that ends before it begins, or has [`MOST_FRAME_BYTES`] or more.
@@ -183,13 +183,13 @@ impl Prepared {
         Ok(Prepared { decode: Checked { device: request.device, src_bytes, dst_bytes, status_bytes, decode }, refused })
     }
 
-    /// Returns the decoding, and the units that the host refused.
+    /// Returns the planned decoding, and the number and the error of each unit that the host refused.
     pub fn into_parts(self) -> (Box<dyn Decode>, Vec<(usize, Error)>) {
         (Box::new(self.decode), self.refused)
     }
 }
 
-/// A [`Decode`] that is launched only with the memory that it was prepared for.
+/// A [`Decode`] that refuses to be launched with memory too small for its units.
 struct Checked {
     device: Device,
     src_bytes: usize,
@@ -222,101 +222,101 @@ impl Decode for Checked {
     }
 }
 
-/// A decoding that was prepared, and can be launched many times.
+/// A planned decoding of many frames, which can be launched many times.
 pub trait Decode: Send + Sync {
     /// Maximum device memory, in bytes, that a launch takes besides source, target and statuses. Launches take it from
     /// [`cuzarr_device::pool`] in the order of the stream, so batches that follow each other use the same memory.
     fn scratch_bytes(&self) -> usize;
 
-    /// Puts the decoding on the stream, without waiting for anything. Kernels report damage in the statuses. [`Prepared`] has
-    /// checked the task.
+    /// Puts the decoding of all frames on the stream of `task`, without waiting for anything. Kernels report damage in
+    /// the statuses. [`Prepared`] has checked the task.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
     fn launch(&self, task: &Task<'_>) -> Result<()>;
 }
 
-/// One launch of a [`Decode`].
+/// The stream and the memory for one launch of a [`Decode`].
 #[derive(Clone, Copy)]
 pub struct Task<'a> {
     /// The stream that runs the decoding.
     pub stream: &'a Stream,
-    /// Memory of the encoded bytes.
+    /// The memory that holds the encoded frames.
     pub src: &'a Buffer,
-    /// Memory of the decoded bytes.
+    /// The memory that the decoded bytes are written to.
     pub dst: &'a Buffer,
-    /// A `u64` for each unit, 0 before the launch: see `report` in `cuzarr/status.cuh`.
+    /// A `u64` for each unit, 0 before the launch, in which kernels report damage: see `report` in `cuzarr/status.cuh`.
     pub statuses: &'a Buffer,
 }
 
 const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
-/// Frames begin at multiples of this in the memory that an [`Encode`] returns.
+/// In the memory that an [`Encode`] returns, frames begin at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
 /// Bytes of an entry of [`Launched::frames`].
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
 
-/// Kernels that encode chunks to frames.
+/// Kernels that encode chunks to one kind of frame.
 ///
 /// The codec makes an encoder for chunks of one size. The encoder has its own parameters: level, size of blocks,
 /// container.
 pub trait DeviceEncoder: Send + Sync + fmt::Debug {
-    /// Bytes of one chunk.
+    /// Size of the chunks that this encoder is made for, in bytes.
     fn chunk_bytes(&self) -> usize;
 
-    /// Whether a launch may also have smaller chunks.
+    /// Whether a launch may also have chunks that are smaller than that size.
     fn takes_smaller(&self) -> bool {
         false
     }
 
-    /// Maximum size of one frame, in bytes.
+    /// Maximum size of the frame of one chunk, in bytes.
     fn frame_bound_bytes(&self) -> usize;
 
-    /// The speeds of encoding on the device and on the host.
+    /// The speeds at which the device and the host encode such chunks.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
-    /// Why the host encodes chunks of a value on `device`; `None` if the device does.
+    /// Why the host encodes chunks in the memory of `device`; `None` if the device does.
     fn host_reason(&self, device: Device) -> Option<&'static str> {
         let _ = device;
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
-    /// Prepares the encoding of many chunks.
+    /// Plans the encoding of the chunks in `row`.
     ///
     /// # Errors
     /// `InvalidArgument` for more chunks than a launch can count.
     fn prepare(&self, row: &ChunkRow) -> Result<Box<dyn Encode>>;
 
-    /// Maximum size of `count` frames that lie one after the other, in bytes.
+    /// Maximum bytes of `count` frames in one buffer, one after the other.
     fn output_bound_bytes(&self, count: usize) -> usize {
         count.saturating_mul(self.frame_bound_bytes().next_multiple_of(FRAME_ALIGNMENT_BYTES))
     }
 }
 
-/// Chunks that lie in one buffer.
+/// How many chunks lie in one buffer, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
-    /// The buffer's device.
+    /// The device whose memory the buffer is.
     pub device: Device,
-    /// Number of chunks.
+    /// Number of chunks in the buffer.
     pub count: usize,
     /// Bytes from one chunk to the next: a multiple of 16, and at least the size of a chunk.
     pub stride_bytes: usize,
 }
 
-/// An encoding that was prepared, and can be launched many times.
+/// A planned encoding of many chunks, which can be launched many times.
 pub trait Encode: Send + Sync {
-    /// Puts the encoding on the stream, without waiting for anything.
+    /// Puts the encoding of all chunks on the stream of `task`, without waiting for anything.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
     fn launch(&self, task: &EncodeTask<'_>) -> Result<Launched>;
 }
 
-/// One launch of an [`Encode`]. Only an [`EncodeBatch`](super::batch::EncodeBatch) makes one. It has checked that the
-/// chunks lie in their memory.
+/// The stream and the chunks of one launch of an [`Encode`]. Only an [`EncodeBatch`](super::batch::EncodeBatch) makes
+/// one. It has checked that the chunks lie in their memory.
 #[derive(Clone, Copy)]
 pub struct EncodeTask<'a> {
     pub(crate) stream: &'a Stream,
@@ -331,26 +331,26 @@ impl<'a> EncodeTask<'a> {
         self.stream
     }
 
-    /// Memory of the chunks. It begins at a multiple of 16.
+    /// The memory that holds the chunks. It begins at a multiple of 16.
     pub fn src(&self) -> &'a Buffer {
         self.src
     }
 
-    /// A `u32` for each chunk: its size in bytes. A chunk of size 0 becomes an empty frame.
+    /// A `u32` in device memory for each chunk: its size in bytes. A chunk of size 0 becomes an empty frame.
     pub fn sizes(&self) -> &'a Buffer {
         self.sizes
     }
 
-    /// The size of each chunk in bytes, including chunks that become no frame.
+    /// The size of each chunk in bytes, including chunks that are left out and get no frame.
     pub fn chunk_bytes(&self) -> &'a [usize] {
         self.chunk_bytes
     }
 }
 
-/// The results of a launch. They are complete once the stream has finished the launch.
+/// The frames that one launch of an encoder writes. They are complete once the stream has finished the launch.
 pub struct Launched {
-    /// The frames, in the order of the chunks.
+    /// The memory that holds the frames, in the order of the chunks.
     pub out: Buffer,
-    /// For each chunk, where its frame begins and its size: `EncodedFrame` in `encoded.cuh`.
+    /// For each chunk, the offset and the size of its frame: `EncodedFrame` in `encoded.cuh`.
     pub frames: Buffer,
 }

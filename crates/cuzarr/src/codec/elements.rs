@@ -14,19 +14,19 @@ use super::open::Request;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// The number of elements that go through all steps together, so that they stay in the cache.
+/// Number of elements to which one step after the other is applied, so that they stay in the cache.
 const BLOCK_ELEMS: usize = 1024;
 
-/// A codec that only applies element steps.
+/// A codec that only changes elements, each on its own.
 #[derive(Debug)]
 pub(crate) struct Stepped {
     pub(crate) name: &'static str,
     pub(crate) decoded: DType,
     pub(crate) encoded_dtype: DType,
     pub(crate) encoded: ChunkSpec,
-    /// Steps that turn encoded into decoded elements.
+    /// Steps that turn an encoded element into a decoded one, in order.
     pub(crate) read: Vec<ElementStep>,
-    /// Steps that turn decoded into encoded elements.
+    /// Steps that turn a decoded element into an encoded one, in order.
     pub(crate) write: Vec<ElementStep>,
 }
 
@@ -35,7 +35,8 @@ pub(crate) fn cast_step(from: DType, to: DType) -> Option<ElementStep> {
     (from != to).then_some(ElementStep::Cast { from, to })
 }
 
-/// The step of an operation with a constant in `dtype`. The constant is converted as NumPy converts a Python number.
+/// The step that computes `operation` of each element and a constant, in `dtype`. The constant is converted as NumPy
+/// converts a Python number.
 pub(crate) fn arithmetic(operation: Arithmetic, dtype: DType, number: &Number) -> Result<ElementStep> {
     let mut operand = [0; 8];
     let target = &mut operand[..dtype.size_bytes()];
@@ -47,13 +48,13 @@ pub(crate) fn arithmetic(operation: Arithmetic, dtype: DType, number: &Number) -
     Ok(ElementStep::Arithmetic { operation, dtype, operand })
 }
 
-/// The step that rounds to the nearest integer, half to even.
+/// The step that rounds elements to the nearest integer, half to even.
 pub(crate) fn round_step(dtype: DType) -> ElementStep {
     ElementStep::Arithmetic { operation: Arithmetic::Round, dtype, operand: [0; 8] }
 }
 
-/// The element type that a numcodecs filter takes. The configuration member `key` may name it; it must be the array's
-/// type.
+/// The type of the elements that a numcodecs filter encodes. The configuration member `key` may name it; it must be the
+/// array's type.
 pub(crate) fn input_dtype(configuration: &Configuration<'_>, request: &Request<'_>, key: &str) -> Result<DType> {
     let own = request.spec.dtype()?;
     match configuration.numpy_dtype(key)? {
@@ -67,8 +68,8 @@ pub(crate) fn input_dtype(configuration: &Configuration<'_>, request: &Request<'
     }
 }
 
-/// The array after a filter whose output has the type `dtype`. The fill value is converted, not encoded, as zarr-python
-/// does.
+/// The shape, type and fill value of the array after a filter whose output has the type `dtype`. The fill value is
+/// converted, not encoded, as zarr-python does.
 pub(crate) fn output_spec(spec: &ChunkSpec, dtype: DType) -> Result<ChunkSpec> {
     let own = spec.dtype()?;
     if own == dtype {
@@ -79,7 +80,7 @@ pub(crate) fn output_spec(spec: &ChunkSpec, dtype: DType) -> Result<ChunkSpec> {
     Ok(ChunkSpec::new(spec.shape.clone(), DataType::try_from(dtype)?, FillValue::Element(fill)))
 }
 
-/// Whether arithmetic is defined in `dtype`.
+/// Whether steps can calculate in `dtype`: it is an integer or a float.
 pub(crate) fn is_real(dtype: DType) -> bool {
     is_float(dtype) || matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt)
 }
@@ -116,7 +117,7 @@ macro_rules! typed {
 }
 pub(crate) use typed;
 
-/// Arithmetic as steps define it: integers wrap, floats round once.
+/// Arithmetic as element steps define it: integers wrap, floats round once.
 pub(crate) trait Compute: Copy {
     fn compute(self, operation: Arithmetic, operand: Self) -> Self;
 }
@@ -169,7 +170,7 @@ fn compute(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &mut [
     }, compute_half(operation, dtype, operand, block))
 }
 
-/// Computes with 2-byte floats: in binary32 and rounded once, as NumPy does.
+/// Calculates with 2-byte floats: in binary32 and rounded once, as NumPy does.
 fn compute_half(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &mut [u8]) -> Result<()> {
     if !is_float(dtype) || dtype.size_bytes() != 2 {
         return Err(Error::new(ErrorKind::Unsupported, format!("no arithmetic in {dtype}")));
@@ -182,7 +183,8 @@ fn compute_half(operation: Arithmetic, dtype: DType, operand: &[u8; 8], block: &
     Ok(cast(DType::FLOAT32, dtype, &wide, block)?)
 }
 
-/// Applies `steps` to packed elements of type `from`. Both slices hold the same number of elements.
+/// Applies `steps` to each element: reads packed elements of type `from`, writes packed ones of type `to`. Both slices
+/// hold the same number of elements.
 pub(crate) fn apply(steps: &[ElementStep], from: DType, source: &[u8], to: DType, target: &mut [u8]) -> Result<()> {
     let (mut block, mut next) = (Vec::new(), Vec::new());
     let targets = target.chunks_mut(BLOCK_ELEMS * to.size_bytes());

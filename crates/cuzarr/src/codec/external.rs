@@ -14,25 +14,25 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::{Result, ResultExt};
 
-/// The name, the configuration and the surroundings that an external codec is opened with.
+/// The input for opening a codec that is not built in: its name, its configuration and the array that it encodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalRequest<'a> {
-    /// The name as metadata spells it: a v3 name, or a v2 id.
+    /// The codec's name as metadata spells it: a v3 name, or a v2 id.
     pub name: &'a str,
-    /// Its configuration; without `id` in v2.
+    /// The codec's configuration; in v2 without the member `id`.
     pub configuration: &'a Map<String, Value>,
-    /// The Zarr format: 2 or 3.
+    /// The Zarr format of the metadata: 2 or 3.
     pub zarr_format: u8,
-    /// The array before this codec; for bytes→bytes codecs the array that was serialised.
+    /// The array that this codec encodes; for bytes→bytes codecs, the array that was turned into bytes.
     pub spec: &'a ChunkSpec,
 }
 
-/// A source of codecs that are not built in. It is asked once per codec and array.
+/// A source of codecs that are not built in, such as Python's numcodecs. It is asked once per codec and array.
 pub trait ExternalCodecs: Send + Sync {
-    /// Opens a codec; `None` if its name is not known.
+    /// Opens a codec; `None` if the source has no codec of this name.
     fn open(&self, request: &ExternalRequest<'_>) -> Result<Option<ExternalCodec>>;
 
-    /// Opens a bytes→bytes codec that may run on devices too; `None` if there is none. Called before
+    /// Opens a bytes→bytes codec that may run on devices too; `None` if the source has none of this name. Called before
     /// [`open`](Self::open).
     ///
     /// # Errors
@@ -43,7 +43,7 @@ pub trait ExternalCodecs: Send + Sync {
     }
 }
 
-/// Decoding and encoding of whole chunks in host memory. Arrays are elements in native byte order, C order.
+/// A codec that decodes and encodes whole chunks in host memory. Arrays are elements in native byte order, C order.
 pub trait HostCodec: Send + Sync + fmt::Debug {
     /// Decodes a chunk.
     fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>>;
@@ -51,23 +51,23 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// The kinds of data on both sides of an external codec.
+/// The data on both sides of an external codec: arrays or bytes.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
-    /// Array → array, with the array after encoding.
+    /// From arrays to arrays; states the array after encoding.
     ArrayToArray(ChunkSpec),
-    /// Array → bytes.
+    /// From arrays to bytes.
     ArrayToBytes,
-    /// Bytes → bytes.
+    /// From bytes to bytes.
     BytesToBytes,
 }
 
-/// An opened external codec.
+/// A codec that is not built in, opened.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
-    /// The kinds of data on both sides of the codec.
+    /// The data on both sides of the codec: arrays or bytes.
     pub kind: ExternalKind,
-    /// The codec.
+    /// The codec itself, which decodes and encodes.
     pub codec: Arc<dyn HostCodec>,
 }
 
@@ -78,7 +78,7 @@ pub fn set_external(codecs: Option<Arc<dyn ExternalCodecs>>) {
     *EXTERNAL.write().unwrap_or_else(std::sync::PoisonError::into_inner) = codecs;
 }
 
-/// Opens an external codec; `None` if its name is not known.
+/// Opens a codec that is not built in; `None` if its name is not known.
 pub(super) fn open(request: &Request<'_>) -> Result<Option<Opened>> {
     let codecs = EXTERNAL.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let Some(codecs) = codecs else { return Ok(None) };

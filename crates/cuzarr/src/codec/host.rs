@@ -14,39 +14,39 @@ use super::spec::{ChunkSpec, VariableElements};
 use super::step::{PackedBits, Step};
 use crate::Result;
 
-/// The default reason why the host runs a codec.
+/// The reason that is given why the host decodes a codec, unless the codec has a reason of its own.
 pub const ON_HOST: &str = "decoded on the host in this version";
 
 /// A bytes→bytes codec: a compressor, a checksum or a shuffle.
 pub trait BytesToBytes: Send + Sync + fmt::Debug {
-    /// The name in messages: the Zarr v3 name.
+    /// The codec's Zarr v3 name, for messages.
     fn name(&self) -> &str;
 
-    /// The size of the encoded bytes.
+    /// The size of the encoded bytes of `decoded` bytes, as far as it is known.
     fn encoded_size(&self, decoded: Size) -> Size;
 
-    /// Decodes to exactly `decoded.len()` bytes; another size is an error.
+    /// Decodes to exactly `decoded.len()` bytes; a frame of another decoded size is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes at least the bytes `wanted` of `decoded`, if a frame's parts can be decoded alone. The content of the
-    /// other bytes is then unspecified. Returns the number of bytes that were decoded. Frames with a checksum of all
-    /// bytes are decoded whole.
+    /// Decodes at least the bytes `wanted` of `decoded`. Other parts may be skipped if a frame's parts can be decoded
+    /// alone. The content of the other bytes is then unspecified. Returns the number of bytes that were decoded. Frames
+    /// with a checksum of all bytes are decoded whole.
     fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         let _ = wanted;
         self.decode_into(encoded, decoded)?;
         Ok(decoded.len())
     }
 
-    /// Decodes a frame of unknown size, to at most `limit_bytes`; a longer result is `BudgetExceeded`.
+    /// Decodes a frame of unknown decoded size; the error is `BudgetExceeded` if it has more than `limit_bytes`.
     fn decode(&self, encoded: &[u8], limit_bytes: u64) -> Result<Vec<u8>>;
 
-    /// Whether every encoded byte is under a checksum that decoding verifies.
+    /// Whether decoding verifies a checksum of all encoded bytes.
     fn has_checksum(&self) -> bool {
         false
     }
 
-    /// Checks the encoded bytes and returns the decoded bytes among them, without a copy. `None` for codecs that change
-    /// bytes.
+    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy. `None` for
+    /// codecs that change bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         let _ = encoded;
         None
@@ -60,7 +60,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Why the host decodes, when kernels do not.
+    /// Why the host decodes this codec, if there are no kernels for it.
     fn host_reason(&self) -> &'static str {
         ON_HOST
     }
@@ -71,89 +71,91 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The step by which a device decodes whole batches, for codecs without frames. `decoded` is the size in bytes.
+    /// The step by which a device decodes many chunks at once, for codecs without frames. `decoded` is the size in
+    /// bytes.
     fn native(&self, decoded: Size) -> Option<Step> {
         let _ = decoded;
         None
     }
 
-    /// The packing by which a tail reads the encoded bytes, for codecs that only move bytes. `decoded` is the size in
-    /// bytes.
+    /// How the tail can read encoded bytes itself, for codecs that only move bytes. `decoded` is the size in bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {
         let _ = decoded;
         None
     }
 }
 
-/// The part of an array codec's work that the tail does.
+/// How much of an array→array codec is done by the tail: the copy between packed chunks and arrays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TailPart {
-    /// The tail does nothing: the codec runs on the host, for this reason.
+    /// Nothing: the codec runs on the host, for this reason.
     Host(&'static str),
-    /// Encoded dimension `i` is decoded dimension `axes[i]`; elements stay as they are.
+    /// All of it: encoded dimension `i` is decoded dimension `axes[i]`, and elements stay as they are.
     Axes(Vec<usize>),
-    /// Elements change one by one. Reading steps turn encoded into decoded elements, in order; writing steps the other way.
+    /// All of it: elements change one by one. Reading steps turn encoded into decoded elements, in order; writing steps
+    /// the other way.
     Steps {
-        /// Steps that turn encoded into decoded elements.
+        /// Steps that turn an encoded element into a decoded one, in order.
         read: Vec<ElementStep>,
-        /// Steps that turn decoded into encoded elements.
+        /// Steps that turn a decoded element into an encoded one, in order.
         write: Vec<ElementStep>,
     },
-    /// Elements become bits. A pass checks the header before the bits.
+    /// All of it: elements become bits. A pass checks the header before the bits.
     Bits(PackedBits),
 }
 
-/// A codec between arrays. Arrays are elements in native byte order, C order, without gaps.
+/// A codec that encodes arrays to arrays, such as a filter. Arrays are elements in native byte order, C order, without
+/// gaps.
 pub trait ArrayToArray: Send + Sync + fmt::Debug {
-    /// The name in messages: the Zarr v3 name.
+    /// The codec's Zarr v3 name, for messages.
     fn name(&self) -> &str;
 
-    /// The array after encoding.
+    /// The shape, data type and fill value of the array after encoding.
     fn encoded_spec(&self) -> &ChunkSpec;
 
     /// Decodes a whole chunk.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Encodes a whole chunk; `encoded` has the size of the encoded spec.
+    /// Encodes a whole chunk; `encoded` has the size of the array after encoding.
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()>;
 
-    /// Whether decoding changes nothing.
+    /// Whether decoding leaves all bytes as they are.
     fn decodes_to_itself(&self) -> bool {
         false
     }
 
-    /// The steps by which a device decodes whole batches, for codecs that a tail cannot do.
+    /// The steps by which a device decodes many chunks at once, for codecs that the tail cannot do.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The steps that a device can undo to encode whole batches, if that works for all elements. They may differ from
-    /// the steps of [`ArrayToArray::native`].
+    /// The decoding steps whose inverses encode on a device, if they work for all elements. They may differ from the
+    /// steps of [`ArrayToArray::native`].
     fn native_undone(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The conversion by which a device can encode whole batches, for codecs whose steps cannot be undone. It replaces
-    /// each element, or reports one that cannot be encoded; the host then says what is wrong.
+    /// The conversion of each element by which a device encodes, for codecs whose decoding steps cannot be inverted. It
+    /// replaces each element, or reports one that cannot be encoded; the host then says what is wrong.
     fn native_encoding(&self) -> Option<Conversion> {
         None
     }
 
-    /// The part of this codec's work that a tail can do.
+    /// How much of this codec is done by the tail: the copy between packed chunks and arrays.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")
     }
 }
 
-/// The codec from an array of fixed-size elements to bytes.
+/// A codec that encodes an array of fixed-size elements to bytes.
 pub trait ArrayToBytes: Send + Sync + fmt::Debug {
-    /// The name in messages: the Zarr v3 name.
+    /// The codec's Zarr v3 name, for messages.
     fn name(&self) -> &str;
 
-    /// The size of the encoded bytes.
+    /// The size of a chunk's encoded bytes, as far as it is known.
     fn encoded_size(&self) -> Size;
 
-    /// Decodes a whole chunk to native byte order.
+    /// Decodes a whole chunk to elements in native byte order.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
     /// Encodes a whole chunk.
@@ -164,30 +166,32 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Why the host decodes, when kernels do not.
+    /// Why the host decodes this codec, if there are no kernels for it.
     fn host_reason(&self) -> &'static str {
         ON_HOST
     }
 
-    /// The steps by which a device decodes whole batches, for codecs whose output is neither frames nor plain elements.
+    /// The steps by which a device decodes many chunks at once, for codecs whose encoded bytes are neither frames nor
+    /// plain elements.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }
 
-    /// The steps of reading, element by element, for codecs whose bytes are just elements in some byte order.
+    /// The steps that turn stored elements into native ones, for codecs that store elements one by one in some byte
+    /// order.
     fn steps(&self) -> Option<Vec<ElementStep>> {
         None
     }
 }
 
-/// The codec from an array of variable-length elements to bytes.
+/// A codec that encodes an array of variable-length elements to bytes.
 pub trait VariableToBytes: Send + Sync + fmt::Debug {
-    /// The name in messages: the Zarr v3 name.
+    /// The codec's Zarr v3 name, for messages.
     fn name(&self) -> &str;
 
-    /// Decodes a chunk of `count` elements.
+    /// Decodes a chunk of `count` variable-length elements.
     fn decode(&self, encoded: &[u8], count: u64) -> Result<VariableElements>;
 
-    /// Encodes a chunk.
+    /// Encodes a chunk of variable-length elements.
     fn encode(&self, elements: &VariableElements) -> Result<Vec<u8>>;
 }

@@ -9,21 +9,22 @@ use super::size::Size;
 use super::spec::ChunkSpec;
 use crate::Result;
 
-/// The name, the configuration and the surroundings that a codec is opened with.
+/// The input for opening a codec: its name, its configuration and the data that it encodes.
 pub(crate) struct Request<'a> {
     /// The codec's name as metadata spells it.
     pub(crate) name: &'a str,
     pub(crate) configuration: &'a Map<String, Value>,
     pub(crate) zarr_format: u8,
-    /// The array before this codec. For a bytes→bytes codec, the array before the array→bytes codec.
+    /// The shape, data type and fill value of the array that this codec encodes. For a bytes→bytes codec, the array
+    /// before the array→bytes codec.
     pub(crate) spec: &'a ChunkSpec,
-    /// The size of the bytes that this codec encodes.
+    /// The size of the bytes that this codec encodes, as far as it is known.
     pub(crate) decoded: Size,
     /// Bytes of an element of the array; `None` for variable length.
     pub(crate) element_bytes: Option<usize>,
 }
 
-/// An opened codec.
+/// An opened codec, by what it takes and gives.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Array(Arc<dyn ArrayToArray>),
@@ -32,7 +33,7 @@ pub(crate) enum Opened {
     Bytes(Arc<dyn BytesToBytes>),
 }
 
-/// A function that opens a codec inside another codec.
+/// A function by which a codec opens the codecs inside it.
 pub(crate) type OpenCodec<'a> = &'a dyn Fn(&Request<'_>) -> Result<Opened>;
 
 impl Opened {

@@ -13,10 +13,10 @@ use super::{ChunkSpec, external};
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// An opened codec of a chain.
+/// An opened codec, before it is added to a chain.
 pub(crate) enum Found {
     Codec(Opened),
-    /// The sharding codec, which holds a chain itself.
+    /// The sharding codec, which contains a chain of codecs.
     Sharding(Arc<Sharding>),
 }
 
@@ -26,13 +26,13 @@ impl From<Opened> for Found {
     }
 }
 
-/// How a codec is opened.
+/// The function that opens a codec, by what it needs.
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
-    /// A codec that contains a chain.
+    /// For a codec that contains a whole chain of codecs.
     Chained(fn(&Request<'_>, BuildChain) -> Result<Opened>),
-    /// A codec that contains others, which it opens one by one.
+    /// For a codec that contains others, which it opens one by one.
     Wrapping(fn(&Request<'_>, OpenCodec<'_>) -> Result<Opened>),
     Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }
@@ -87,7 +87,7 @@ const BUILT_IN: &[(&[&str], Option<&str>, Open)] = &[
     (&["vlen-bytes", "numcodecs.vlen-bytes"], Some("vlen-bytes"), Open::Codec(super::vlen_bytes::open)),
 ];
 
-/// Codecs that no metadata names, for frames that a caller holds.
+/// Codecs that metadata cannot name, for frames that a caller decodes itself.
 const DIRECT: &[(&str, Open)] =
     &[("deflate", Open::Codec(super::deflate::open)), ("lz4_raw", Open::Codec(super::lz4::open_raw))];
 
@@ -121,7 +121,7 @@ fn find(name: &str, zarr_format: u8) -> Option<Open> {
     BUILT_IN.iter().find(known).map(|(.., open)| *open)
 }
 
-/// All names of built-in codecs in metadata of `zarr_format`.
+/// The names by which built-in codecs are known in metadata of `zarr_format`.
 fn known(zarr_format: u8) -> impl Iterator<Item = &'static str> {
     BUILT_IN
         .iter()
@@ -137,7 +137,8 @@ fn find_direct(name: &str, zarr_format: u8) -> Option<Open> {
     direct.or_else(|| find(name, zarr_format))
 }
 
-/// Opens a codec by name for frames that a caller holds. The names in `DIRECT` are known too.
+/// Opens a codec by name, including codecs that metadata cannot name, for frames that the caller has. The names in
+/// `DIRECT` are known too.
 pub(crate) fn open_direct(request: &Request<'_>, build: BuildChain) -> Result<Found> {
     match find_direct(request.name, request.zarr_format) {
         Some(open) => open.call(request, build),
@@ -145,7 +146,7 @@ pub(crate) fn open_direct(request: &Request<'_>, build: BuildChain) -> Result<Fo
     }
 }
 
-/// The kernels that decode frames of a codec, by a name that [`Chain::from_codecs`](super::Chain::from_codecs) knows.
+/// The kernels that decode frames of one codec, by a name that [`Chain::from_codecs`](super::Chain::from_codecs) knows.
 ///
 /// # Errors
 /// `UnknownCodec`; `Unsupported` if no kernel decodes the frames of this codec without configuration.

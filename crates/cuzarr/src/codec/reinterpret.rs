@@ -6,12 +6,12 @@ use super::damage::expect_encoded_size;
 use super::host::ArrayToArray;
 use crate::Result;
 
-/// Views the stored bytes of elements as elements of another type.
+/// A codec that views the stored bytes of elements as elements of another type.
 #[derive(Debug)]
 pub(super) struct Reinterpret {
-    /// Byte order of the input.
+    /// The byte order of the elements before they are viewed as another type.
     pub(super) before: Bytes,
-    /// Size of the units whose bytes are reversed to bring the output to native order; 1 for none.
+    /// Bytes that are reversed together to bring the output to native byte order; 1 for none.
     pub(super) after: usize,
     pub(super) encoded: ChunkSpec,
 }

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Larger buffers are freed after use.
+/// Buffers of at most this size are kept for later use; larger ones are freed.
 const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` on `size_bytes` bytes of unspecified (but initialised) content.
+/// Runs `work` on `size_bytes` bytes of this thread's scratch memory, whose content is unspecified (but initialised).
 pub(crate) fn with<T>(size_bytes: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
     let mut memory = FREE.with_borrow_mut(Vec::pop).unwrap_or_default();
     if memory.len() < size_bytes {

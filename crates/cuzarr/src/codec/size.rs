@@ -1,21 +1,21 @@
 //! The size of a chunk between codecs, as far as metadata determines it.
 
-/// A size in bytes, as far as metadata determines it. It never comes from a frame.
+/// A size in bytes, exact or bounded, as far as metadata determines it. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Exactly this number of bytes.
     Exact(u64),
     /// At most this number of bytes.
     AtMost(u64),
-    /// Metadata does not bound it (variable-length elements).
+    /// Metadata sets no bound, as for variable-length elements.
     Unknown,
 }
 
-/// The largest ratio of encoded bytes to the bytes of their elements, after any number of compressors.
+/// The largest assumed ratio of encoded bytes to the bytes of the elements, after any number of compressors.
 const MOST_GROWTH: u64 = 4;
 
 impl Size {
-    /// The bound, if there is one.
+    /// The maximum size, exact or not; `None` if metadata sets no bound.
     pub fn bound(self) -> Option<u64> {
         match self {
             Size::Exact(bytes) | Size::AtMost(bytes) => Some(bytes),
@@ -31,7 +31,7 @@ impl Size {
         }
     }
 
-    /// The size after `extra` more bytes.
+    /// The size of these bytes and `extra` more.
     pub fn plus(self, extra: u64) -> Size {
         match self {
             Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),
@@ -40,7 +40,7 @@ impl Size {
         }
     }
 
-    /// Limits the size to a few times `serialized`, the bytes of the chain's elements. Each compressor adds room for
+    /// Limits this size to a few times `serialized`, the size of the chain's elements. Each compressor adds room for
     /// growth to the bound, but real bytes do not grow like that.
     pub(crate) fn within(self, serialized: Size) -> Size {
         match (self, serialized.bound()) {
@@ -51,7 +51,7 @@ impl Size {
         }
     }
 
-    /// The size after a general compressor, by any encoder: with room for stored blocks, flushes and small blocks.
+    /// The maximum size of these bytes after any compressor: with room for stored blocks, flushes and small blocks.
     pub fn compressed(self) -> Size {
         match self.bound().and_then(|bytes| bytes.checked_mul(2)?.checked_add(1 << 16)) {
             Some(bytes) => Size::AtMost(bytes),

@@ -8,11 +8,11 @@ use super::size::Size;
 use crate::meta::{DataType, FillValue};
 use crate::{Error, ErrorKind, Result};
 
-/// The shape, data type and fill value of a chunk, or of an intermediate array of a chain. Elements are in native byte
-/// order, C order.
+/// The shape, data type and fill value of a chunk, or of the array between two codecs of a chain. Elements are in
+/// native byte order, C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkSpec {
-    /// Extents.
+    /// The length of each dimension.
     pub shape: Vec<u64>,
     /// The data type. It is shared: every codec of a chain has a spec, and a structure may have thousands of fields.
     pub data_type: Arc<DataType>,
@@ -21,7 +21,7 @@ pub struct ChunkSpec {
 }
 
 impl ChunkSpec {
-    /// A spec of these parts.
+    /// Makes a spec from a shape, a data type and a fill value.
     pub fn new(
         shape: Vec<u64>,
         data_type: impl Into<Arc<DataType>>,
@@ -30,7 +30,7 @@ impl ChunkSpec {
         ChunkSpec { shape, data_type: data_type.into(), fill_value: fill_value.into() }
     }
 
-    /// Number of elements; `None` if it does not fit into 64 bits.
+    /// Number of elements of the chunk; `None` if it does not fit into 64 bits.
     pub fn elements(&self) -> Option<u64> {
         // An extent of 0 makes the product 0, even if the other extents overflow.
         if self.shape.contains(&0) {
@@ -39,7 +39,7 @@ impl ChunkSpec {
         self.shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
     }
 
-    /// Bytes of the whole chunk.
+    /// The bytes of all elements together, as far as they are known.
     pub(crate) fn size(&self) -> Result<Size> {
         let Some(element) = self.data_type.size_bytes() else { return Ok(Size::Unknown) };
         let bytes = self.elements().and_then(|count| count.checked_mul(element as u64));
@@ -52,7 +52,7 @@ impl ChunkSpec {
         }
     }
 
-    /// Bytes of the whole chunk, for elements of fixed size.
+    /// The bytes of all elements together, for elements of fixed size.
     pub(crate) fn size_bytes(&self) -> Result<usize> {
         match self.size()? {
             Size::Exact(bytes) => Ok(bytes as usize),
@@ -60,14 +60,14 @@ impl ChunkSpec {
         }
     }
 
-    /// The element type on devices.
+    /// The data type as devices know it.
     pub(crate) fn dtype(&self) -> Result<DType> {
         self.data_type.device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))
         })
     }
 
-    /// The fill value's bytes, one element.
+    /// The fill value as the bytes of one element.
     pub(crate) fn fill_bytes(&self) -> Vec<u8> {
         self.fill_value.element(&self.data_type).into_owned()
     }
@@ -84,7 +84,7 @@ pub struct VariableElements {
 }
 
 impl VariableElements {
-    /// Bytes of the elements and their offsets.
+    /// Bytes of memory that the elements and their offsets take.
     pub(crate) fn size_bytes(&self) -> usize {
         self.data.len() + size_of_val(&*self.offsets)
     }
@@ -96,7 +96,7 @@ impl VariableElements {
         VariableElements { offsets, data: Vec::new() }
     }
 
-    /// Like [`with_capacity`](Self::with_capacity); `None` if there is not enough memory.
+    /// Like [`with_capacity`](Self::with_capacity), but `None` if there is not enough memory.
     pub(crate) fn try_with_capacity(count: usize) -> Option<VariableElements> {
         let mut offsets = Vec::new();
         offsets.try_reserve_exact(count.checked_add(1)?).ok()?;
@@ -114,13 +114,13 @@ impl VariableElements {
         self.len() == 0
     }
 
-    /// Element `index`.
+    /// The bytes of element number `index`; `None` if there is no such element.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let (start, end) = (*self.offsets.get(index)?, *self.offsets.get(index + 1)?);
         self.data.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// Adds an element.
+    /// Adds an element at the end.
     pub fn push(&mut self, element: &[u8]) {
         if self.offsets.is_empty() {
             self.offsets.push(0);
@@ -129,8 +129,8 @@ impl VariableElements {
         self.offsets.push(self.data.len() as u64);
     }
 
-    /// Returns the elements of the transposed array. `shape` is the shape of this array, whose number of elements must
-    /// match. Both arrays are in C order.
+    /// Returns these elements in the order of the transposed array. `shape` is the shape of this array, whose number of
+    /// elements must match. Both arrays are in C order.
     pub(crate) fn transposed<'a>(&self, shape: impl DoubleEndedIterator<Item = &'a u64>) -> VariableElements {
         // For each dimension of the reversed shape: its extent, and the distance between neighbours in `self`.
         let axes: Vec<(usize, usize)> = shape
@@ -153,7 +153,7 @@ impl VariableElements {
         result
     }
 
-    /// The elements in order.
+    /// The bytes of each element, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }

@@ -15,68 +15,68 @@ use crate::Result;
 /// Bytes of a checksum, for all checksum codecs.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// A step by which a device does one codec's work.
+/// One step of decoding on a device, which does a codec or a part of one.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Decodes frames.
+    /// Decodes one frame for each chunk.
     Decode {
         /// The kernels that decode the frames.
         decoder: FrameDecoder,
-        /// The exact number of decoded bytes.
+        /// The exact number of bytes that a frame decodes to.
         decoded_bytes: usize,
     },
-    /// Verifies a checksum before or after the bytes.
+    /// Verifies a checksum at the start or the end of the bytes.
     Check {
         /// The kind of checksum.
         checksum: Checksum,
-        /// Whether the checksum stands before or after the bytes.
+        /// Where the checksum stands: at the start or the end.
         location: Location,
     },
-    /// Compares a byte before or after the others with an expected one.
+    /// Compares a byte at the start or the end of the others with the expected one.
     Header {
         /// The expected byte.
         expected: u8,
-        /// Whether the byte stands before or after the others.
+        /// Where the byte stands: at the start or the end.
         location: Location,
     },
-    /// Undoes a byte shuffle: byte planes become units.
+    /// Undoes a byte shuffle, so that the bytes of each unit lie together again.
     Unshuffle {
-        /// Bytes of a unit.
+        /// Bytes of a unit, mostly an element.
         unit_bytes: usize,
     },
     /// Changes elements one by one, or transposes their axes.
     Map(Map),
-    /// Element `i` becomes the sum of elements 0 to `i`.
+    /// Replaces each element by the sum of all elements up to it.
     Sum(DType),
     /// Expands numbers that are stored in a few bits each into whole elements.
     Unpack {
         /// Which bits of each element are packed.
         fields: Fields,
-        /// The number of elements.
+        /// The number of elements in a chunk.
         len: usize,
     },
     /// Converts elements exactly, or reports those that cannot be converted.
     Convert {
-        /// The conversion of an element.
+        /// How each element is converted.
         conversion: Conversion,
-        /// The number of elements.
+        /// The number of elements in a chunk.
         len: usize,
     },
 }
 
-/// A copy of all elements of a chunk, which may change or reorder them.
+/// Changes all elements of a chunk, or their order, while it copies them.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// How the input is packed, and the steps that each element goes through.
     pub tail: Tail,
-    /// Extents of the output.
+    /// The shape of the output.
     pub shape: Vec<usize>,
-    /// For each dimension of the output, the distance between neighbours in the input, in elements.
+    /// For each dimension of the output, how far neighbours are apart in the input, in elements.
     pub packed_strides: Vec<isize>,
 }
 
 impl Map {
-    /// A map that keeps the order of its `len` elements.
+    /// A map that changes elements but keeps their order; there are `len` of them.
     pub(crate) fn flat(tail: Tail, len: usize) -> Map {
         Map { tail, shape: vec![len], packed_strides: vec![1] }
     }
@@ -95,7 +95,7 @@ impl Map {
 }
 
 impl Step {
-    /// Whether both steps do the same. Sizes may differ.
+    /// Whether both steps do the same work on a chunk. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),
@@ -118,7 +118,7 @@ impl Step {
     }
 }
 
-/// Where a checksum or another header is.
+/// Where a checksum or another header stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Before the data.
@@ -128,12 +128,13 @@ pub enum Location {
 }
 
 impl Location {
-    /// Returns the range of the data in `len` bytes of data and checksum. `len` is at least [`CHECKSUM_BYTES`].
+    /// Returns the range of the data, given the number of bytes of data and checksum together. `len` is at least
+    /// [`CHECKSUM_BYTES`].
     pub(crate) fn payload(self, len: usize) -> Range<usize> {
         self.split(CHECKSUM_BYTES, len).0
     }
 
-    /// Returns the range of the data in `len` bytes of data and header, and where the header begins.
+    /// Returns the range of the data, and where the header begins, given the number of bytes of both together.
     pub(crate) fn split(self, header_bytes: usize, len: usize) -> (Range<usize>, usize) {
         match self {
             Location::Start => (header_bytes..len, 0),
@@ -145,9 +146,9 @@ impl Location {
 /// The layout of packed booleans: a first byte that counts the padding bits, then the bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedBits {
-    /// Bits of the last byte that are padding.
+    /// Number of bits of the last byte that are padding.
     pub padding: u8,
-    /// Bytes after the header.
+    /// Number of bytes after the first one, which hold the bits.
     pub bits_bytes: usize,
 }
 

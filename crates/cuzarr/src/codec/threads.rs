@@ -6,7 +6,7 @@ thread_local! {
     static THREADS: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Number of threads for the chunk that this thread encodes: 1, unless [`with_threads`] sets more.
+/// Number of threads that may encode the current chunk of this thread: 1, unless [`with_threads`] sets more.
 pub(crate) fn threads() -> usize {
     THREADS.get()
 }

@@ -17,7 +17,7 @@ use super::{ChunkSpec, bytes, transpose};
 use crate::meta::{CodecsMetadata, DataType, Endian, Extension, Order};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Filters that take an array, each with the configuration members that name the types of its input and output.
+/// Filters that encode arrays, each with the configuration members that name the types of its input and output.
 const ARRAY_FILTERS: &[(&str, &str, &str)] = &[
     ("delta", "dtype", "astype"),
     ("fixedscaleoffset", "dtype", "astype"),
@@ -52,7 +52,7 @@ pub(super) fn chain(codecs: &CodecsMetadata, spec: ChunkSpec) -> Result<Chain> {
     builder.finish()
 }
 
-/// Adds the implicit `bytes` codec, unless there is an array→bytes codec.
+/// Adds the `bytes` codec that v2 metadata does not name, unless there is an array→bytes codec.
 fn serialize(builder: &mut Builder, endian: Endian) -> Result<()> {
     if builder.is_serialized() {
         return Ok(());
@@ -65,8 +65,8 @@ fn serialize(builder: &mut Builder, endian: Endian) -> Result<()> {
     builder.push(opened)
 }
 
-/// Adds one filter or the compressor. `endian` is the byte order before that codec. The call changes it to the byte
-/// order after the codec.
+/// Adds one filter or the compressor of a v2 array to the chain. `endian` is the byte order before that codec. The call
+/// changes it to the byte order after the codec.
 fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -> Result<()> {
     let Some(Value::String(id)) = codec.get("id") else {
         return Err(Error::new(ErrorKind::MetadataInvalid, "the codec has no 'id'"));
@@ -106,7 +106,7 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     builder.push(opened)
 }
 
-/// Makes the chain's array one of the type `view`, as which the next filter views its input.
+/// Views the array so far as one of the type `view`, which the next filter expects.
 fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
     let current = &builder.current;
     let units = current.data_type.stored_swap_units(endian);

@@ -9,7 +9,7 @@ use super::damage::{corrupt, unencodable};
 use super::host::VariableToBytes;
 use crate::Result;
 
-/// A codec of this layout.
+/// A codec of variable-length elements, each with its length in front.
 #[derive(Debug)]
 pub(crate) struct VLen {
     pub(crate) name: &'static str,
@@ -22,8 +22,8 @@ fn word(encoded: &[u8], at: usize) -> Option<usize> {
 }
 
 impl VLen {
-    /// Refuses elements that are not UTF-8. The error is the index of the first such element. Checking all bytes at
-    /// once is faster than checking each element.
+    /// Refuses elements that are not UTF-8, if the codec is one of text. The error is the index of the first such
+    /// element. Checking all bytes at once is faster than checking each element.
     fn check(&self, elements: &VariableElements) -> std::result::Result<(), usize> {
         if !self.text {
             return Ok(());

@@ -21,7 +21,7 @@ pub enum Order {
     F,
 }
 
-/// The codecs of the array, in the form of its format.
+/// The codecs of an array, in the form of v3 or of v2 metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CodecsMetadata {
     /// The chain of a v3 array, in order of encoding.
@@ -32,7 +32,7 @@ pub enum CodecsMetadata {
         filters: Vec<Map<String, Value>>,
         /// The compressor, which is applied last. It has an `id`.
         compressor: Option<Map<String, Value>>,
-        /// Order of the elements.
+        /// Order of the elements inside a chunk.
         order: Order,
         /// Byte order of a plain data type. The fields of a structure have their own.
         endian: Endian,
@@ -46,16 +46,17 @@ pub struct NewArray {
     pub shape: Vec<u64>,
     /// Type of the elements.
     pub data_type: DataType,
-    /// The JSON of the data type in a v3 document, if its spelling differs from ours. It must mean the same type.
+    /// The data type as JSON for a v3 document, if it should be spelled differently from our own spelling. It must mean
+    /// the same type.
     pub data_type_words: Option<Value>,
-    /// Extents of a chunk.
+    /// Extents of one chunk (of one shard, if the codecs make shards).
     pub chunk_shape: Vec<u64>,
     /// Value of elements that were never written.
     pub fill_value: FillValue,
-    /// The codecs. They also decide the format.
+    /// The codecs, in the form of v3 or of v2 metadata. They also decide the format.
     pub codecs: CodecsMetadata,
-    /// The encoding of chunk keys. `None` means `c/0/0` in v3, and `0.0` in v2. A v2 array can only have
-    /// [`ChunkKeyEncoding::V2`].
+    /// How the key of a chunk is made from its position in the chunk grid. `None` means `c/0/0` in v3, and `0.0` in v2.
+    /// A v2 array can only have [`ChunkKeyEncoding::V2`].
     pub chunk_key_encoding: Option<ChunkKeyEncoding>,
     /// The user's attributes.
     pub attributes: Map<String, Value>,
@@ -92,14 +93,14 @@ pub struct ArrayMetadata {
     pub(super) codecs: CodecsMetadata,
     pub(super) attributes: Map<String, Value>,
     pub(super) dimension_names: Option<Vec<Option<String>>>,
-    /// `zarr.json` or `.zarray` as it will be written.
+    /// The content of `zarr.json` or `.zarray` that will be stored.
     pub(super) document: Object,
-    /// `.zattrs` as it will be written; unused in v3.
+    /// The content of `.zattrs` that will be stored; unused in v3.
     pub(super) zattrs: Object,
 }
 
 impl ArrayMetadata {
-    /// The format of the document.
+    /// The Zarr format of the array: v2 or v3.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
     }
@@ -130,7 +131,7 @@ impl ArrayMetadata {
         &self.chunk_grid
     }
 
-    /// The encoding of chunk keys.
+    /// How the key of a chunk is made from its position in the chunk grid.
     pub fn chunk_key_encoding(&self) -> &ChunkKeyEncoding {
         &self.chunk_key_encoding
     }
@@ -140,7 +141,7 @@ impl ArrayMetadata {
         &self.fill_value
     }
 
-    /// The codecs of the array, in the form of its format.
+    /// The codecs of the array, in the form of v3 or of v2 metadata.
     pub fn codecs(&self) -> &CodecsMetadata {
         &self.codecs
     }
@@ -156,12 +157,12 @@ impl ArrayMetadata {
         names::unfinished_work(&self.attributes)
     }
 
-    /// The user's attributes as text. Numbers are spelled as they were written.
+    /// The user's attributes as JSON text. Numbers are spelled as they were written.
     pub fn attributes_json(&self) -> String {
         self.attribute_members().map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The user's attributes as they were written, if there are any.
+    /// The user's attributes in their stored form, which keeps the spelling of numbers; `None` if there are none.
     pub(super) fn attribute_members(&self) -> Option<&Object> {
         match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -174,8 +175,8 @@ impl ArrayMetadata {
         self.dimension_names.as_deref()
     }
 
-    /// Changes the shape, but not the number of dimensions. If a rectilinear grid ends before the new shape, it gets
-    /// one more chunk.
+    /// Changes the array's shape, but not its number of dimensions. If a rectilinear grid ends before the new shape, it
+    /// gets one more chunk.
     pub fn set_shape(&mut self, shape: Vec<u64>) -> Result<()> {
         if shape.len() != self.ndim() {
             return Err(Error::new(
@@ -231,13 +232,14 @@ impl ArrayMetadata {
         Ok(())
     }
 
-    /// Replaces the attributes.
+    /// Replaces all attributes of the array.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         self.replace_attributes(object_from_map(&attributes)?);
         Ok(())
     }
 
-    /// Replaces the attributes with the JSON object in `text`. Numbers keep their spelling, including `NaN`.
+    /// Replaces all attributes of the array with the members of the JSON object in `text`. Numbers keep their spelling,
+    /// including `NaN`.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?);
         Ok(())
@@ -265,15 +267,15 @@ impl ArrayMetadata {
     }
 }
 
-/// Number of spaces per level in a document.
+/// Number of spaces that indent one level of a stored document.
 pub(super) const INDENT: Option<usize> = Some(2);
 
-/// The bytes of a document.
+/// The text of a metadata document as it is stored, in bytes.
 pub(super) fn to_bytes(document: &Object) -> Vec<u8> {
     object_to_text(document, INDENT).into_bytes()
 }
 
-/// The `attributes` of a v3 document, if they are an object.
+/// The user's attributes in a v3 document, if they are an object.
 pub(super) fn attributes_member(document: &Object) -> Option<&Object> {
     match document.get("attributes") {
         Some(Json::Object(members)) => Some(members),
@@ -281,9 +283,9 @@ pub(super) fn attributes_member(document: &Object) -> Option<&Object> {
     }
 }
 
-/// The chunk grid for a stored chunk shape, and whether its shape differs from the stored one. Older writers stored 0
-/// for empty dimensions. As in zarr-python, 0 is read as 1, or as the size of an inner chunk. This is safe, because no
-/// chunk can have been stored.
+/// The chunk grid for the chunk shape that is stored, and whether zeros in that shape had to be replaced. Older writers
+/// stored 0 for empty dimensions. As in zarr-python, 0 is read as 1, or as the size of an inner chunk. This is safe,
+/// because no chunk can have been stored.
 pub(super) fn check_chunk_shape(
     stored: &[u64],
     shape: &[u64],
@@ -303,7 +305,7 @@ pub(super) fn check_chunk_shape(
     Ok((ChunkGrid::Regular(RegularGrid::new(sizes)?), changed))
 }
 
-/// Checks that a rectilinear grid fits the shape, and the inner chunks of its shards.
+/// Checks that a rectilinear grid fits the array's shape, and the inner chunks of its shards.
 pub(super) fn check_rectilinear(grid: RectilinearGrid, shape: &[u64], inner: Option<&[u64]>) -> Result<ChunkGrid> {
     let member = "chunk_grid.configuration.chunk_shapes";
     grid.check_covers(shape, member)?;

@@ -24,24 +24,24 @@ use super::times::TimeScale;
 use super::{ArrayMetadata, DataType, ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result};
 
-/// How stored elements are decoded to numbers.
+/// How to compute an array's values from its stored elements, by the CF attributes that xarray also follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoding {
-    /// The type of stored integers after `_Unsigned`, if that attribute changes their signedness.
+    /// The integer type as which stored integers are read, if the attribute `_Unsigned` changes their signedness.
     pub read_as: Option<DType>,
-    /// Whether attributes mark elements as missing. True even if no element can equal the mark.
+    /// Whether some attribute marks elements as missing. True even if no element can equal the mark.
     pub is_masked: bool,
-    /// The marks that an element can equal, after `read_as`.
+    /// The values that mark elements as missing, in the type `read_as` if that is set.
     pub missing: Vec<Mark>,
-    /// The attribute `scale_factor`.
+    /// The value of the attribute `scale_factor`.
     pub scale: Option<f64>,
-    /// The attribute `add_offset`.
+    /// The value of the attribute `add_offset`.
     pub offset: Option<f64>,
     /// The type of decoded elements, if it differs from the stored type.
     pub dtype: Option<DType>,
-    /// The attribute `units`.
+    /// The value of the attribute `units`.
     pub units: Option<String>,
-    /// The attribute `calendar`.
+    /// The value of the attribute `calendar`.
     pub calendar: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub enum Mark {
 }
 
 impl ArrayMetadata {
-    /// Reads the attributes for decoding elements. Elements that are not numbers are not decoded.
+    /// Reads from the attributes how stored elements become values. Elements that are not numbers are not decoded.
     ///
     /// # Errors
     /// `MetadataInvalid` for a `scale_factor` or an `add_offset` that is not a number; `Unsupported` for complex
@@ -87,8 +87,8 @@ impl ArrayMetadata {
         Ok(decoding)
     }
 
-    /// The first number that attributes mark as missing, as text. NaN is skipped, because arithmetic handles it. A fill
-    /// value of 0 in format 2 is skipped too: images have it, and their zeros are real.
+    /// The first number that the attributes mark as missing, as text. NaN is skipped, because arithmetic handles it. A
+    /// fill value of 0 in format 2 is skipped too: images have it, and their zeros are real.
     pub fn missing_number(&self) -> Option<String> {
         let fill_is_mark = self.zarr_format() == ZarrFormat::V2 && *self.fill_value() != FillValue::Undefined;
         let mut marks = self.noted_missing().into_iter().filter_map(|(is_fill, value)| {
@@ -112,7 +112,7 @@ impl ArrayMetadata {
 }
 
 impl Decoding {
-    /// The type of decoded elements.
+    /// The type of the decoded values, for elements stored as `stored`.
     fn result(&self, stored: DType, has_nan: bool, is_truth: bool) -> Result<Option<DType>> {
         let own = self.read_as.unwrap_or(stored);
         if is_truth {
@@ -134,12 +134,12 @@ impl Decoding {
         }))
     }
 
-    /// Whether stored elements need no decoding.
+    /// Whether stored elements are already the array's values, so that nothing is decoded.
     pub fn is_plain(&self) -> bool {
         !self.is_masked && !self.is_scaled() && self.read_as.is_none() && self.dtype.is_none()
     }
 
-    /// Whether elements are multiplied, or get an offset.
+    /// Whether decoding multiplies elements or adds an offset to them.
     pub fn is_scaled(&self) -> bool {
         self.scale.is_some() || self.offset.is_some()
     }
@@ -153,7 +153,7 @@ impl Decoding {
         units.map(|units| TimeScale::of(units, self.calendar.as_deref())).transpose()
     }
 
-    /// Describes the decoding for people; `None` if elements are not decoded.
+    /// Describes in words how elements are decoded; `None` if they are not.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(dtype) = self.read_as {
@@ -172,7 +172,7 @@ impl Decoding {
     }
 }
 
-/// The content of an attribute that marks missing elements.
+/// The content of an attribute that marks missing elements, such as `_FillValue`.
 enum Noted {
     Number(Mark),
     Nan,
@@ -181,7 +181,7 @@ enum Noted {
 }
 
 impl Noted {
-    /// Parses a value of an attribute: a JSON number, or a float in the form that xarray writes in format 3.
+    /// Parses an attribute's value: a JSON number, or a float in the form that xarray writes in format 3.
     fn of(value: &Value, data_type: &DataType) -> Noted {
         // Text in that form never marks integers.
         let is_float =
@@ -210,8 +210,8 @@ impl Noted {
 }
 
 impl Mark {
-    /// Converts the mark to the element that equals it; `None` if there is none. `own` is the type of elements after
-    /// `_Unsigned`.
+    /// Converts this value to an element of `data_type`; `None` if no element equals it. `own` is the type of elements
+    /// after `_Unsigned`.
     fn as_element(self, data_type: &DataType, own: DType, is_fill: bool) -> Option<Mark> {
         let (least, most) = match own.kind() {
             DTypeKind::Int | DTypeKind::UInt => bounds(own),
@@ -248,7 +248,7 @@ impl Mark {
         }
     }
 
-    /// Whether an element of the type can equal this number, without rounding.
+    /// Whether some element of `data_type` equals this number exactly.
     fn is_exact(self, data_type: &DataType) -> bool {
         let parts = match self {
             Mark::Complex(re, im) => vec![re, im],
@@ -267,14 +267,14 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// Whether elements are numbers for arithmetic.
+/// Whether elements of this type are numbers that can be calculated with.
 fn is_number(data_type: &DataType) -> bool {
     let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
     !is_time && data_type.device_dtype().is_some_and(|dtype| dtype.kind() != DTypeKind::Opaque)
 }
 
-/// The type of elements after `_Unsigned`; `None` if it changes nothing. As in xarray, `_Unsigned` must be text, not
-/// JSON `true`.
+/// The type that the attribute `_Unsigned` gives to elements stored as `stored`; `None` if it changes nothing. As in
+/// xarray, `_Unsigned` must be text, not JSON `true`.
 fn read_as(stored: DType, unsigned: Option<&str>) -> Option<DType> {
     match (unsigned?, stored) {
         ("true", DType::INT8) => Some(DType::UINT8),
@@ -302,7 +302,7 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Parses a number, including those that JSON cannot represent.
+/// Parses a float, including infinities and NaN, which JSON cannot represent as numbers.
 fn float(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => Some(f64::NAN),

@@ -6,7 +6,7 @@ use super::extension::Extension;
 use super::invalid;
 use crate::{Error, ErrorKind, Result};
 
-/// The character between the numbers in a key.
+/// The character between the numbers in a chunk's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Separator {
     /// `.`
@@ -16,7 +16,7 @@ pub enum Separator {
 }
 
 impl Separator {
-    /// The character.
+    /// The separator as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Separator::Dot => ".",
@@ -34,7 +34,7 @@ impl Separator {
     }
 }
 
-/// The encoding of chunk keys.
+/// How the key of a chunk is made from its position in the chunk grid.
 ///
 /// ```
 /// use cuzarr::meta::{ChunkKeyEncoding, Separator};
@@ -61,7 +61,7 @@ pub enum ChunkKeyEncoding {
 }
 
 impl ChunkKeyEncoding {
-    /// The key of a chunk.
+    /// The key under which a chunk is stored, below the array's path.
     pub fn key(&self, chunk: &[u64]) -> String {
         let (mut key, separator) = match self {
             ChunkKeyEncoding::Default { separator } => (String::from("c"), separator.as_str()),
@@ -77,8 +77,8 @@ impl ChunkKeyEncoding {
         key
     }
 
-    /// Parses a key of an array with `ndim` dimensions. Returns the chunk's place in the grid; `None` if this is not a
-    /// chunk key.
+    /// Parses the key of a chunk of an array with `ndim` dimensions. Returns the chunk's place in the grid; `None` if
+    /// this is not a chunk key.
     pub fn parse_key(&self, key: &str, ndim: usize) -> Option<Vec<u64>> {
         let (numbers, separator) = match self {
             ChunkKeyEncoding::Default { separator } => {
@@ -95,7 +95,7 @@ impl ChunkKeyEncoding {
         (chunk.len() == ndim).then_some(chunk)
     }
 
-    /// Reads the `chunk_key_encoding` member of a v3 document.
+    /// Parses the `chunk_key_encoding` member of a v3 document.
     pub fn from_json(value: &Value) -> Result<Self> {
         const MEMBER: &str = "chunk_key_encoding";
         let mut extension = match value {
@@ -126,7 +126,7 @@ impl ChunkKeyEncoding {
         })
     }
 
-    /// The `chunk_key_encoding` member of a v3 document.
+    /// Writes the `chunk_key_encoding` member of a v3 document.
     pub fn to_json(&self) -> Value {
         let (name, separator) = match self {
             ChunkKeyEncoding::Default { separator } => ("default", separator),
@@ -135,7 +135,7 @@ impl ChunkKeyEncoding {
         json!({"name": name, "configuration": {"separator": separator.as_str()}})
     }
 
-    /// The character between the numbers.
+    /// The character between the numbers in the keys.
     pub fn separator(&self) -> Separator {
         match self {
             ChunkKeyEncoding::Default { separator } | ChunkKeyEncoding::V2 { separator } => *separator,

@@ -13,7 +13,7 @@ pub enum Lengths {
     Listed(Vec<i64>),
 }
 
-/// Chunks or shards, as the user gave them.
+/// The chunk or shard argument for a new array, as the user gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunks {
     /// The library chooses.
@@ -22,18 +22,18 @@ pub enum Chunks {
     Same(i64),
     /// Lengths for each dimension.
     Along(Vec<Lengths>),
-    /// The grid of another array.
+    /// The chunk grid of another array, which is copied.
     Grid(ChunkGrid),
 }
 
 impl Chunks {
-    /// Returns chunks of one shape.
+    /// Makes the argument for chunks that all have the shape `shape`.
     pub fn of_shape(shape: &[u64]) -> Chunks {
         let length = |&length: &u64| Lengths::Each(i64::try_from(length).unwrap_or(i64::MAX));
         Chunks::Along(shape.iter().map(length).collect())
     }
 
-    /// Whether any dimension has a list of lengths.
+    /// Whether the lengths of the chunks are listed for any dimension.
     fn is_listed(&self) -> bool {
         match self {
             Chunks::Grid(_) => true,
@@ -48,14 +48,15 @@ impl Chunks {
 pub struct Shards {
     /// The shape or the lengths of the shards.
     pub chunks: Chunks,
-    /// Maximum size of a shard, if the library chooses its shape.
+    /// Maximum size of a shard in bytes, if the library chooses the shard's shape.
     pub target_bytes: Option<u64>,
 }
 
 /// The chunks of a new array, and its shards if it has them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunking {
-    /// The shape of a chunk. In a rectilinear grid without shards, the shape of the largest chunk.
+    /// The shape of the smallest chunk: the one inside a shard, if there are shards. In a rectilinear grid without
+    /// shards, the shape of the largest chunk.
     pub inner: Vec<u64>,
     /// The grid of stored objects, which are chunks or shards.
     pub stored: ChunkGrid,
@@ -63,7 +64,7 @@ pub struct Chunking {
     pub is_sharded: bool,
 }
 
-/// Determines the chunks and shards of an array, from the user's arguments.
+/// Determines the chunks and shards of a new array from the user's arguments.
 ///
 /// # Errors
 /// `InvalidArgument` for lengths below 1, lists that do not add up to the shape, shards that are not multiples of
@@ -97,8 +98,8 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// The shape of chunks that have one length per dimension. A length of -1 becomes a multiple of `unit` that covers the
-/// dimension.
+/// The shape of chunks of which all have one length along each dimension. A length of -1 becomes a multiple of `unit`
+/// that covers the dimension.
 fn lengths(chunks: &Chunks, shape: &[u64], unit: Option<&[u64]>) -> Result<Vec<u64>> {
     let same;
     let axes = match chunks {
@@ -139,7 +140,7 @@ fn each(length: i64, extent: u64, unit: u64) -> Result<u64> {
     }
 }
 
-/// The grid of chunks that have a list of lengths along some dimension.
+/// The grid of chunks whose lengths are listed along some dimension.
 fn listed(chunks: &Chunks, shape: &[u64], unit: Option<&[u64]>) -> Result<ChunkGrid> {
     let axes = match chunks {
         Chunks::Grid(grid) => return Ok(grid.clone()),
@@ -168,7 +169,7 @@ fn edges(given: &[i64], extent: u64) -> Result<Edges> {
     Edges::listed(&lengths)
 }
 
-/// Refuses shards that are not multiples of chunks.
+/// Refuses shards whose lengths are not multiples of the chunks inside them.
 fn check_multiples(shards: &ChunkGrid, chunks: &[u64]) -> Result<()> {
     let is_multiple = |length: u64, chunk: u64| length.checked_rem(chunk) == Some(0);
     let (fits, told) = match shards {
@@ -191,7 +192,7 @@ fn check_multiples(shards: &ChunkGrid, chunks: &[u64]) -> Result<()> {
     Err(wrong(message).with_hint("set shards to multiples of the chunks"))
 }
 
-/// A shape in Python's form, such as `(4, 6)`.
+/// Writes a shape as Python writes a tuple, such as `(4, 6)`.
 fn tuple(shape: &[u64]) -> String {
     match shape {
         [one] => format!("({one},)"),
@@ -221,10 +222,10 @@ fn guess_shards(shape: &[u64], chunks: &[u64], element_bytes: usize, target_byte
     chunks.iter().map(|&chunk| chunk * factor).collect()
 }
 
-/// Maximum size of a chosen chunk: as a stored object, and inside a shard.
+/// Maximum bytes of a chunk whose shape the library chooses: as a stored object, and inside a shard.
 const LARGEST_CHUNK: [f64; 2] = [64.0 * 1024.0 * 1024.0, 1024.0 * 1024.0];
 
-/// Chooses the shape of chunks. zarr-python chooses the same.
+/// Chooses the shape of chunks that the user left to the library. zarr-python chooses the same.
 ///
 /// The size of a chunk grows with the logarithm of the array's size, from 128 KiB to 64 MiB (1 MiB in shards).
 /// Dimensions are halved in turn, beginning with the first, until a chunk is near enough to that size.
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Choices that `cuzarr.create_array` and zarr-python 3.4 make in Python.
+    /// Shapes that `cuzarr.create_array` and zarr-python 3.4 choose in Python.
     const CHOSEN: &[(&[u64], usize, bool, &[u64])] = &[
         (&[], 4, false, &[]),
         (&[0], 8, false, &[1]),

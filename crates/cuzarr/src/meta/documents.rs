@@ -8,7 +8,7 @@ use super::names::{CONSOLIDATED, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The bytes of the documents that were found at a path.
+/// The metadata documents that were found at one path of a store, as bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Documents<'a> {
     /// `zarr.json`
@@ -24,7 +24,7 @@ pub struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Sets the document with this name. Other names are ignored.
+    /// Sets the document of this name, such as `.zattrs`. Other names are ignored.
     pub fn set(&mut self, name: &str, bytes: &'a [u8]) {
         match name {
             ZARR_JSON => self.zarr_json = Some(bytes),
@@ -37,8 +37,9 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The documents of one node as JSON objects, without further checks. So a node that this library cannot use is still
-/// listed, and is consolidated as its author wrote it. [`NodeDocuments::check`] turns the documents into metadata.
+/// The metadata documents of one array or group as JSON objects, without further checks. So a node that this library
+/// cannot use is still listed, and is consolidated as its author wrote it. [`NodeDocuments::check`] turns the documents
+/// into metadata.
 ///
 /// ```
 /// use cuzarr::meta::{Documents, NodeDocuments};
@@ -51,18 +52,18 @@ impl<'a> Documents<'a> {
 pub struct NodeDocuments {
     pub(super) format: ZarrFormat,
     pub(super) is_array: bool,
-    /// `zarr.json`, `.zarray` or `.zgroup`. If a v3 group has a consolidated copy, the document has `null` in its
-    /// place.
+    /// The content of `zarr.json`, `.zarray` or `.zgroup`. If a v3 group has a consolidated copy, the document has
+    /// `null` in its place.
     pub(super) document: Object,
-    /// `.zattrs`, if there is one; unused in v3.
+    /// The content of `.zattrs`, if there is one; unused in v3.
     pub(super) zattrs: Option<Object>,
-    /// The consolidated metadata of a group.
+    /// The consolidated metadata, if this is a group that has any.
     pub(super) copy: Option<StoredCopy>,
 }
 
 impl NodeDocuments {
-    /// Parses documents; `None` if they describe no node. v3 takes precedence over v2, and arrays over groups, as in
-    /// zarr-python.
+    /// Parses metadata documents; `None` if they describe neither an array nor a group. v3 takes precedence over v2,
+    /// and arrays over groups, as in zarr-python.
     ///
     /// # Errors
     /// `MetadataInvalid` when a document is not a JSON object.
@@ -85,7 +86,7 @@ impl NodeDocuments {
         }))
     }
 
-    /// Parses a `zarr.json`.
+    /// Parses a `zarr.json` document into an object.
     pub(super) fn parse_v3(bytes: &[u8]) -> Result<NodeDocuments> {
         let (document, copy) = parse_object_apart(bytes, CONSOLIDATED)?;
         let mut node = NodeDocuments::v3(document, copy.map(StoredCopy::Text));
@@ -133,7 +134,7 @@ impl NodeDocuments {
         NodeDocuments { format: ZarrFormat::V2, is_array, document, zattrs, copy: None }
     }
 
-    /// The format of the documents.
+    /// The Zarr format of the documents: v2 or v3.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
     }
@@ -151,7 +152,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The name and the members of each document, without the consolidated metadata of a group.
+    /// The name and the members of each document, except for the consolidated metadata of a group.
     pub fn members(&self) -> Vec<(&'static str, &Object)> {
         let zattrs = self.zattrs.as_ref().map(|members| (ZATTRS, members));
         [(self.name(), &self.document)].into_iter().chain(zattrs).collect()
@@ -173,7 +174,7 @@ impl NodeDocuments {
         documents.into_iter().map(|(name, text)| (name, text.into_bytes())).collect()
     }
 
-    /// Returns the documents without the attributes.
+    /// Returns these documents without the user's attributes.
     #[must_use]
     pub fn without_attributes(&self) -> NodeDocuments {
         let members = self.document.iter().filter(|(name, _)| self.format == ZarrFormat::V2 || *name != "attributes");
@@ -181,7 +182,7 @@ impl NodeDocuments {
         NodeDocuments { format: self.format, is_array: self.is_array, document, zattrs: None, copy: self.copy.clone() }
     }
 
-    /// Returns the documents without the consolidated metadata of a group.
+    /// Returns these documents without the consolidated metadata of a group.
     #[must_use]
     pub fn alone(mut self) -> NodeDocuments {
         if !self.is_array {
@@ -190,7 +191,7 @@ impl NodeDocuments {
         NodeDocuments { copy: None, ..self }
     }
 
-    /// The name of the document that makes the node.
+    /// The name of the document that makes the path an array or a group, such as `.zarray`.
     pub fn name(&self) -> &'static str {
         match (self.format, self.is_array) {
             (ZarrFormat::V3, _) => ZARR_JSON,
@@ -200,7 +201,7 @@ impl NodeDocuments {
     }
 }
 
-/// The text of a v3 document. The copy replaces the `null` in its place.
+/// The text of a `zarr.json`, with the consolidated metadata `copy` put in. The copy replaces the `null` in its place.
 pub(super) fn v3_to_text(document: &Object, copy: Option<&str>, indent: Option<usize>) -> String {
     let parts = document.iter().map(|(name, member)| match copy {
         Some(copy) if name == CONSOLIDATED => (CONSOLIDATED, Part::Text(copy)),

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use super::{DataType, Extension};
 use crate::{Error, ErrorKind, Result};
 
-/// The compressor if the user chose none. It is the same as in zarr-python.
+/// The compressor of a new array if the user chose none. It is the same as in zarr-python.
 pub fn default_compressor() -> Extension {
     let members = [("level".to_string(), json!(0)), ("checksum".to_string(), json!(false))];
     Extension::new("zstd", Map::from_iter(members))
 }
 
-/// Blosc's compressors, by their names in metadata.
+/// The compressors inside Blosc, by their names in metadata.
 const BLOSC_COMPRESSORS: [&str; 6] = ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"];
 
 /// Parses a short name of a compressor, which may have a level after a colon (`none`, `zstd`, `zstd:5`, `gzip:1`,
@@ -56,7 +56,7 @@ pub fn compressor_named(text: &str) -> Result<Vec<Extension>> {
     Ok(vec![Extension::from_json(&codec, "compressors")?])
 }
 
-/// The codec from elements to bytes, if the user chose none.
+/// The codec that turns a new array's elements into bytes, if the user chose none.
 pub fn serializer(data_type: &DataType) -> Extension {
     match data_type {
         DataType::VariableString => Extension::new("vlen-utf8", Map::new()),
@@ -66,7 +66,7 @@ pub fn serializer(data_type: &DataType) -> Extension {
     }
 }
 
-/// The codecs of an array, if the user chose none.
+/// All codecs of a new v3 array, if the user chose none.
 pub fn default_codecs(data_type: &DataType) -> Vec<Extension> {
     vec![serializer(data_type), default_compressor()]
 }
@@ -90,8 +90,8 @@ pub enum IndexLocation {
     End,
 }
 
-/// Completes a codec with settings that follow from the elements: their byte order, and for Blosc their size. Existing
-/// settings stay.
+/// Completes a codec's configuration with settings that follow from the data type: the byte order, and for Blosc the
+/// element size. Existing settings stay.
 pub fn completed(codec: &Extension, data_type: &DataType) -> Extension {
     let mut codec = codec.clone();
     if codec.name == "bytes" && codec.configuration.is_empty() && serializer(data_type).name == "bytes" {

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use super::invalid;
 use crate::Result;
 
-/// A name with its configuration.
+/// An extension point's value in v3 metadata, such as a codec: its name and its configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extension {
-    /// The registered name.
+    /// The registered name, such as `gzip`.
     pub name: String,
     /// The configuration; empty if there was none.
     pub configuration: Map<String, Value>,
@@ -17,7 +17,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Makes an extension that must be understood.
+    /// Makes an extension that readers must understand.
     pub fn new(name: impl Into<String>, configuration: Map<String, Value>) -> Self {
         Extension { name: name.into(), configuration, must_understand: true }
     }
@@ -63,7 +63,7 @@ impl Extension {
         Value::Object(members)
     }
 
-    /// The shape of the chunks inside a shard, if these codecs make shards.
+    /// The shape of the chunks inside a shard, if `codecs` make shards.
     pub(crate) fn inner_chunk_shape(codecs: &[Extension]) -> Option<Vec<u64>> {
         let sharding = codecs.iter().find(|codec| codec.name == "sharding_indexed")?;
         super::parse_shape(sharding.configuration.get("chunk_shape")?, "chunk_shape").ok()

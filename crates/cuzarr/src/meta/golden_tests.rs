@@ -15,7 +15,7 @@ fn cases(text: &str) -> Vec<Value> {
     cases
 }
 
-/// The documents of the node at `path`, by name.
+/// The documents of the node at `path`, each with its name.
 fn documents_at<'a>(case: &'a Value, path: &str) -> Vec<(&'a str, &'a str)> {
     let mut found = Vec::new();
     for (key, text) in case["documents"].as_object().unwrap() {
@@ -39,7 +39,7 @@ fn is_array(case: &Value) -> bool {
     case.get("shape").is_some()
 }
 
-/// Every array of both versions, with its case.
+/// Every array of both Zarr formats, with the case that it is from.
 fn arrays() -> Vec<(String, Value, ArrayMetadata)> {
     let all = [cases(ZARR_3), cases(ZARR_2)].concat();
     let read_array = |case: Value| match read(&case, "") {

@@ -10,7 +10,7 @@ use super::rectilinear::{Edges, RectilinearGrid};
 use super::{invalid, parse_shape};
 use crate::{Error, ErrorKind, Result};
 
-/// The `chunk_grid` member of a v3 document. A regular grid has the stored sizes, even zeros.
+/// The `chunk_grid` member of a v3 document as it is stored. A regular grid has the stored sizes, even zeros.
 pub(crate) enum StoredGrid {
     Regular(Vec<u64>),
     Rectilinear(RectilinearGrid),
@@ -39,7 +39,7 @@ impl StoredGrid {
     }
 }
 
-/// The chunk grid of an array.
+/// How an array is divided into chunks.
 ///
 /// ```
 /// use cuzarr::meta::{ChunkGrid, RegularGrid};
@@ -50,14 +50,14 @@ impl StoredGrid {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkGrid {
-    /// Chunks of one shape.
+    /// All chunks have one shape.
     Regular(RegularGrid),
-    /// Chunks that differ in length along each dimension.
+    /// Chunks may differ in length along each dimension.
     Rectilinear(RectilinearGrid),
 }
 
 impl ChunkGrid {
-    /// The rectilinear grid, if this is one.
+    /// The grid as a rectilinear one; `None` if it is regular.
     pub fn rectilinear(&self) -> Option<&RectilinearGrid> {
         match self {
             ChunkGrid::Regular(_) => None,
@@ -78,7 +78,7 @@ impl ChunkGrid {
         self.chunk_shape().len()
     }
 
-    /// The chunks along each dimension.
+    /// For each dimension, how it is divided into chunks.
     pub fn axes(&self) -> Vec<Edges> {
         match self {
             ChunkGrid::Regular(grid) => grid.chunk_shape().iter().map(|&size| Edges::Even(size)).collect(),
@@ -105,7 +105,7 @@ impl ChunkGrid {
         product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
     }
 
-    /// The chunk that holds the element at `index`.
+    /// The position in the grid of the chunk that holds the element at `index`.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.
@@ -127,7 +127,7 @@ impl ChunkGrid {
         }
     }
 
-    /// Bytes of the largest whole chunk, with elements of `elem_size_bytes`.
+    /// Bytes of the largest chunk as a whole, with elements of `elem_size_bytes`.
     ///
     /// # Errors
     /// `MetadataInvalid` if it is more than memory can hold.
@@ -135,7 +135,7 @@ impl ChunkGrid {
         chunk_size_bytes(self.chunk_shape(), elem_size_bytes)
     }
 
-    /// The `chunk_grid` member of a v3 document.
+    /// Writes the `chunk_grid` member of a v3 document.
     pub fn to_json(&self) -> Value {
         match self {
             ChunkGrid::Regular(grid) => {
@@ -158,7 +158,8 @@ fn chunk_size_bytes(shape: &[u64], elem_size_bytes: usize) -> Result<usize> {
         .ok_or_else(|| too_large("bytes of a chunk", shape))
 }
 
-/// A grid of chunks of one shape that begins at the array's origin. Chunks at the far edges may reach beyond the array.
+/// A grid of chunks of one shape, which begins at the array's origin. Chunks at the far edges may reach beyond the
+/// array.
 ///
 /// ```
 /// use cuzarr::meta::RegularGrid;
@@ -202,7 +203,7 @@ impl RegularGrid {
         product(&self.chunk_counts(shape)?).ok_or_else(|| too_large("number of chunks", shape))
     }
 
-    /// The chunk that holds the element at `index`.
+    /// The position in the grid of the chunk that holds the element at `index`.
     pub fn chunk_of(&self, index: &[u64]) -> Result<Vec<u64>> {
         self.check_ndim(index.len(), "element index")?;
         Ok(index.iter().zip(&self.chunk_shape).map(|(&at, &chunk)| at / chunk).collect())
@@ -247,7 +248,7 @@ impl RegularGrid {
     }
 }
 
-/// The product; `None` if it does not fit `u64`. If any size is zero, the product is zero.
+/// The product of `sizes`; `None` if it does not fit `u64`. If any size is zero, the product is zero.
 pub(crate) fn product(sizes: &[u64]) -> Option<u64> {
     if sizes.contains(&0) {
         return Some(0);

@@ -16,14 +16,14 @@ pub struct GroupMetadata {
     pub(super) format: ZarrFormat,
     pub(super) attributes: Map<String, Value>,
     pub(super) consolidated: Option<Consolidated>,
-    /// `zarr.json` or `.zgroup` as it will be written, with `null` in place of the consolidated metadata.
+    /// The content of `zarr.json` or `.zgroup` that will be stored, with `null` in place of the consolidated metadata.
     pub(super) document: Object,
-    /// `.zattrs` as it will be written; unused in v3.
+    /// The content of `.zattrs` that will be stored; unused in v3.
     pub(super) zattrs: Object,
 }
 
 impl GroupMetadata {
-    /// The format of the documents.
+    /// The Zarr format of the group: v2 or v3.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
     }
@@ -34,7 +34,7 @@ impl GroupMetadata {
         &self.attributes
     }
 
-    /// The user's attributes as text. Numbers are spelled as they were written.
+    /// The user's attributes as JSON text. Numbers are spelled as they were written.
     pub fn attributes_json(&self) -> String {
         let members = match self.format {
             ZarrFormat::V2 => Some(&self.zattrs),
@@ -43,33 +43,34 @@ impl GroupMetadata {
         members.map_or_else(|| "{}".to_owned(), |members| object_to_text(members, None))
     }
 
-    /// The metadata of all nodes below this group, if it was consolidated.
+    /// The consolidated metadata of all nodes below this group, if it has any.
     pub fn consolidated(&self) -> Option<&Consolidated> {
         self.consolidated.as_ref()
     }
 
-    /// The mark at the root of a hierarchy whose copy or pyramid is not finished.
+    /// The mark at the root of a hierarchy while a copy or a pyramid is being written there; `None` if nothing is.
     pub fn unfinished(&self) -> Option<&Value> {
         self.attributes.get(names::UNFINISHED)
     }
 
-    /// The name of the unfinished work that writes below this group, such as `copy`.
+    /// The name of the unfinished work that writes this group and the nodes below it, such as `copy`.
     pub fn unfinished_work(&self) -> Option<&str> {
         names::unfinished_work(&self.attributes)
     }
 
-    /// Replaces the attributes.
+    /// Replaces all attributes of the group.
     pub fn set_attributes(&mut self, attributes: Map<String, Value>) -> Result<()> {
         self.replace_attributes(object_from_map(&attributes)?)
     }
 
-    /// Replaces the attributes with the JSON object in `text`. Numbers keep their spelling, including `NaN`.
+    /// Replaces all attributes of the group with the members of the JSON object in `text`. Numbers keep their spelling,
+    /// including `NaN`.
     pub fn set_attributes_json(&mut self, text: &str) -> Result<()> {
         self.replace_attributes(Json::parse_object(text.as_bytes())?)
     }
 
-    /// Marks the group as the root of unfinished work, or removes the mark (`None`). Other attributes stay as they are
-    /// written.
+    /// Sets `mark` as the mark of unfinished work below this group, or removes it (`None`). Other attributes stay as
+    /// they are written.
     pub fn set_unfinished(&mut self, mark: Option<&Value>) -> Result<()> {
         let mut attributes = Json::parse_object(self.attributes_json().as_bytes())?;
         match mark {
@@ -108,7 +109,7 @@ impl GroupMetadata {
         Ok(())
     }
 
-    /// The bytes of `zarr.json` or `.zgroup`.
+    /// The content of `zarr.json` or `.zgroup` in bytes.
     pub fn to_json(&self) -> Vec<u8> {
         let copy = self.consolidated.as_ref().filter(|_| self.format == ZarrFormat::V3);
         v3_to_text(&self.document, copy.map(|copy| copy.to_v3(INDENT)).as_deref(), INDENT).into_bytes()

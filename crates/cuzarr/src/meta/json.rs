@@ -17,7 +17,8 @@ pub(crate) use text::{Text, parse_object_apart};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Maximum nesting of arrays and objects. Deeper documents are refused, so that recursion stays bounded.
+/// Maximum nesting depth of arrays and objects in a document. Deeper documents are refused, so that recursion stays
+/// bounded.
 const MAX_DEPTH: usize = 128;
 
 /// The members of an object, in the order of the document.
@@ -41,12 +42,12 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses one document.
+    /// Parses a document into a JSON value.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Json> {
         read_document(text_of(bytes)?, Parser::value)
     }
 
-    /// Parses one document that must be an object.
+    /// Parses a document that must be a JSON object.
     pub(crate) fn parse_object(bytes: &[u8]) -> Result<Object> {
         match Json::parse(bytes)? {
             Json::Object(members) => Ok(members),
@@ -54,8 +55,9 @@ impl Json {
         }
     }
 
-    /// Converts the tree to a plain value. Numbers that fit neither `i64` nor `u64` become floats. Those beyond the
-    /// range of finite floats, and NaN, become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in fill values.
+    /// Converts this value to serde_json's type, which does not keep the spelling of numbers. Numbers that fit neither
+    /// `i64` nor `u64` become floats. Those beyond the range of finite floats, and NaN, become the strings `"NaN"`,
+    /// `"Infinity"` and `"-Infinity"`, as in fill values.
     pub fn to_value(&self) -> Value {
         match self {
             Json::Null => Value::Null,
@@ -67,7 +69,7 @@ impl Json {
         }
     }
 
-    /// Converts a plain value to a tree.
+    /// Converts serde_json's value to one that keeps the spelling of numbers.
     ///
     /// # Errors
     /// `MetadataInvalid` for arrays and objects that are nested more than 128 deep.
@@ -75,7 +77,7 @@ impl Json {
         from_value_at(value, 0)
     }
 
-    /// The text; see [`object_to_text`].
+    /// The value as JSON text; see [`object_to_text`].
     #[cfg(test)]
     pub(crate) fn to_text(&self, indent: Option<usize>) -> String {
         let mut out = String::new();
@@ -89,7 +91,7 @@ pub(crate) fn object_to_text(members: &Object, indent: Option<usize>) -> String 
     members_to_text(members.iter().map(|(name, member)| (name.as_str(), Part::Tree(member))), indent)
 }
 
-/// Like [`object_to_text`], for members that may already be text.
+/// Like [`object_to_text`], for members of which some may already be text.
 pub(crate) fn members_to_text<'a>(
     members: impl ExactSizeIterator<Item = (&'a str, Part<'a>)>,
     indent: Option<usize>,
@@ -100,19 +102,19 @@ pub(crate) fn members_to_text<'a>(
     out
 }
 
-/// The form of a member that is written.
+/// The value of a member that is written, in one of several forms.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// A tree.
+    /// A parsed value.
     Tree(&'a Json),
     /// The members of an object.
     Object(&'a Object),
-    /// JSON text, which is written unchanged.
+    /// JSON text, which is written as it is.
     Text(&'a str),
 }
 
-/// Writes an object at depth `level` of its document. `unit` is the white space of one level; without it, everything is
-/// on one line.
+/// Writes a JSON object at nesting depth `level` of its document. `unit` is the white space of one level; without it,
+/// everything is on one line.
 pub(crate) fn write_members<'a>(
     out: &mut String,
     members: impl ExactSizeIterator<Item = (&'a str, Part<'a>)>,
@@ -122,7 +124,7 @@ pub(crate) fn write_members<'a>(
     write_items(out, ['{', '}'], members.map(|(name, part)| (Some(name), part)), unit, level);
 }
 
-/// Writes a newline and the white space of a level. Writes nothing without a `unit`.
+/// Writes a newline and the white space that indents `level` levels. Writes nothing without a `unit`.
 pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize) {
     if let Some(unit) = unit {
         out.push('\n');
@@ -130,12 +132,12 @@ pub(crate) fn write_new_line(out: &mut String, unit: Option<&str>, level: usize)
     }
 }
 
-/// Converts the members of an object to plain values.
+/// Converts the members of an object to serde_json's values.
 pub(crate) fn object_to_map(members: &Object) -> Map<String, Value> {
     members.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
 }
 
-/// Converts plain members to trees.
+/// Converts serde_json's members to values that keep the spelling of numbers.
 pub(crate) fn object_from_map(map: &Map<String, Value>) -> Result<Object> {
     map.iter().map(|(name, value)| Ok((name.clone(), from_value_at(value, 1)?))).collect()
 }
@@ -205,7 +207,7 @@ fn number_value(text: &str) -> Value {
     }
 }
 
-/// Writes a part at depth `level` of its document; see [`write_members`].
+/// Writes a member's value at nesting depth `level` of its document; see [`write_members`].
 pub(crate) fn write_part(out: &mut String, part: Part<'_>, unit: Option<&str>, level: usize) {
     match part {
         Part::Text(text) => out.push_str(text),
@@ -250,7 +252,7 @@ fn write_items<'a>(
     out.push(brackets[1]);
 }
 
-/// Writes a string in ASCII only, as Python does. So a document of zarr-python is reproduced byte for byte.
+/// Writes a JSON string in ASCII only, as Python does. So a document of zarr-python is reproduced byte for byte.
 pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

@@ -84,7 +84,7 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ErrorKind, Result};
 
-/// The version of the storage format.
+/// The version of the Zarr storage format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ZarrFormat {
     /// `.zarray`, `.zgroup`, `.zattrs`.
@@ -94,7 +94,7 @@ pub enum ZarrFormat {
 }
 
 impl ZarrFormat {
-    /// 2 or 3.
+    /// The format as a number: 2 or 3.
     pub const fn number(self) -> u8 {
         match self {
             ZarrFormat::V2 => 2,
@@ -103,7 +103,7 @@ impl ZarrFormat {
     }
 }
 
-/// The error for a member that breaks its specification.
+/// The error for a member of a metadata document that breaks its specification.
 pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
     Error::new(
         ErrorKind::MetadataInvalid,
@@ -111,12 +111,12 @@ pub(crate) fn invalid(member: &str, got: &Value, expected: &str) -> Error {
     )
 }
 
-/// Returns a member, or an error if it is missing.
+/// Returns a member of a document, or an error if it is missing.
 pub(crate) fn required<'a>(document: &'a Map<String, Value>, member: &str) -> Result<&'a Value> {
     document.get(member).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, format!("member '{member}' is missing")))
 }
 
-/// Checks that `zarr_format` is `expected`.
+/// Checks that the document's `zarr_format` is `expected`.
 pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) -> Result<()> {
     let got = required(document, "zarr_format")?;
     if got.as_u64() == Some(u64::from(expected.number())) {
@@ -127,8 +127,8 @@ pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) 
 
 /// Maximum number of dimensions of an array, as in NumPy 2.
 pub const MAX_NDIM: usize = 64;
-/// Largest extent. Python's lengths and NumPy's indices are limited to it, so a larger array could be opened but not
-/// indexed.
+/// Largest length of a dimension. Python's lengths and NumPy's indices are limited to it, so a larger array could be
+/// opened but not indexed.
 pub const MAX_EXTENT: u64 = i64::MAX as u64;
 
 /// Parses a shape: a list of non-negative integers.
@@ -151,7 +151,7 @@ fn check_ndim(ndim: usize, member: &str) -> Result<()> {
     Err(Error::new(ErrorKind::UnsupportedFeature, message))
 }
 
-/// Refuses a shape that is not allowed in documents.
+/// Refuses a shape with too many dimensions or too long ones.
 pub(crate) fn check_shape(shape: &[u64], member: &str) -> Result<()> {
     check_ndim(shape.len(), member)?;
     match shape.iter().find(|&&extent| extent > MAX_EXTENT) {

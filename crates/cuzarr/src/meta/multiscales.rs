@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::invalid;
 use crate::{Error, ErrorKind, Result};
 
-/// The convention that describes an image.
+/// The convention by which a group's attributes describe an image with several resolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiscaleConvention {
     /// OME-Zarr up to 0.4: the attributes `multiscales` and `omero`.
@@ -31,14 +31,14 @@ pub struct ImageAxis {
     pub members: Map<String, Value>,
 }
 
-/// One of an image's arrays.
+/// One array of an image: the image in one resolution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageLevel {
     /// The path of the array below the image's group.
     pub path: String,
-    /// Size of an element along each dimension; empty if the attributes do not have it.
+    /// Size of an array element along each dimension; empty if the attributes do not state it.
     pub scale: Vec<f64>,
-    /// Position of the first element along each dimension; empty if the attributes do not have it.
+    /// Position of the first array element along each dimension; empty if the attributes do not state it.
     pub translation: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ pub struct CoordinateSystems {
     pub transformations: Vec<Value>,
 }
 
-/// An image with several scales.
+/// An image that is stored in several resolutions, as the attributes of its group describe it.
 ///
 /// ```
 /// use cuzarr::meta::Multiscales;
@@ -69,7 +69,7 @@ pub struct CoordinateSystems {
 pub struct Multiscales {
     /// The convention that the attributes follow.
     pub convention: MultiscaleConvention,
-    /// The convention's version, as the attributes state it.
+    /// The convention's version, as stated in the attributes.
     pub version: Option<String>,
     /// The image's name.
     pub name: Option<String>,
@@ -182,7 +182,7 @@ impl Multiscales {
         Ok(Multiscales { convention, version, name: None, axes: Vec::new(), levels, omero: None, coordinates: None })
     }
 
-    /// The name and version of the convention, for people.
+    /// The convention's name and version, as text to be shown.
     pub fn title(&self) -> String {
         let name = match self.convention {
             MultiscaleConvention::Layout => "multiscales",
@@ -243,7 +243,7 @@ impl CoordinateSystems {
         Ok(found)
     }
 
-    /// The axes of the intrinsic system, unchanged from the attributes.
+    /// The axes of the intrinsic coordinate system, unchanged from the attributes.
     pub fn axes_of_levels(&self) -> Option<&Vec<Value>> {
         self.axes()?.as_array()
     }
@@ -254,7 +254,7 @@ impl CoordinateSystems {
     }
 }
 
-/// The version in these members. Some writers store it as a number.
+/// The version that an image's or convention's members state, if they do. Some writers store it as a number.
 fn stated_version(members: &Map<String, Value>) -> Result<Option<String>> {
     match members.get("version") {
         None | Some(Value::Null) => Ok(None),
@@ -269,7 +269,7 @@ fn unknown_version(version: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unsupported, message).with_hint("use the arrays below the image, or a later cuzarr")
 }
 
-/// The second number of a version of OME-Zarr, such as 4 in `0.4`. Drafts such as `0.6.dev4` and `0.6rc0` count as the
+/// The second number in a version of OME-Zarr, such as 4 in `0.4`. Drafts such as `0.6.dev4` and `0.6rc0` count as the
 /// final version.
 fn minor_version(version: &str) -> Result<u32> {
     let digits = |rest: &str| rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
@@ -287,7 +287,7 @@ pub fn label_names(attributes: &Map<String, Value>) -> Vec<String> {
     names.filter_map(Value::as_str).map(str::to_string).collect()
 }
 
-/// A scale, followed by a translation. Empty vectors change nothing.
+/// A change of coordinates: a scale, followed by a translation. Empty vectors change nothing.
 #[derive(Clone, Debug, Default)]
 struct Transformation {
     scale: Vec<f64>,
@@ -295,7 +295,7 @@ struct Transformation {
 }
 
 impl Transformation {
-    /// Combines a list of transformations that are applied in order.
+    /// Combines a list of transformations, which are applied one after the other, to one.
     fn of(list: Option<&Value>, ndim: usize) -> Result<Transformation> {
         let mut all = Transformation::default();
         let Some(list) = list else { return Ok(all) };
@@ -342,7 +342,7 @@ impl Transformation {
         Ok(all)
     }
 
-    /// Returns this transformation, followed by `other`.
+    /// Returns the transformation that applies this one, then `other`.
     fn then(&self, other: &Transformation) -> Transformation {
         let len = [&self.scale, &self.translation, &other.scale, &other.translation].map(Vec::len);
         let len = len.into_iter().max().unwrap_or(0);

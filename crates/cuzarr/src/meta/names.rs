@@ -4,25 +4,25 @@ use serde_json::{Map, Value};
 
 use super::ZarrFormat;
 
-/// The document of a v3 array or group.
+/// The name of the document of a v3 array or group.
 pub const ZARR_JSON: &str = "zarr.json";
-/// The document of a v2 array.
+/// The name of the document of a v2 array.
 pub const ZARRAY: &str = ".zarray";
-/// The document of a v2 group.
+/// The name of the document of a v2 group.
 pub const ZGROUP: &str = ".zgroup";
-/// The attributes of a v2 array or group.
+/// The name of the document with the attributes of a v2 array or group.
 pub const ZATTRS: &str = ".zattrs";
-/// The consolidated metadata of a v2 group.
+/// The name of the document with the consolidated metadata of a v2 group.
 pub const ZMETADATA: &str = ".zmetadata";
 
-/// The member of a v3 group's document that contains the consolidated metadata.
+/// The member of a v3 group's `zarr.json` that contains the consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
 /// The attribute that marks a node while it is being written: the root of a copy or a pyramid, or an array for the
 /// results of a computation. Its value is an object whose member `work` names the work.
 pub const UNFINISHED: &str = "cuzarr_unfinished";
 
-/// The name of the unfinished work in these attributes, if any.
+/// The name of the unfinished work that these attributes are marked with; `None` if they have no mark.
 pub(super) fn unfinished_work(attributes: &Map<String, Value>) -> Option<&str> {
     attributes.get(UNFINISHED).map(|mark| mark.get("work").and_then(Value::as_str).unwrap_or("work"))
 }
@@ -46,7 +46,7 @@ pub fn document_names(formats: &[ZarrFormat]) -> Vec<&'static str> {
     formats.iter().flat_map(names_of).copied().collect()
 }
 
-/// The key of a document or a chunk of the node at `path`. The root's path is empty.
+/// The key in the store of a document or a chunk of the node at `path`. The root's path is empty.
 ///
 /// ```
 /// use cuzarr::internal::meta::node;

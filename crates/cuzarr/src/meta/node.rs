@@ -15,7 +15,7 @@ use super::{ZarrFormat, invalid, v2, v3};
 use crate::{Result, ResultExt};
 
 impl NodeDocuments {
-    /// The attributes, if the documents have any.
+    /// The user's attributes, if the documents have any.
     pub fn attributes(&self) -> Option<&Object> {
         match self.format {
             ZarrFormat::V2 => self.zattrs.as_ref(),
@@ -26,7 +26,7 @@ impl NodeDocuments {
         }
     }
 
-    /// The attributes, for a change. If there are none, adds empty ones.
+    /// The user's attributes, to be changed in place. If there are none, adds empty ones.
     ///
     /// # Errors
     /// `MetadataInvalid` when they are not a JSON object.
@@ -55,7 +55,7 @@ impl NodeDocuments {
         }
     }
 
-    /// Marks a group as the root of unfinished work, or removes the mark (`None`).
+    /// Sets `mark` as the mark of unfinished work below this group, or removes it (`None`).
     ///
     /// # Errors
     /// `MetadataInvalid` when the attributes are not a JSON object, or the mark is nested too deeply.
@@ -63,7 +63,7 @@ impl NodeDocuments {
         self.set_attribute(UNFINISHED, mark).map(drop)
     }
 
-    /// Sets an attribute, or deletes it (`None`). Returns whether it existed.
+    /// Sets one attribute to a value, or deletes it (`None`). Returns whether it existed.
     ///
     /// # Errors
     /// `MetadataInvalid` when the attributes are not a JSON object, or the value is nested too deeply.
@@ -76,7 +76,7 @@ impl NodeDocuments {
         })
     }
 
-    /// Replaces the attributes with those of other documents.
+    /// Replaces the user's attributes with those of other documents.
     ///
     /// # Errors
     /// `MetadataInvalid` when the attributes are not a JSON object.
@@ -107,7 +107,7 @@ impl NodeDocuments {
         }
     }
 
-    /// Sets the consolidated metadata in a group's documents.
+    /// Puts consolidated metadata into a group's documents.
     pub fn set_consolidated(&mut self, consolidated: Consolidated) {
         if self.format == ZarrFormat::V3 {
             self.document.insert(CONSOLIDATED.into(), Json::Null);
@@ -115,7 +115,7 @@ impl NodeDocuments {
         self.copy = Some(StoredCopy::Open(consolidated));
     }
 
-    /// The outline of the array that these documents describe.
+    /// The shape, chunks and dimension names of the array that these documents describe.
     ///
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` for the members that the outline needs.
@@ -144,7 +144,7 @@ impl NodeDocuments {
         })
     }
 
-    /// Checks the documents of a group, and returns its metadata.
+    /// Checks the documents of a group, and returns the metadata that they describe.
     pub(super) fn check_group(mut self) -> Result<GroupMetadata> {
         let consolidated = self.open_copy();
         let group = match self.format {
@@ -157,8 +157,8 @@ impl NodeDocuments {
 }
 
 impl Consolidated {
-    /// The metadata of the node at `path`; `None` if there is none. A group gets the consolidated metadata of the nodes
-    /// below it.
+    /// Checks and returns the metadata of the node at `path`; `None` if there is no such node. A group gets the
+    /// consolidated metadata of the nodes below it.
     pub fn node(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let mut node = self.node_alone(path)?;
         if let Some(NodeMetadata::Group(group)) = &mut node {
@@ -167,8 +167,8 @@ impl Consolidated {
         Ok(node)
     }
 
-    /// Like [`node`](Self::node), but a group comes without the nodes below it. Finding them would take a look at all
-    /// paths.
+    /// Like [`node`](Self::node), but a group comes without the metadata of the nodes below it. Finding them would take
+    /// a look at all paths.
     pub fn node_alone(&self, path: &str) -> Result<Option<NodeMetadata>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.documents(path).at(place)? else {
@@ -211,7 +211,7 @@ impl NodeMetadata {
         found.check().map(Some).at(|| name)
     }
 
-    /// The array metadata, if this is an array.
+    /// The metadata if this is an array; else `None`.
     pub fn as_array(&self) -> Option<&ArrayMetadata> {
         match self {
             NodeMetadata::Array(array) => Some(array),
@@ -219,7 +219,7 @@ impl NodeMetadata {
         }
     }
 
-    /// The group metadata, if this is a group.
+    /// The metadata if this is a group; else `None`.
     pub fn as_group(&self) -> Option<&GroupMetadata> {
         match self {
             NodeMetadata::Array(_) => None,
@@ -227,7 +227,7 @@ impl NodeMetadata {
         }
     }
 
-    /// The format of the documents.
+    /// The Zarr format of the array or group: v2 or v3.
     pub fn zarr_format(&self) -> ZarrFormat {
         match self {
             NodeMetadata::Array(array) => array.zarr_format(),

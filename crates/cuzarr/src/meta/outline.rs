@@ -27,9 +27,9 @@ pub struct Outline {
     pub inner_chunk_shape: Option<Vec<u64>>,
     /// Names of the dimensions, one for each; `None` if there are none.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// Whether stored chunk sizes of zero were replaced in the grid.
+    /// Whether the stored chunk shape has zeros, which the grid replaces.
     pub(super) is_repaired: bool,
-    /// The attributes of a v3 document.
+    /// The user's attributes, for a v3 array only.
     pub(super) attributes: Map<String, Value>,
 }
 

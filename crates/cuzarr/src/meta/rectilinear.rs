@@ -17,9 +17,9 @@ pub struct Run {
     pub edge: u64,
     /// Number of chunks.
     pub count: u64,
-    /// Number of the first chunk in the run.
+    /// Number of the run's first chunk along the dimension.
     pub first_chunk: u64,
-    /// Index of the run's first element.
+    /// Index, along the dimension, of the run's first element.
     pub start: u64,
 }
 
@@ -30,16 +30,16 @@ impl Run {
     }
 }
 
-/// The chunks along one dimension.
+/// How one dimension is divided into chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Edges {
     /// Chunks of one length, as many as the array needs.
     Even(u64),
-    /// Chunks of these lengths. They cover the array, and may reach beyond its end.
+    /// The chunks in order, as runs of equal length. They cover the array, and may reach beyond its end.
     Runs(Vec<Run>),
 }
 
-/// A grid whose chunks differ in length along each dimension.
+/// A grid whose chunks may differ in length along each dimension.
 ///
 /// ```
 /// use cuzarr::meta::RectilinearGrid;
@@ -56,12 +56,12 @@ pub struct RectilinearGrid {
     largest: Vec<u64>,
 }
 
-/// Collects runs, and joins neighbours of equal length.
+/// Collects the lengths of chunks along a dimension, and joins equal neighbours to runs.
 #[derive(Default)]
 struct Runs(Vec<Run>);
 
 impl Runs {
-    /// Adds chunks; `None` if they are empty, or end beyond the largest extent of an array.
+    /// Adds `count` chunks of length `edge`; `None` if they are empty, or end beyond the largest extent of an array.
     fn add(&mut self, edge: u64, count: u64) -> Option<()> {
         if edge == 0 || count == 0 {
             return None;
@@ -78,7 +78,7 @@ impl Runs {
 }
 
 impl RectilinearGrid {
-    /// Makes a grid of chunks with these lengths along each dimension.
+    /// Makes a grid from the length of every chunk along each dimension.
     ///
     /// # Errors
     /// `MetadataInvalid` when a dimension has no chunks, a chunk has no elements, or chunks end beyond the largest
@@ -88,7 +88,7 @@ impl RectilinearGrid {
         Ok(RectilinearGrid::of(edges.iter().map(|edges| Edges::listed(edges)).collect::<Result<_>>()?))
     }
 
-    /// Makes a grid with these chunks along each dimension.
+    /// Makes a grid from the division of each dimension into chunks.
     pub(crate) fn of(axes: Vec<Edges>) -> RectilinearGrid {
         let largest = |axis: &Edges| match axis {
             Edges::Even(edge) => *edge,
@@ -97,7 +97,7 @@ impl RectilinearGrid {
         RectilinearGrid { largest: axes.iter().map(largest).collect(), axes }
     }
 
-    /// Parses the configuration in a v3 document.
+    /// Parses the configuration of a rectilinear grid in a v3 document.
     pub(crate) fn from_configuration(configuration: &serde_json::Map<String, Value>) -> Result<Self> {
         match configuration.get("kind") {
             Some(Value::String(kind)) if kind == "inline" => {}
@@ -122,7 +122,7 @@ impl RectilinearGrid {
         Ok(RectilinearGrid::of(axes.iter().map(axis).collect::<Result<_>>()?))
     }
 
-    /// The `chunk_grid` member of a v3 document. Neighbours of equal length are written as a run.
+    /// Writes the `chunk_grid` member of a v3 document. Neighbours of equal length are written as a run.
     pub(crate) fn to_json(&self) -> Value {
         let run = |run: &Run| if run.count == 1 { json!(run.edge) } else { json!([run.edge, run.count]) };
         let axis = |axis: &Edges| match axis {
@@ -133,7 +133,7 @@ impl RectilinearGrid {
         json!({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}})
     }
 
-    /// The chunks along each dimension.
+    /// For each dimension, how it is divided into chunks.
     pub fn axes(&self) -> &[Edges] {
         &self.axes
     }
@@ -149,8 +149,8 @@ impl RectilinearGrid {
         }
     }
 
-    /// The number and the range of the chunk that holds an element, along a dimension. Elements after the last listed
-    /// chunk belong to one more chunk, without an end.
+    /// The number and the range of the chunk that holds element `index` along dimension `dim`. Elements after the last
+    /// listed chunk belong to one more chunk, without an end.
     pub(crate) fn chunk_along(&self, dim: usize, index: u64) -> (u64, Range<u64>) {
         let axis = &self.axes[dim];
         let number = axis.chunk_of(index);
@@ -177,7 +177,8 @@ impl RectilinearGrid {
         Ok(self.axes.iter().zip(shape).map(|(axis, &extent)| axis.count(extent)).collect())
     }
 
-    /// The chunk that holds the element at `index`. Elements after the last listed chunk are in one more chunk.
+    /// The position in the grid of the chunk that holds the element at `index`. Elements after the last listed chunk
+    /// are in one more chunk.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs.
@@ -204,7 +205,7 @@ impl RectilinearGrid {
         Ok(region.collect())
     }
 
-    /// Refuses a shape that the listed chunks do not cover.
+    /// Refuses a shape beyond the end of the listed chunks.
     pub(crate) fn check_covers(&self, shape: &[u64], member: &str) -> Result<()> {
         if self.ndim() != shape.len() {
             let got = format!("chunks along {} dimensions", self.ndim());
@@ -224,7 +225,7 @@ impl RectilinearGrid {
         Ok(())
     }
 
-    /// Refuses chunks that are not multiples of the chunks inside them.
+    /// Refuses chunks whose lengths are not multiples of `inner`, the shape of the chunks inside shards.
     pub(crate) fn check_multiples(&self, inner: &[u64], member: &str) -> Result<()> {
         for (dim, (axis, &inner)) in self.axes.iter().zip(inner).enumerate() {
             if let Some(edge) = axis.distinct().into_iter().find(|edge| inner == 0 || !edge.is_multiple_of(inner)) {
@@ -237,8 +238,8 @@ impl RectilinearGrid {
         Ok(())
     }
 
-    /// The grid for an array of `shape`. If the listed chunks end before the array, one more chunk covers the rest. Its
-    /// length is a multiple of `inner`, the shape of the chunks inside shards.
+    /// Returns this grid, extended to cover an array of `shape`. If the listed chunks end before the array, one more
+    /// chunk covers the rest. Its length is a multiple of `inner`, the shape of the chunks inside shards.
     #[must_use]
     pub(crate) fn grown(&self, shape: &[u64], inner: Option<&[u64]>) -> RectilinearGrid {
         let grown = |(dim, (axis, &extent)): (usize, (&Edges, &u64))| match axis {
@@ -267,7 +268,7 @@ impl RectilinearGrid {
 }
 
 impl Edges {
-    /// Makes chunks with these lengths.
+    /// Divides a dimension into chunks of these lengths, in order.
     ///
     /// # Errors
     /// `MetadataInvalid` for an empty list, for a chunk without elements, and for chunks that end beyond the largest
@@ -280,17 +281,17 @@ impl Edges {
         }
     }
 
-    /// The run that holds an element; `None` after the last run.
+    /// The run that holds the element at `index`; `None` after the last run.
     fn run_at(runs: &[Run], index: u64) -> Option<&Run> {
         runs.get(runs.partition_point(|run| run.end() <= index))
     }
 
-    /// Number of chunks in an array of this extent.
+    /// Number of chunks along the dimension, for an array of length `extent`.
     pub fn count(&self, extent: u64) -> u64 {
         if extent == 0 { 0 } else { self.chunk_of(extent - 1) + 1 }
     }
 
-    /// The number of the chunk that holds an element. Elements after the last chunk are in the next one.
+    /// The number of the chunk that holds the element at `index`. Elements after the last chunk are in the next one.
     pub fn chunk_of(&self, index: u64) -> u64 {
         match self {
             Edges::Even(edge) => index / edge,
@@ -301,8 +302,8 @@ impl Edges {
         }
     }
 
-    /// The range of a chunk, for an array of this extent. Only the chunk after the last listed one is cut off at the
-    /// extent.
+    /// The range of elements that a chunk covers, for an array of length `extent`. Only the chunk after the last listed
+    /// one is cut off at the extent.
     fn range(&self, chunk: u64, extent: u64) -> Range<u64> {
         match self {
             Edges::Even(edge) => {
@@ -334,7 +335,7 @@ impl Edges {
         }
     }
 
-    /// The index after the last chunk; `None` for chunks of one length, which have no last one.
+    /// The index after the last chunk's last element; `None` for chunks of one length, which have no last one.
     pub fn end(&self) -> Option<u64> {
         match self {
             Edges::Even(_) => None,

@@ -12,12 +12,12 @@ pub(crate) struct SmallFloat {
     specials: Specials,
 }
 
-/// Which bits stand for infinity or NaN.
+/// Which bits of a format stand for infinity or NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
     /// The highest exponent stands for infinity and NaN, as in IEEE 754.
     Ieee,
-    /// No bits do.
+    /// No bits stand for infinity or NaN.
     Finite,
     /// The highest exponent with all mantissa bits set stands for NaN.
     OneNan,
@@ -34,11 +34,11 @@ const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> SmallFloat {
 
 /// IEEE 754 binary16.
 pub(crate) const FLOAT16: SmallFloat = ieee(5, 10);
-/// The upper half of a binary32.
+/// The format `bfloat16`: the upper half of a binary32.
 pub(crate) const BFLOAT16: SmallFloat = ieee(8, 7);
 
 impl SmallFloat {
-    /// The format of a number, or of each part of a complex number; `None` for integers.
+    /// The format of this number type, or of each part of a complex one; `None` for integers.
     pub(crate) const fn of(number: SmallNumber) -> Option<SmallFloat> {
         use SmallNumber::*;
         let (format, bias, specials) = match number {
@@ -60,7 +60,7 @@ impl SmallFloat {
         Some(SmallFloat { bias, specials, ..format })
     }
 
-    /// Bytes of an element.
+    /// Bytes that an element of this format is stored in: 1 or 2.
     pub(crate) const fn size_bytes(self) -> usize {
         if self.exponent_bits + self.mantissa_bits > 8 { 2 } else { 1 }
     }
@@ -72,12 +72,12 @@ impl SmallFloat {
         }
     }
 
-    /// All bits that are used.
+    /// A mask of the bits that the format uses.
     pub(crate) const fn mask(self) -> u16 {
         self.sign_bit() | self.magnitude_bits()
     }
 
-    /// All bits except the sign.
+    /// A mask of the bits that the format uses, without the sign.
     const fn magnitude_bits(self) -> u16 {
         ((1_u32 << (self.exponent_bits + self.mantissa_bits)) - 1) as u16
     }
@@ -95,7 +95,7 @@ impl SmallFloat {
         }
     }
 
-    /// The bits of NaN that common readers use.
+    /// The bits that common readers write for NaN; `None` if the format has no NaN.
     const fn nan(self) -> Option<u16> {
         match self.specials {
             Specials::Ieee => Some((self.largest() + 1) | (1 << (self.mantissa_bits - 1))),
@@ -105,9 +105,9 @@ impl SmallFloat {
         }
     }
 
-    /// Returns the bits of the nearest value. Values that are too large become infinity. Without infinity in the
-    /// format, these are `None`; without NaN, NaN is `None`. In a format without zero, zero becomes the smallest
-    /// number, and negative numbers are `None`.
+    /// Returns the bits of this format's number that is nearest to `value`. Values that are too large become infinity.
+    /// Without infinity in the format, these are `None`; without NaN, NaN is `None`. In a format without zero, zero
+    /// becomes the smallest number, and negative numbers are `None`.
     pub(crate) fn encode(self, value: f64) -> Option<u16> {
         let bits = value.to_bits();
         let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };
@@ -130,7 +130,8 @@ impl SmallFloat {
         Some(if is_nan { 0 } else { sign | magnitude as u16 })
     }
 
-    /// The magnitude of a finite `f64` in bits of this format. It may be larger than the largest finite number.
+    /// Rounds the magnitude of a finite `f64`, given by its `bits`, to bits of this format. It may be larger than the
+    /// largest finite number.
     fn round(self, bits: u64) -> u64 {
         let biased = ((bits >> 52) & 0x7ff) as i32;
         if biased == 0 {
@@ -153,14 +154,15 @@ impl SmallFloat {
         exponent_field + kept + up
     }
 
-    /// The exponent field of the nearest power of two. If two are equally near, the larger one.
+    /// The exponent field, in this format, of the power of two that is nearest to `value`. If two are equally near, the
+    /// larger one.
     fn nearest_power(self, value: f64) -> u64 {
         let bits = value.abs().to_bits();
         let up = i64::from(bits >> 51 & 1 == 1 && bits >> 52 != 0);
         ((bits >> 52) as i64 - 1023 + i64::from(self.bias) + up).max(0) as u64
     }
 
-    /// The exact value of these bits. Unused upper bits are ignored.
+    /// The exact value that these bits stand for. Unused upper bits are ignored.
     pub(crate) fn decode(self, bits: u16) -> f64 {
         let bits = bits & self.mask();
         let magnitude = bits & self.magnitude_bits();
@@ -188,7 +190,7 @@ impl SmallFloat {
 mod tests {
     use super::*;
 
-    /// Every format, once.
+    /// Each different format once.
     fn formats() -> Vec<SmallFloat> {
         let mut formats = vec![FLOAT16, BFLOAT16];
         for format in SmallNumber::all().filter_map(SmallFloat::of) {

@@ -6,10 +6,10 @@
 
 use crate::{Error, ErrorKind, Result};
 
-/// A time scale: numbers count units since a reference date.
+/// The meaning of a time coordinate's numbers: each counts units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
-    /// Nanoseconds of a unit.
+    /// Length of the unit in nanoseconds.
     pub unit_ns: i64,
     /// Nanoseconds from 1970-01-01 to the reference date. They may not fit 8 bytes.
     pub origin_ns: i128,
@@ -23,7 +23,7 @@ const FIRST_GREGORIAN: (i64, i64, i64) = (1582, 10, 15);
 const LAST_JULIAN: (i64, i64, i64) = (1582, 10, 4);
 
 impl TimeScale {
-    /// Reads the attributes `units` and `calendar`.
+    /// Parses a time scale from the CF attributes `units` and `calendar`.
     ///
     /// # Errors
     /// `Unsupported` for calendars other than `standard`, `gregorian` and `proleptic_gregorian`, for units without a
@@ -52,7 +52,7 @@ impl TimeScale {
     }
 }
 
-/// Nanoseconds of a unit, given by its UDUNITS name.
+/// The length in nanoseconds of a unit, given by its UDUNITS name.
 fn unit_ns(unit: &str) -> Option<i64> {
     let unit = unit.to_lowercase();
     Some(match unit.strip_suffix('s').filter(|one| one.len() > 1).unwrap_or(&unit) {
@@ -67,7 +67,7 @@ fn unit_ns(unit: &str) -> Option<i64> {
     })
 }
 
-/// Nanoseconds from 1970-01-01 to a date, which may have a time of day and a zone.
+/// Nanoseconds from 1970-01-01 to a date that is given as text, with or without a time of day and a zone.
 fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     // A sign belongs to the year.
     let body = text.trim_start_matches(['+', '-']);
@@ -78,7 +78,7 @@ fn origin_ns(text: &str, is_proleptic: bool) -> Option<i128> {
     Some(i128::from(days(date, is_proleptic)?) * DAY_NS + nanoseconds)
 }
 
-/// Days from 1970-01-01 to a date such as `2000-01-31`. Month and day may be missing.
+/// Days from 1970-01-01 to a date that is given as text, such as `2000-01-31`. Month and day may be missing.
 fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     let sign = if text.starts_with('-') { -1 } else { 1 };
     let mut parts = text.trim_start_matches(['+', '-']).split('-').map(|part| digits(part, 5));
@@ -106,7 +106,7 @@ fn days(text: &str, is_proleptic: bool) -> Option<i64> {
     Some(if is_julian { days - 719_470 } else { days - year.div_euclid(100) + year.div_euclid(400) - 719_468 })
 }
 
-/// A time of day in nanoseconds, such as `12:30:00.5`. An empty text means midnight.
+/// Parses a time of day, such as `12:30:00.5`, to nanoseconds. An empty text means midnight.
 fn time_of_day(text: &str) -> Option<i128> {
     if text.is_empty() {
         return Some(0);
@@ -126,7 +126,8 @@ fn time_of_day(text: &str) -> Option<i128> {
     Some(i128::from((hour * 3600 + minute * 60 + second) * SECOND_NS + part))
 }
 
-/// Splits off the zone. Returns the time of day, and the minutes by which the zone is ahead of UTC.
+/// Splits the time zone off the end of `text`. Returns the time of day, and the minutes by which the zone is ahead of
+/// UTC.
 fn zone(text: &str) -> Option<(&str, i64)> {
     for name in ["Z", "z", "UTC", "GMT"] {
         if let Some(time) = text.strip_suffix(name) {
@@ -144,7 +145,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     (hours < 24 && minutes < 60).then(|| (text[..at].trim_end(), sign * (hours * 60 + minutes)))
 }
 
-/// Parses a number of at most `most` digits.
+/// Parses a number of at most `most` decimal digits, without a sign.
 fn digits(text: &str, most: usize) -> Option<i64> {
     let is_number = !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }

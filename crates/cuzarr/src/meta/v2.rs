@@ -13,7 +13,7 @@ use super::outline::Outline;
 use super::{ZarrFormat, check_format, invalid, parse_shape, required};
 use crate::{Error, ErrorKind, Result};
 
-/// Parses an array from its documents. Unknown members are kept.
+/// Parses a v2 array from the members of its `.zarray` and `.zattrs`. Unknown members are kept.
 pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
     let Outline { shape, chunk_grid, is_repaired, .. } = parse_outline(&members)?;
@@ -53,7 +53,7 @@ pub(super) fn parse_array(mut document: Object, zattrs: Object) -> Result<ArrayM
     })
 }
 
-/// Reads the outline of an array from the members of its `.zarray`.
+/// Reads the shape, chunks and dimension names of an array from the members of its `.zarray`.
 pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     check_format(members, ZarrFormat::V2)?;
     let shape = parse_shape(required(members, "shape")?, "shape")?;
@@ -69,7 +69,7 @@ pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     })
 }
 
-/// Parses a group from its documents, without consolidated metadata.
+/// Parses a v2 group from the members of its `.zgroup` and `.zattrs`, without consolidated metadata.
 pub(super) fn parse_group(document: Object, zattrs: Object) -> Result<GroupMetadata> {
     check_format(&object_to_map(&document), ZarrFormat::V2)?;
     let attributes = object_to_map(&zattrs);

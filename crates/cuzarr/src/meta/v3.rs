@@ -31,7 +31,7 @@ const ARRAY_MEMBERS: [&str; 11] = [
 ];
 const GROUP_MEMBERS: [&str; 4] = ["zarr_format", "node_type", "attributes", CONSOLIDATED];
 
-/// Parses an array from its document.
+/// Parses a v3 array from the members of its `zarr.json`.
 pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     let members = object_to_map(&document);
     let Outline { shape, chunk_grid, is_repaired, dimension_names, attributes, .. } = parse_outline(&members)?;
@@ -59,7 +59,7 @@ pub(super) fn parse_array(mut document: Object) -> Result<ArrayMetadata> {
     })
 }
 
-/// Reads the outline of an array from the members of its document.
+/// Reads the shape, chunks and dimension names of an array from the members of its `zarr.json`.
 pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     check_format(members, ZarrFormat::V3)?;
     check_node_type(members, "array")?;
@@ -78,7 +78,7 @@ pub(super) fn parse_outline(members: &Map<String, Value>) -> Result<Outline> {
     Ok(Outline { shape, chunk_grid, inner_chunk_shape: inner, dimension_names, is_repaired, attributes })
 }
 
-/// Parses a group from its document, without consolidated metadata.
+/// Parses a v3 group from the members of its `zarr.json`, without consolidated metadata.
 pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     let members = object_to_map(&document);
     check_format(&members, ZarrFormat::V3)?;
@@ -88,7 +88,7 @@ pub(super) fn parse_group(document: Object) -> Result<GroupMetadata> {
     Ok(GroupMetadata { format: ZarrFormat::V3, attributes, consolidated: None, document, zattrs: Object::new() })
 }
 
-/// Makes the document of a new array, with members in zarr-python's order.
+/// Makes the `zarr.json` of a new array, with members in zarr-python's order.
 pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Object> {
     let default_keys = ChunkKeyEncoding::Default { separator: Separator::Slash };
     let mut members = Map::new();
@@ -114,7 +114,7 @@ pub(super) fn array_document(new: &NewArray, codecs: &[Extension]) -> Result<Obj
     super::json::object_from_map(&members)
 }
 
-/// Makes the document of a new group.
+/// Makes the `zarr.json` of a new group.
 pub(super) fn group_document(attributes: Object) -> Object {
     let zarr_format = Json::Number("3".into());
     let node_type = Json::String("group".into());
@@ -133,7 +133,7 @@ fn check_node_type(members: &Map<String, Value>, expected: &str) -> Result<()> {
     if got == expected { Ok(()) } else { Err(invalid("node_type", got, &format!("\"{expected}\""))) }
 }
 
-/// Refuses unknown members, unless they say that they need not be understood.
+/// Refuses members of a document that are not `known`, unless they say that they need not be understood.
 fn check_extra_members(members: &Map<String, Value>, known: &[&str]) -> Result<()> {
     for (name, member) in members {
         let optional = member.get("must_understand") == Some(&Value::Bool(false));

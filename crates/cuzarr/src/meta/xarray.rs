@@ -32,13 +32,13 @@ const MISSING: &str = "_FillValue";
 /// An attribute with which xarray marks missing elements besides [`MISSING`], in both formats, as plain JSON.
 const ALSO_MISSING: &str = "missing_value";
 
-/// Attributes that describe the meaning of elements.
+/// Attributes that define which values the stored elements stand for.
 const DECODING: [&str; 8] =
     [MISSING, ALSO_MISSING, "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype"];
 
-/// The parts of an array's metadata that the two formats store differently, in the form of one format.
+/// Dimension names, fill value and attributes of an array, in the form that one Zarr format has for them.
 pub struct Translated {
-    /// `dimension_names` of format 3.
+    /// The `dimension_names` of a v3 array.
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Value of elements that were never written.
     pub fill_value: FillValue,
@@ -82,8 +82,8 @@ pub fn translate(source: &ArrayMetadata, format: ZarrFormat) -> Result<Translate
 }
 
 impl ArrayMetadata {
-    /// Names of the dimensions, as xarray finds them: the names of a v3 array; for a v2 array, the attribute
-    /// `_ARRAY_DIMENSIONS` or netCDF's `dimrefs`. `None` if it finds none; then it cannot open the array.
+    /// The dimension names that xarray finds: for a v3 array its own, for a v2 array those in the attribute
+    /// `_ARRAY_DIMENSIONS` or in netCDF's `dimrefs`. `None` if it finds none; then it cannot open the array.
     pub fn xarray_dimensions(&self) -> Option<Vec<Option<String>>> {
         let names = match self.format {
             ZarrFormat::V3 if self.ndim() == 0 => Some(Vec::new()),
@@ -99,16 +99,16 @@ impl ArrayMetadata {
 }
 
 impl ArrayMetadata {
-    /// Keeps the attributes that define the meaning of elements, and removes the others.
+    /// Removes all attributes except those that define which values the stored elements stand for.
     pub fn retain_decoding_attributes(&mut self) {
         let mut attributes = self.attribute_members().cloned().unwrap_or_default();
         attributes.retain(|name, _| DECODING.contains(&name.as_str()));
         self.replace_attributes(attributes);
     }
 
-    /// Values that mark elements as missing, in the form of format 3's attributes. The `bool` says whether the value is
-    /// the array's `_FillValue`. In format 2 this is the fill value, if there is one and the array names its
-    /// dimensions.
+    /// Values that mark elements as missing, in the form that xarray gives them in format 3. The `bool` says whether
+    /// the value is the array's `_FillValue`. In format 2 this is the fill value, if there is one and the array names
+    /// its dimensions.
     pub(super) fn noted_missing(&self) -> Vec<(bool, Value)> {
         let is_mark = self.format == ZarrFormat::V2
             && self.fill_value != FillValue::Undefined
@@ -146,7 +146,7 @@ fn strings(value: &Value) -> Option<Vec<Option<String>>> {
     value.as_array()?.iter().map(string).collect()
 }
 
-/// The last parts of the dimensions' full names, from netCDF's member of a `.zarray`.
+/// The dimension names that netCDF stores in a `.zarray`, without the path before each.
 fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
     let Json::Object(member) = document.get("_NCZARR_ARRAY")? else { return None };
     let names = strings(&member.get("dimrefs")?.to_value())?;
@@ -154,7 +154,7 @@ fn netcdf_dimensions(document: &Object) -> Option<Vec<Option<String>>> {
     Some(names.into_iter().map(|name| name.and_then(last)).collect())
 }
 
-/// Adds the missing-value mark of a format 2 array to attributes of format 3.
+/// Copies the value that marks missing elements in a format 2 array into `attributes` of format 3.
 fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     let data_type = &source.data_type;
     let noted = attributes.shift_remove(MISSING).map(|value| value.to_value());
@@ -182,16 +182,16 @@ fn note_missing(attributes: &mut Object, source: &ArrayMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Removes the missing value from attributes of format 3, and returns it. A value that no element can equal stays
-/// there: in format 2, xarray reads it unchanged.
+/// Removes the value that marks missing elements from attributes of format 3, and returns it. A value that no element
+/// can equal stays there: in format 2, xarray reads it unchanged.
 fn take_missing(attributes: &mut Object, data_type: &DataType) -> Option<FillValue> {
     let value = decode(&attributes.get(MISSING)?.to_value(), data_type)?;
     attributes.shift_remove(MISSING);
     Some(value)
 }
 
-/// The missing value as an attribute of format 3, like `FillValueCoder.encode` writes it; `None` for data types that it
-/// does not support.
+/// The value that marks missing elements as an attribute of format 3, in the form of `FillValueCoder.encode`; `None`
+/// for data types that it does not support.
 fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     if *value == FillValue::Undefined {
         return Ok(None);
@@ -210,20 +210,20 @@ fn encode(value: &FillValue, data_type: &DataType) -> Result<Option<Value>> {
     })
 }
 
-/// The missing value in an attribute of format 3. Plain JSON from programs other than xarray is accepted too. `None` if
-/// no element can equal it.
+/// Reads the value that marks missing elements from an attribute of format 3. Plain JSON from programs other than
+/// xarray is accepted too. `None` if no element can equal it.
 fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     let encoded = doubles(value).and_then(|parts| FillValue::from_doubles(&parts, data_type));
     encoded.or_else(|| FillValue::from_json(value, data_type, ZarrFormat::V3).ok())
 }
 
-/// Parses a float in the form of format 3's attributes; `None` for anything else.
+/// Parses a float in the form that xarray writes into attributes of format 3; `None` for anything else.
 fn double(part: &Value) -> Option<f64> {
     let bytes = BASE64.decode(part.as_str()?).ok()?;
     Some(f64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Parses the parts of a float or of a complex number in that form; `None` for anything else.
+/// Parses the parts of a float or of a complex number from that form; `None` for anything else.
 pub(super) fn doubles(value: &Value) -> Option<Vec<f64>> {
     match value {
         Value::Array(parts) => parts.iter().map(double).collect(),

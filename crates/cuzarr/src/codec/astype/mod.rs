@@ -26,7 +26,7 @@ use super::elements::{Stepped, cast_step, input_dtype, output_spec};
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `astype` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["encode_dtype", "decode_dtype"])?;
     let decoded = input_dtype(&configuration, request, "decode_dtype")?;

@@ -1,17 +1,18 @@
 //! Writes the tables that kernels read, number by number, to existing memory.
 
-/// A writer of numbers to a table. It holds the part of the table that is not written yet.
+/// Writes numbers one after the other into a table that kernels will read. It holds the part of the table that is not
+/// written yet.
 pub(crate) struct Fields<'a> {
     rest: &'a mut [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// Begins at the first byte of `table`, which must have room for all numbers.
+    /// Makes a writer that begins at the first byte of `table`, which must have room for all numbers.
     pub(crate) fn new(table: &'a mut [u8]) -> Fields<'a> {
         Fields { rest: table }
     }
 
-    /// Puts bytes unchanged.
+    /// Writes bytes unchanged.
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
             *place = bytes;
@@ -19,12 +20,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Puts numbers of 8 bytes.
+    /// Writes 8-byte numbers in native byte order.
     pub(crate) fn put64(&mut self, numbers: &[u64]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }
 
-    /// Puts numbers of 4 bytes.
+    /// Writes 4-byte numbers in native byte order.
     pub(crate) fn put32(&mut self, numbers: &[u32]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }

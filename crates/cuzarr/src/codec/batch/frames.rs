@@ -4,10 +4,10 @@
 use cuzarr_device::internal::{defined, stated_size};
 
 const HEADER: &str = include_str!("frames.cuh");
-/// Bytes of an entry, and of the table's head in front of the entries.
+/// Bytes of one entry in the table of frames, and of the head in front of all entries.
 pub(crate) const ENTRY_BYTES: usize = stated_size(HEADER, "Frame");
 
-/// The kind of a frame's contents, as kernels see it.
+/// How a frame's contents are stored, in the numbers that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Stored = defined(HEADER, "CUZARR_FRAME_STORED") as u16,
 }
 
-/// One entry of the table: `Frame` in frames.cuh.
+/// One entry in the table of frames: the facts about a frame that kernels read, `Frame` in frames.cuh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameEntry {
     pub(crate) src_offset: u64,
@@ -36,7 +36,7 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// The entry of a frame of one stream, at the beginning of source and target.
+    /// The entry of a frame that has one stream and lies at the beginning of source and target.
     pub(crate) fn new(src_bytes: usize, dst_bytes: usize) -> FrameEntry {
         FrameEntry {
             src_offset: 0,
@@ -80,7 +80,7 @@ impl FrameEntry {
     }
 }
 
-/// The whole table: the number of streams, then the entries.
+/// The table of frames as bytes: a head with the number of streams, then the entries.
 pub(crate) fn table(entries: &[FrameEntry], streams: u64) -> Vec<u8> {
     let mut table = vec![0; ENTRY_BYTES];
     table[..8].copy_from_slice(&streams.to_ne_bytes());

@@ -41,14 +41,14 @@ pub use encode::{EncodeBatch, Encoded};
 pub(crate) use fields::Fields;
 pub(crate) use status::result_of;
 
-/// Headers of this folder that codecs' kernels include.
+/// CUDA headers in `codec/batch` that kernels of all codecs include.
 pub const HEADERS: &[Header] = &[
     header!("codec/batch/encode/encoded.cuh"),
     header!("codec/batch/frames.cuh"),
     header!("codec/batch/headers/headers.cuh"),
 ];
 
-/// Maximum number of frames in a batch, because their table goes through pinned memory.
+/// Maximum number of frames in a batch, because the table that describes them goes through pinned memory.
 const MAX_UNITS: usize = 512 << 10;
 
 struct Running {
@@ -56,27 +56,27 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, and the part of them that the host has.
+/// Encoded frames in device memory, and what the host knows of their bytes.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) host: HostCopy<'a>,
 }
 
-/// The part of encoded frames that the host has.
+/// The bytes of encoded frames that the host has: a copy of all, or only the headers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HostCopy<'a> {
-    /// A copy of all bytes, if there is one.
+    /// A copy of all bytes of the frames, if there is one.
     pub(crate) bytes: Option<&'a [u8]>,
     /// Headers of all frames, if they were already read.
     pub(crate) headers: &'a [Headers],
 }
 
-/// How much scratch memory a batch should take.
+/// Limits for the scratch memory of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Decoders stay below this if they can, even if they then take longer: [`Request::scratch_aim_bytes`].
+    /// Decoders take at most this much if they can, even if they are then slower: [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
-    /// A batch that takes more is decoded in parts, one after the other.
+    /// If a batch takes more than this, its frames are decoded in several parts, one after the other.
     pub(crate) most_bytes: usize,
 }
 
@@ -86,23 +86,24 @@ impl From<usize> for ScratchLimit {
     }
 }
 
-/// Units that decode together.
+/// A range of a batch's frames that is decoded with one launch.
 struct Part {
     units: Range<usize>,
     decode: Box<dyn Decode>,
 }
 
-/// Frames that are decoded together.
+/// Frames that a device decodes together, planned once and run any number of times.
 pub struct Batch {
     decoder: FrameDecoder,
     src: Buffer,
     dst: Buffer,
     len: usize,
-    /// The parts of the batch, which run one after the other, each within the allowed scratch memory.
+    /// The parts in which frames are decoded, one part after the other, each within the allowed scratch memory.
     parts: Vec<Part>,
-    /// The errors that the host found already, by unit.
+    /// The frames that the host already refused, each by its number in the batch and with its error.
     refused: Vec<(usize, Error)>,
-    /// Statuses of the last run, and the event after it. `None` before a run, and after its check.
+    /// The statuses that the last run writes, and the event that it has ended. `None` before a run, and after its
+    /// check.
     running: Option<Running>,
 }
 
@@ -127,9 +128,9 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Plans the decoding of `units` from `src` to `dst`, both on the device that will run it. `host`, if given, holds
-    /// the same bytes as `src`. Nothing is put on the device yet. But without `host`, headers inside frames are read
-    /// from `src`, which must then hold its bytes.
+    /// Plans the decoding of the frames `units` from `src` to `dst`, both on the device that will run it. `host`, if
+    /// given, holds the same bytes as `src`. Nothing is put on the device yet. But without `host`, headers inside
+    /// frames are read from `src`, which must then hold its bytes.
     ///
     /// # Errors
     /// `InvalidArgument` for ranges outside the buffers and too many units, `MemorySpace`, `Unsupported` for frames of 2 GiB
@@ -144,7 +145,7 @@ impl Batch {
         Batch::prepare_within(decoder, src, dst, units, host, usize::MAX)
     }
 
-    /// Like [`Batch::prepare`], but the batch runs in parts, one after the other, so that a run takes about
+    /// Like [`Batch::prepare`], but frames are decoded in parts, one after the other, so that a run takes about
     /// `scratch_limit_bytes` of device memory. It takes more only for a single frame that needs more.
     ///
     /// # Errors
@@ -161,7 +162,7 @@ impl Batch {
         Batch::prepare_read(FrameDecoder::Any(decoder), src, dst, units, scratch_limit_bytes.into())
     }
 
-    /// Like [`Batch::prepare_within`], with the headers of all units, if they were already read.
+    /// Like [`Batch::prepare_within`], but also takes headers that the host has already read.
     pub(crate) fn prepare_read(
         decoder: FrameDecoder,
         Source { buffer: src, host }: Source<'_>,
@@ -199,7 +200,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Prepares units as one part, or as several if one part would take too much scratch memory.
+    /// Plans the units in `range` as one part, or as several if one part would take too much scratch memory.
     fn add(&mut self, all: &[Unit], range: Range<usize>, host: HostCopy<'_>, limit: ScratchLimit) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -226,24 +227,24 @@ impl Batch {
         })
     }
 
-    /// Number of frames.
+    /// Number of frames in the batch.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing to decode.
+    /// Whether the batch has no frames.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Device memory that a run takes besides source and target.
+    /// Device memory, in bytes, that a run takes besides source and target.
     pub fn scratch_bytes(&self) -> usize {
         let most = self.parts.iter().map(|part| part.decode.scratch_bytes()).max().unwrap_or(0);
         most + self.len * STATUS_BYTES
     }
 
-    /// Puts the decoding on `stream`. A damaged frame leaves arbitrary bytes in its target; other frames are not
-    /// affected.
+    /// Puts the decoding of all frames on `stream`, without waiting for it. A damaged frame leaves arbitrary bytes in
+    /// its target; other frames are not affected.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

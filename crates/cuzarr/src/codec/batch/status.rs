@@ -6,11 +6,11 @@ use cuzarr_device::internal::{STATUS_HEADER, defined};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// The frame has a container or compressor that kernels do not decode.
+/// The status of a frame whose container or compressor kernels do not decode.
 const OTHER_FORMAT: u32 = defined(STATUS_HEADER.text, "CUZARR_OTHER_FORMAT");
 const WRONG_CHECKSUM: u32 = defined(STATUS_HEADER.text, "CUZARR_WRONG_CHECKSUM");
 
-/// The codes that a header defines, each with its message.
+/// Reads the status codes that a CUDA header defines, each with its message.
 fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     header.text.lines().filter_map(|line| {
         let (code, words) = line.strip_prefix("#define CUZARR_")?.split_once("// ")?;
@@ -18,8 +18,9 @@ fn codes(header: &Header) -> impl Iterator<Item = (u32, &'static str)> {
     })
 }
 
-/// Turns a kernel's status into a result. The lowest byte is the code of the damage. The bits above it hold 2³² - 1
-/// minus the position of the damage in the frame. `damages` are headers with codes beyond the common ones.
+/// Turns the status that a kernel wrote for a frame into a result with an error message. The lowest byte is the code of
+/// the damage. The bits above it hold 2³² - 1 minus the position of the damage in the frame. `damages` are headers with
+/// codes beyond the common ones.
 pub(crate) fn result_of(status: u64, damages: &[Header]) -> Result<()> {
     if status == 0 {
         return Ok(());

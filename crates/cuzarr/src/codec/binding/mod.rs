@@ -15,29 +15,29 @@ use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serialize
 use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
 use crate::{Error, ErrorKind, Result};
 
-/// The passes of decoding and encoding, collected codec by codec.
+/// The passes that the host or a device runs to decode and to encode, collected codec by codec.
 #[derive(Default)]
 struct Passes {
     decoding: Vec<Pass>,
     natives: Vec<PassOnDevice>,
-    /// The passes of encoding, in order of decoding.
+    /// The passes of encoding, listed in the order of decoding.
     encoding: Vec<EncodingPass>,
 }
 
-/// A pass, with the facts that encoding needs.
+/// One pass of encoding: what the host runs, and how a device does it instead.
 struct EncodingPass {
     pass: Pass,
-    /// The number of the pass's codec in the chain, if it has one.
+    /// The number of the codec that this pass belongs to; `None` for a pass that is only a part of a codec.
     codec: Option<usize>,
-    /// How a device does the pass, if it can.
+    /// How a device does this pass; `None` if only the host can.
     native: Option<NativePass>,
 }
 
-/// How a device does an encoding pass.
+/// How a device does a pass of encoding.
 enum NativePass {
-    /// By undoing these steps of decoding.
+    /// By running the inverse of each of these decoding steps.
     Undone(Vec<Step>),
-    /// By converting elements. Elements that cannot be converted are reported.
+    /// By converting each element. Elements that cannot be converted are reported.
     Convert(Conversion),
 }
 
@@ -59,8 +59,8 @@ impl Passes {
 }
 
 impl Encoded {
-    /// Finds the pass whose frames kernels can make, if kernels can also do all passes that are encoded before it.
-    /// `passes` are in order of decoding.
+    /// Finds the pass that turns chunks into frames on the device, if the device can also do all passes that are
+    /// encoded before it. `passes` are in order of decoding.
     fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
         for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {
@@ -87,7 +87,8 @@ impl Encoded {
 }
 
 impl Chain {
-    /// Binds the chain to a device. This is done once per array and device.
+    /// Makes the program that decodes and encodes chunks with this chain for arrays on `device`. This is done once per
+    /// array and device.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
@@ -102,8 +103,8 @@ impl Program {
         Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
     }
 
-    /// Binds the chain without a tail: the packed chunk is the decoded chunk, with elements in native byte order and C
-    /// order.
+    /// Makes a program that leaves no codec to the tail: packed chunks are decoded chunks, with elements in native byte
+    /// order and C order.
     pub(crate) fn whole(chain: &Chain) -> Result<Program> {
         Program::build(chain, no_split(chain))
     }

@@ -6,22 +6,23 @@ use crate::codec::chain::{Chain, Serializer};
 use crate::codec::host::TailPart;
 use crate::codec::step::PackedBits;
 
-/// The codecs that the tail takes over: how many of each kind, counted from the array.
+/// The codecs that are applied while elements are copied between packed chunks and arrays (by the tail): how many of
+/// each kind, counted from the array.
 #[derive(Clone, Debug)]
 pub(crate) struct TailSplit {
     pub(crate) arrays: usize,
     pub(crate) serializer: bool,
     pub(crate) bytes: usize,
     pub(super) packing: Packing,
-    /// Steps in order of reading.
+    /// The steps for each element when an array is read, in order.
     pub(super) read: Vec<ElementStep>,
-    /// Steps in order of writing.
+    /// The steps for each element when an array is written, in order.
     pub(super) write: Vec<ElementStep>,
     pub(super) axes: Vec<usize>,
     pub(super) bits: Option<PackedBits>,
 }
 
-/// Leaves nothing to the tail.
+/// A split that leaves no codecs to the tail.
 pub(super) fn no_split(chain: &Chain) -> TailSplit {
     TailSplit {
         arrays: 0,
@@ -35,7 +36,7 @@ pub(super) fn no_split(chain: &Chain) -> TailSplit {
     }
 }
 
-/// Finds the longest run of codecs, counted from the array, that a tail can do.
+/// Finds the longest run of codecs, counted from the array, that can be applied while elements are copied (by a tail).
 pub(crate) fn tail_split(chain: &Chain) -> TailSplit {
     let mut split = no_split(chain);
     for codec in chain.arrays() {

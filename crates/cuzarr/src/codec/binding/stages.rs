@@ -10,31 +10,32 @@ use crate::codec::program::{Leave, Program, leave_nothing};
 /// Why the host decodes and encodes elements of variable length.
 pub(crate) const VARIABLE: &str = "elements of variable length stay in host memory";
 
-/// How a codec runs on a device.
+/// Where a codec runs for results on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// On the device: in kernels of its own, or in the copy that places the elements.
+    /// On the device: in kernels, or in the copy that puts elements into the array.
     Native,
-    /// On the CPU, for this reason; the result is copied.
+    /// On the CPU, for this reason; the result is then copied to the device.
     ViaHost(&'static str),
 }
 
-/// One codec of a chain, and how it runs.
+/// One codec of a chain, and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// The codec's v3 name.
     pub name: String,
-    /// How it runs.
+    /// Where the codec runs.
     pub support: Support,
 }
 
 impl Chain {
-    /// Lists every codec, in order of encoding, and how it decodes to `device`. On the CPU everything is native.
+    /// Lists every codec, in order of encoding, and where it runs when chunks are decoded to `device`. On the CPU
+    /// everything is native.
     pub fn describe(&self, device: Device) -> Vec<Stage> {
         self.describe_beside(device, &leave_nothing)
     }
 
-    /// Like [`Chain::describe`], for a call that leaves work to the host whenever `leave` returns a reason.
+    /// Like [`Chain::describe`], for a call that runs a codec on the host whenever `leave` returns a reason.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
         let leaf = self.leaf();
         let division = Program::new(leaf, device).map(|program| program.divide(leave));
@@ -44,8 +45,8 @@ impl Chain {
         })
     }
 
-    /// Lists every codec, in order of encoding, and how it encodes chunks on `device`. On the CPU everything is native.
-    /// If a call leaves codecs to the host that kernels could do, `left` is the reason.
+    /// Lists every codec, in order of encoding, and where it runs when chunks on `device` are encoded. On the CPU
+    /// everything is native. If a call leaves codecs to the host that kernels could do, `left` is the reason.
     pub fn describe_encoding(&self, device: Device, left: Option<&'static str>) -> Vec<Stage> {
         let leaf = self.leaf();
         let program = Program::new(leaf, device);
@@ -55,8 +56,8 @@ impl Chain {
         })
     }
 
-    /// Lists every codec, in order of encoding. `reason` returns why a codec of the innermost chunks, given by its
-    /// number, runs on the host.
+    /// Lists every codec, in order of encoding, and where it runs according to `reason`. `reason` returns why a codec
+    /// of the innermost chunks, given by its number, runs on the host.
     pub(crate) fn stages(&self, device: Device, reason: &dyn Fn(usize) -> Option<&'static str>) -> Vec<Stage> {
         if let Some(sharding) = self.sharding() {
             let shards = Stage { name: self.serializer.name().into(), support: Support::Native };

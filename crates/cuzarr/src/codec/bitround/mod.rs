@@ -31,7 +31,7 @@ use super::elements::{Stepped, is_float};
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `bitround` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["keepbits"])?;
     let dtype = request.spec.dtype()?;
@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     }))
 }
 
-/// Bits of the mantissa of a float, or of either part of a complex number, without the hidden bit.
+/// Stored bits of a float's mantissa, or of the mantissa of either part of a complex number.
 fn mantissa_bits(dtype: DType) -> Option<i64> {
     match (dtype.kind(), dtype.swap_unit_bytes()) {
         _ if dtype == DType::small(SmallNumber::ComplexFloat16) => Some(10),

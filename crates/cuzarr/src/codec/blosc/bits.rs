@@ -4,7 +4,7 @@ use cuzarr_device::internal::cpu::shuffle;
 
 use crate::Result;
 
-/// Whether bits are shuffled at all.
+/// Whether Blosc shuffles the bits of `size` bytes: only if their elements fill groups of 8.
 fn applies(size: usize, unit_bytes: usize) -> bool {
     (size / unit_bytes).is_multiple_of(8)
 }
@@ -20,7 +20,8 @@ pub(super) fn bitunshuffle(shuffled: &[u8], plain: &mut [u8], unit_bytes: usize)
     }
 }
 
-/// Turns `plain` into bit planes. Both slices have the same length.
+/// Shuffles the bits of elements of `unit_bytes`, so that equal bits of all elements lie together. Both slices have the
+/// same length.
 pub(super) fn bitshuffle(plain: &[u8], shuffled: &mut [u8], unit_bytes: usize) -> Result<()> {
     match applies(plain.len(), unit_bytes) {
         true => Ok(shuffle::bitshuffle(plain, shuffled, unit_bytes)?),

@@ -14,7 +14,8 @@ const NEAR_DISTANCE: usize = 8191;
 const FAR_DISTANCE: usize = 65535 + NEAR_DISTANCE;
 const MAX_LITERALS: usize = 32;
 const MIN_MATCH: usize = 4;
-/// Bytes at the end that are always literals: c-blosc's decoder does not carry out a match that ends its stream.
+/// Number of bytes at the end of the input that are always literals: c-blosc's decoder does not carry out a match that
+/// ends its stream.
 const LAST_LITERALS: usize = 12;
 const HASH_BITS: u32 = 13;
 
@@ -22,7 +23,7 @@ fn cut_off(at: usize) -> crate::Error {
     corrupt(format!("byte {at}: the BloscLZ stream is cut off"))
 }
 
-/// Decodes a stream to exactly `decoded.len()` bytes.
+/// Decodes a BloscLZ stream to exactly `decoded.len()` bytes.
 pub(super) fn decompress(stream: &[u8], decoded: &mut [u8]) -> Result<()> {
     let (mut at, mut out) = (0, 0);
     let mut first_mask = 31;
@@ -56,7 +57,8 @@ fn too_long(at: usize) -> crate::Error {
     corrupt(format!("byte {at}: the BloscLZ stream decodes to more than its block"))
 }
 
-/// Reads a match. Returns its length, its distance, and where the next instruction begins.
+/// Reads a match whose first byte is `control`. Returns its length, its distance, and where the next instruction
+/// begins.
 fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize, usize)> {
     let mut next = || {
         let byte = stream.get(at).copied().ok_or_else(|| cut_off(at))?;
@@ -80,7 +82,7 @@ fn read_match(stream: &[u8], mut at: usize, control: u8) -> Result<(usize, usize
     Ok((length, distance + 1, at))
 }
 
-/// Repeats the bytes that lie `distance` bytes back. Source and target may overlap.
+/// Appends a match to `decoded`: repeats the bytes that lie `distance` bytes back. Source and target may overlap.
 fn copy_match(decoded: &mut [u8], out: usize, distance: usize, length: usize) {
     let start = out - distance;
     let mut copied = 0;
@@ -92,7 +94,7 @@ fn copy_match(decoded: &mut [u8], out: usize, distance: usize, length: usize) {
     }
 }
 
-/// Encodes `plain`; `None` when the stream would not be shorter than `limit` bytes.
+/// Encodes `plain` to a BloscLZ stream; `None` if the stream would not be shorter than `limit` bytes.
 pub(super) fn compress(plain: &[u8], level: u8, limit: usize) -> Option<Vec<u8>> {
     let mut stream = Vec::with_capacity(limit);
     let mut table = vec![0u32; 1 << HASH_BITS];
@@ -139,7 +141,8 @@ fn push_literals(stream: &mut Vec<u8>, literals: &[u8]) {
     }
 }
 
-/// Writes a match. `distance` is one less than the number of bytes back.
+/// Writes a match of `length` bytes that lie `distance` bytes back. `distance` is one less than the number of bytes
+/// back.
 fn push_match(stream: &mut Vec<u8>, length: usize, distance: usize) {
     let near = distance.min(NEAR_DISTANCE);
     let short = (length - 2).min(7);

@@ -14,15 +14,15 @@ use crate::Result;
 use crate::codec::damage::corrupt;
 
 const TEXT: &str = include_str!("blosc.cuh");
-/// Bytes of the header.
+/// Size of the header of a Blosc frame in bytes.
 pub(crate) const HEADER_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_HEADER") as usize;
-/// The version of the container that is written; 1 is read, too.
+/// The version of the Blosc container that is written; version 1 is read, too.
 pub(super) const VERSION: u8 = 2;
-/// Maximum number of splits of a block.
+/// Maximum number of streams that a block is split into.
 pub(super) const MAX_SPLITS: usize = defined(TEXT, "CUZARR_BLOSC_MOST_SPLITS") as usize;
-/// Minimum bytes of a split.
+/// Minimum decoded bytes of a stream for a block to be split.
 pub(super) const MIN_SPLIT_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_LEAST_SPLIT") as usize;
-/// Maximum decoded bytes: sizes are C's `int`, with room for a header.
+/// Maximum decoded bytes of a frame: sizes are C's `int`, with room for a header.
 pub(super) const MAX_DECODED_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
 pub(super) const FLAG_SHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BYTES") as u8;
@@ -30,7 +30,7 @@ pub(super) const FLAG_MEMCPYED: u8 = defined(TEXT, "CUZARR_BLOSC_COPIED") as u8;
 pub(super) const FLAG_BITSHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BITS") as u8;
 pub(super) const FLAG_DONT_SPLIT: u8 = defined(TEXT, "CUZARR_BLOSC_UNSPLIT") as u8;
 
-/// The compressor of the blocks.
+/// The compressor that encoded the blocks of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compressor {
     BloscLz,
@@ -42,7 +42,7 @@ pub(crate) enum Compressor {
 }
 
 impl Compressor {
-    /// The compressors by `cname`.
+    /// The compressors, by the name that `cname` has in the configuration.
     pub(crate) const NAMES: &'static [(&'static str, Compressor)] = &[
         ("blosclz", Compressor::BloscLz),
         ("lz4", Compressor::Lz4),
@@ -52,7 +52,7 @@ impl Compressor {
         ("zstd", Compressor::Zstd),
     ];
 
-    /// The number of the compressor's format in the flags.
+    /// The number that stands for the compressor's format in the header's flags.
     pub(super) fn format(self) -> u8 {
         match self {
             Compressor::BloscLz => 0,
@@ -69,7 +69,7 @@ impl Compressor {
     }
 }
 
-/// The shuffle of a block before compression.
+/// How the bytes of a block were shuffled before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shuffling {
     None,
@@ -77,7 +77,7 @@ pub(crate) enum Shuffling {
     Bits,
 }
 
-/// A checked header.
+/// The header of a Blosc frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) compressor: Compressor,
@@ -100,7 +100,7 @@ impl Header {
         Header::parse_first(frame, frame.len())
     }
 
-    /// Reads the header from the first bytes of a frame that has `frame_size_bytes` in all.
+    /// Reads the header from the first bytes of a frame; the whole frame has `frame_size_bytes` bytes.
     pub(crate) fn parse_first(first: &[u8], frame_size_bytes: usize) -> Result<Header> {
         let Some(header) = first.first_chunk::<HEADER_BYTES>() else {
             return Err(corrupt(format!("got {} bytes, expected a header of {HEADER_BYTES}", first.len())));
@@ -139,7 +139,7 @@ impl Header {
         Ok(Header { compressor, shuffling, type_bytes, decoded_bytes, block_bytes, memcpyed, may_split })
     }
 
-    /// Number of blocks.
+    /// Number of blocks in the frame.
     pub(crate) fn block_count(&self) -> usize {
         self.decoded_bytes.div_ceil(self.block_bytes.max(1))
     }
@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The bytes after the header of a frame that stores its data uncompressed.
+    /// The data of a frame that stores them uncompressed: all bytes after the header.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {
@@ -162,7 +162,7 @@ impl Header {
         }
     }
 
-    /// Where block `index` begins in the frame.
+    /// Offset in the frame at which block `index` begins.
     pub(crate) fn block_start(&self, frame: &[u8], index: usize) -> Result<usize> {
         let table_end = self.block_count().saturating_mul(4).saturating_add(HEADER_BYTES);
         let start = word(frame, index.saturating_mul(4).saturating_add(HEADER_BYTES));
@@ -177,7 +177,7 @@ impl Header {
     }
 }
 
-/// The stream that begins at byte `at` of the frame, and where the next begins.
+/// The stream whose size stands at byte `at` of the frame, and the offset after it.
 pub(crate) fn stream(frame: &[u8], at: usize) -> Result<(&[u8], usize)> {
     let stream = word(frame, at).and_then(|size| {
         let end = at.checked_add(4)?.checked_add(size)?;

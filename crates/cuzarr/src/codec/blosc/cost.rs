@@ -2,7 +2,7 @@
 
 use crate::codec::cost::Speeds;
 
-/// Speeds of containers with LZ4 inside.
+/// Speeds of decoding Blosc frames that contain LZ4.
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 2.4,
     thread_busy: 1.5,
@@ -10,5 +10,5 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [110.0, 160.0, 200.0, 220.0, 220.0],
 };
 
-/// Scratch memory for shuffled bytes and the streams' decoders, as a multiple of the decoded bytes.
+/// Scratch memory for shuffled bytes and for the decoders of the streams, as a multiple of the decoded bytes.
 pub(super) const SCRATCH_COPIES: u64 = 3;

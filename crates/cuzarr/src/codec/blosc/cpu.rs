@@ -26,7 +26,7 @@ use crate::codec::zstd::encode as zstd_encode;
 use crate::codec::{lz4 as lz4_codec, scratch, zstd as zstd_codec};
 use crate::{Result, ResultExt};
 
-/// c-blosc's decoder refuses larger blocks.
+/// Maximum bytes of a block: c-blosc's decoder refuses larger ones.
 const MAX_BLOCK_BYTES: usize = (i32::MAX as usize - 4 * 255) / 3;
 
 #[derive(Debug)]
@@ -103,14 +103,14 @@ fn decode_stream(compressor: Compressor, compressed: &[u8], part: &mut [u8]) -> 
 }
 
 impl Blosc {
-    /// Whether blocks of `block_bytes` are split, by the rule of c-blosc's FORWARD_COMPAT_SPLIT.
+    /// Whether blocks of `block_bytes` are split into several streams, by the rule of c-blosc's FORWARD_COMPAT_SPLIT.
     fn splits(&self, block_bytes: usize) -> bool {
         let unit = usize::from(self.type_bytes);
         self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
     }
 
-    /// The size of blocks: the configured one, or one for the level. It is chosen so that a block stays in the
-    /// second-level cache and there are enough blocks to decode in parallel.
+    /// The bytes of a block: those that the configuration asks for, or else a size that depends on the level. It is
+    /// chosen so that a block stays in the second-level cache and there are enough blocks to decode in parallel.
     fn choose_block_bytes(&self, decoded: usize) -> usize {
         let unit = usize::from(self.type_bytes);
         let wanted = match (self.block_bytes, self.level) {
@@ -123,7 +123,7 @@ impl Blosc {
         if block > unit { block / unit * unit } else { block }
     }
 
-    /// The header's flags for shuffle, splits and compressor.
+    /// The flags in the header that say how blocks are shuffled, split and compressed.
     fn flags(&self, block_bytes: usize) -> u8 {
         let shuffle_flag = match self.shuffling {
             Shuffling::None => 0,
@@ -134,7 +134,8 @@ impl Blosc {
         shuffle_flag | split_flag | self.compressor.format() << 5
     }
 
-    /// Appends one block's encoded streams to `frame`. Returns false if the frame would not be smaller than a copy.
+    /// Encodes one block, and appends its streams to `frame`. Returns false if the frame would not be smaller than a
+    /// copy.
     fn encode_block(&self, block: &[u8], splits: usize, limit: usize, frame: &mut Vec<u8>) -> Result<bool> {
         let split_bytes = (block.len() / splits).max(1);
         for part in block.chunks_exact(split_bytes) {
@@ -151,7 +152,7 @@ impl Blosc {
         Ok(true)
     }
 
-    /// Encodes one stream; `None` if it does not become smaller.
+    /// Encodes one stream; `None` if the compressor gives up because the stream does not become smaller.
     fn encode_stream(&self, part: &[u8]) -> Result<Option<Vec<u8>>> {
         let lz4 = |mode| {
             let mut stream = vec![0; part.len()];
@@ -173,7 +174,7 @@ impl Blosc {
         })
     }
 
-    /// The kernels that encode streams of this size; `None` if the host does.
+    /// The kernels that encode streams of `decoded_bytes`; `None` if the host encodes them.
     fn stream_encoder(&self, decoded_bytes: usize) -> Option<Arc<dyn DeviceEncoder>> {
         Some(match self.compressor {
             Compressor::Lz4 => Arc::new(lz4_encode::Lz4Encoder::new(decoded_bytes, 0)?),
@@ -183,7 +184,8 @@ impl Blosc {
         })
     }
 
-    /// The zstd level that c-blosc takes: 1, 3, 5, … for levels up to 8, and zstd's highest for 9.
+    /// The zstd level that stands for a Blosc level, as in c-blosc: 1, 3, 5, … for levels up to 8, and zstd's highest
+    /// for 9.
     fn zstd_level(&self) -> i32 {
         if self.level < 9 { i32::from(self.level) * 2 - 1 } else { 22 }
     }
@@ -203,7 +205,7 @@ impl Blosc {
         frame
     }
 
-    /// Encodes the blocks of a frame; `None` if a copy is shorter.
+    /// Encodes all blocks to a frame; `None` if a frame of uncompressed bytes is shorter.
     fn encode_blocks(&self, flags: u8, decoded: &[u8], block_bytes: usize) -> Result<Option<Vec<u8>>> {
         let limit = HEADER_BYTES + decoded.len();
         let count = decoded.len().div_ceil(block_bytes);

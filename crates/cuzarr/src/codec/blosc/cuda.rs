@@ -12,7 +12,7 @@ use crate::codec::lz4::blocks::Lz4Blocks;
 use crate::codec::{batch, deflate, lz, lz4, zstd};
 use crate::{Error, Result};
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/blosc` that kernels include.
 const HEADERS: &[Header] = &[header!("codec/blosc/blosc.cuh")];
 
 static BLOSC: KernelSource = KernelSource {
@@ -26,9 +26,10 @@ static WALK: KernelSource = KernelSource {
     headers: &[HEADERS, zstd::HEADERS, batch::HEADERS],
 };
 
-/// Warps of a block of threads. A block keeps its place until its slowest stream is done, so it has few warps.
+/// Warps of a thread block that decodes streams. A block keeps its place until its slowest stream is done, so it has
+/// few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Blocks of threads that a multiprocessor holds at once.
+/// Thread blocks that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
 /// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.
@@ -70,33 +71,34 @@ impl DeviceDecoder for BloscDecoder {
     }
 }
 
-/// Streams that kernels of another codec decode.
+/// Streams of one compressor that this compressor's own kernels decode.
 struct BloscStreams {
     target: StreamTarget,
     decode: Box<dyn Decode>,
-    /// For each stream, the number of its frame, and where the stream begins in the frame: two words.
+    /// For each stream, which frame it is from, and at which byte of the frame it begins: two `u32`.
     owners: Vec<u8>,
     count: usize,
 }
 
-/// Frames whose headers were read.
+/// Frames whose headers were read, ready to be decoded.
 struct BloscFrames {
     table: Vec<u8>,
     count: u32,
     streams: u64,
-    /// Number of tiles in all targets.
+    /// Number of tiles of output in all frames together.
     tiles: u32,
     /// Bytes of scratch memory for shuffled blocks.
     work_bytes: usize,
-    /// Threads of a block: few in `simt`, where each is a fiber.
+    /// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
     threads: u32,
-    /// LZ4 streams that all threads decode: to scratch, and to the target.
+    /// LZ4 streams that are large enough to be decoded by all threads: those to scratch memory, then those to the
+    /// target.
     large: [Lz4Blocks; 2],
     inner: Vec<BloscStreams>,
 }
 
-/// Prepares streams of one compressor. A frame with streams that the compressor's decoder refuses is refused with the
-/// first of their errors.
+/// Prepares the decoding of the streams of one compressor. A frame with streams that the compressor's decoder refuses
+/// is refused with the first of their errors.
 fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();

@@ -45,7 +45,7 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration, in the spelling of v3 or of numcodecs.
+/// Opens the codec `blosc` from its configuration, in the spelling of v3 or of numcodecs.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let known = ["cname", "clevel", "shuffle", "typesize", "blocksize"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;

@@ -14,50 +14,51 @@ use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("blosc.cu");
-/// Bytes of a piece of a frame that stores its data uncompressed.
+/// A frame that stores its data uncompressed is copied in pieces of this many bytes.
 const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
-/// Bytes of output that a block of threads finishes at a time.
+/// Bytes of output that a thread block unshuffles at a time.
 const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
-/// Shuffled bytes of a frame begin in scratch at multiples of this.
+/// The scratch memory for a frame's shuffled bytes begins at a multiple of this.
 const WORK_ALIGNMENT_BYTES: usize = 64;
-/// LZ4 streams up to this size are decoded in order, by one warp each. `simt` has a smaller limit, so that both ways
-/// are tested.
+/// LZ4 streams of up to this many decoded bytes are decoded sequentially, by one warp each. `simt` has a smaller limit,
+/// so that both ways are tested.
 const IN_ORDER_BYTES: usize = 4 << 10;
 const IN_ORDER_SIMT_BYTES: usize = 256;
 
-/// Where streams are decoded to: scratch memory if they are shuffled, else their place in the target.
+/// Where a stream is decoded to: scratch memory if it is shuffled, else its final place in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamTarget {
     Work,
     Place,
 }
 
-/// Streams that another codec decodes, and the frames that they belong to.
+/// Streams of one compressor that another codec's kernels decode, and the frames that contain them.
 pub(super) struct InnerStream {
     compressor: Compressor,
     pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
-    /// For each unit, the number of its frame, and where the stream begins in the frame.
+    /// For each unit, which frame the stream is from, and at which byte of the frame it begins.
     pub(super) owners: Vec<(u32, u32)>,
 }
 
-/// The contents of the headers of a batch.
+/// The contents of the headers of a batch of Blosc frames, prepared for kernels.
 #[derive(Default)]
 pub(super) struct BloscScan {
     pub(super) entries: Vec<FrameEntry>,
     pub(super) refused: Vec<(usize, Error)>,
     pub(super) streams: u64,
-    /// Number of tiles in all targets.
+    /// Number of tiles of output in all frames together.
     pub(super) tiles: u32,
     /// Bytes of scratch memory for shuffled blocks.
     pub(super) work_bytes: usize,
-    /// LZ4 streams that all threads decode, to scratch and to their place.
+    /// LZ4 streams that are large enough to be decoded by all threads: those to scratch memory, then those to the
+    /// target.
     pub(super) blocks: [Vec<Lz4Block>; 2],
     pub(super) inner: Vec<InnerStream>,
 }
 
-/// The decoder of a compressor's streams, if it is another codec's.
+/// The decoder for streams of `compressor`, if they are decoded by another codec's kernels.
 fn inner_decoder(compressor: Compressor) -> Option<&'static dyn DeviceDecoder> {
     match compressor {
         Compressor::Zstd => Some(&zstd::cuda::ZstdDecoder),
@@ -70,7 +71,7 @@ fn is_native(compressor: Compressor) -> bool {
     matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_decoder(compressor).is_some()
 }
 
-/// Completes a frame's entry from its header. Leaves it without streams if the frame cannot be decoded.
+/// Fills a frame's entry with what its header says. Leaves it without streams if the frame cannot be decoded.
 fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     (entry.kind, entry.streams, entry.block_bytes) = (Kind::Damaged, 0, 1);
     let header = Header::parse_first(frame, frame.len())?;
@@ -113,7 +114,7 @@ fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// Whether kernels decode a frame with these headers.
+/// Whether kernels can decode this frame, to judge by its headers.
 pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
     let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
     let Ok(header) = scan_header(&mut entry, frame) else { return false };
@@ -171,7 +172,8 @@ impl BloscScan {
         Ok(())
     }
 
-    /// Gives streams that one warp would decode too slowly to other kernels. The entry keeps the stored streams.
+    /// Hands the streams that one warp would decode too slowly over to other kernels. The entry keeps the stored
+    /// streams.
     fn hand_out(
         &mut self,
         device: Device,
@@ -224,7 +226,7 @@ impl BloscScan {
     }
 }
 
-/// Describes the tables from the headers of `units`, and the errors, as text for tests.
+/// Describes what was read from the headers of `units`, and the errors, as text for tests.
 #[cfg(test)]
 pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
     let scan =

@@ -6,7 +6,7 @@ use super::container::{HEADER_BYTES, Header, stream};
 use crate::codec::damage::corrupt;
 use crate::{Error, ErrorKind, Result};
 
-/// One stream: its range in the frame, and the range of its decoded bytes among the frame's shuffled bytes.
+/// Where one compressed stream lies in a frame, and its decoded bytes among the frame's shuffled bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     pub(super) src: Range<usize>,
@@ -14,13 +14,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether its bytes are stored uncompressed.
+    /// Whether the stream is stored uncompressed.
     pub(super) fn is_stored(&self) -> bool {
         self.src.len() == self.dst.len()
     }
 }
 
-/// Lists all streams of a frame. Its header was checked, and it is not a copy.
+/// Lists all streams of a frame, from its header and its table of blocks. Its header was checked, and it is not a copy.
 ///
 /// # Errors
 /// `ChunkCorrupt` if a block or stream leaves the frame. `Unsupported` if streams share bytes: no writer does that, and

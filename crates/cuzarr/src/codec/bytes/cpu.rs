@@ -14,13 +14,14 @@ use crate::meta::SwapUnit;
 pub(crate) struct Bytes {
     pub(super) size_bytes: usize,
     pub(super) element_bytes: usize,
-    /// The units of each element whose bytes are reversed.
+    /// The parts of each element whose bytes are reversed.
     pub(super) units: Vec<SwapUnit>,
-    /// The size of the units, if an element consists of units of one size; 1 if there is nothing to reverse.
+    /// The bytes that are reversed together, if that number is the same in the whole element; 1 if there is nothing to
+    /// reverse.
     pub(crate) uniform: Option<usize>,
 }
 
-/// Reverses the bytes of every unit of `unit_bytes`.
+/// Reverses every group of `unit_bytes` bytes.
 pub(crate) fn swap(bytes: &mut [u8], unit_bytes: usize) {
     match unit_bytes {
         0 | 1 => {}
@@ -44,7 +45,7 @@ pub(crate) fn swap(bytes: &mut [u8], unit_bytes: usize) {
 }
 
 impl Bytes {
-    /// Reverses the bytes of every unit of each element.
+    /// Reverses the bytes of every unit in each element of `bytes`.
     pub(crate) fn swap(&self, bytes: &mut [u8]) {
         match self.uniform {
             Some(unit_bytes) => swap(bytes, unit_bytes),

@@ -25,8 +25,8 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, Endian, SwapUnit};
 
-/// Opens the codec from its configuration. As in zarr-python, `endian` is required if it matters, except for
-/// structures: older writers left it out.
+/// Opens the codec `bytes` from its configuration in the metadata. As in zarr-python, `endian` is required if it
+/// matters, except for structures: older writers left it out.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["endian"])?;
     let spec = request.spec;
@@ -42,7 +42,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     open_swapping(spec, if endian == Some(Endian::Big) { units } else { Vec::new() })
 }
 
-/// Opens the implicit codec of v2, for elements stored as their data type and `endian` say.
+/// Opens the codec that every v2 array has without naming it: it stores elements as their data type and `endian` say.
 pub(crate) fn open_v2(spec: &ChunkSpec, endian: Endian) -> Result<Opened> {
     open_swapping(spec, spec.data_type.stored_swap_units(endian))
 }
@@ -51,7 +51,7 @@ fn open_swapping(spec: &ChunkSpec, units: Vec<SwapUnit>) -> Result<Opened> {
     Ok(Opened::serializer(swapper_of(spec, units)?))
 }
 
-/// The codec that brings elements into the byte order of a v2 array, and back.
+/// The codec that converts between native byte order and the byte order of a v2 array.
 pub(crate) fn swapper(spec: &ChunkSpec, endian: Endian) -> Result<cpu::Bytes> {
     swapper_of(spec, spec.data_type.stored_swap_units(endian))
 }

@@ -16,7 +16,7 @@ use crate::codec::native::{Map, Step};
 use crate::codec::scale_offset::EncodedFill;
 use crate::{Error, Result};
 
-/// One direction of a conversion.
+/// How elements are converted in one direction: when encoding, or when decoding.
 #[derive(Debug)]
 pub(super) struct Conversion {
     pub(super) from: DType,
@@ -53,7 +53,7 @@ impl Conversion {
         }
     }
 
-    /// The conversion for kernels; `None` if they do not support it.
+    /// The conversion in the form that kernels take; `None` if they do not support it.
     fn on_device(&self) -> Option<convert::Conversion> {
         let rule = Rule::Cast { rounding: self.rounding, out_of_range: self.out_of_range };
         let bits = |element: &[u8]| {
@@ -65,7 +65,7 @@ impl Conversion {
         Some(convert::Conversion { from: self.from, to: self.to, rule, pairs }).filter(convert::is_supported)
     }
 
-    /// Converts packed elements; an error names the element.
+    /// Converts packed elements; an error names the element that cannot be converted.
     fn convert(&self, source: &[u8], target: &mut [u8], error: fn(String) -> Error) -> Result<()> {
         if self.map.is_empty() && self.is_widening() {
             return match self.from == self.to {

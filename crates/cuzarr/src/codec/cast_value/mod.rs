@@ -46,7 +46,7 @@ const ROUNDINGS: &[(&str, Rounding)] = &[
     ("nearest-away", Rounding::NearestAway),
 ];
 
-/// Opens the codec from its configuration.
+/// Opens the codec `cast_value` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let known = ["data_type", "rounding", "out_of_range", "scalar_map"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;
@@ -79,7 +79,7 @@ fn numeric(configuration: &Configuration<'_>, data_type: &DataType) -> Result<DT
     }
 }
 
-/// The pairs of one direction, as elements of the source and of the target.
+/// The pairs of `scalar_map` for one direction, as the bytes of an element and of the element that replaces it.
 fn scalar_map(
     configuration: &Configuration<'_>,
     direction: &str,

@@ -13,7 +13,7 @@ pub(super) enum Number {
     Float(f64),
 }
 
-/// Converts an element's bytes between two types that a cast supports, each of at most 8 bytes.
+/// Casts one element between two types, each of at most 8 bytes.
 fn convert(from: DType, to: DType, source: &[u8]) -> [u8; 8] {
     let mut target = [0; 8];
     // Only integers and floats come here, which all convert.
@@ -22,7 +22,7 @@ fn convert(from: DType, to: DType, source: &[u8]) -> [u8; 8] {
 }
 
 impl Number {
-    /// The value of an element.
+    /// Reads the value of an element from its bytes.
     pub(super) fn read(dtype: DType, element: &[u8]) -> Number {
         match (is_float(dtype), dtype.kind()) {
             (true, _) if dtype == DType::FLOAT64 => Number::Float(f64::from_ne_bytes(convert_same(element))),
@@ -40,7 +40,7 @@ impl Number {
         }
     }
 
-    /// Whether two numbers of one type are the same scalar. NaN equals NaN, and 0 equals -0.
+    /// Whether two numbers of one type are equal, where NaN equals NaN. NaN equals NaN, and 0 equals -0.
     pub(super) fn is(self, other: Number) -> bool {
         match (self, other) {
             (Number::Float(a), Number::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
@@ -75,7 +75,8 @@ pub(super) fn integer_range(dtype: DType) -> (i128, i128) {
     }
 }
 
-/// Bits of the mantissa with the hidden one, and the exponent of the first power of two beyond the range.
+/// The bits of a float type's mantissa, hidden bit included, and the exponent of the first power of two beyond its
+/// range.
 fn float_format(dtype: DType) -> (u32, i32) {
     match dtype {
         DType::FLOAT16 => (11, 16),
@@ -85,8 +86,8 @@ fn float_format(dtype: DType) -> (u32, i32) {
     }
 }
 
-/// Rounds `number` to a float of `dtype`. A finite number that is out of range becomes an infinity. The result is an
-/// `f64`, which holds every value of the narrower types.
+/// Rounds `number` to the nearest value of the float type `dtype`, by `rounding`. A finite number that is out of range
+/// becomes an infinity. The result is an `f64`, which holds every value of the narrower types.
 pub(super) fn round_to_float(number: Number, dtype: DType, rounding: Rounding) -> f64 {
     match number {
         Number::Float(value) if !value.is_finite() || value == 0.0 => value,
@@ -131,7 +132,7 @@ fn overflow(rounded: f64, dtype: DType) -> f64 {
     }
 }
 
-/// The exponent of a finite number that is not zero: the power of two at or below its magnitude.
+/// The exponent of a finite number that is not zero: that of the power of two at or below its magnitude.
 fn exponent_of(value: f64) -> i32 {
     let biased = (value.to_bits() >> 52 & 0x7ff) as i32;
     match biased {
@@ -140,12 +141,12 @@ fn exponent_of(value: f64) -> i32 {
     }
 }
 
-/// The exponent of the smallest normal number.
+/// The exponent of the smallest normal number of a float type.
 fn smallest_exponent(dtype: DType) -> i32 {
     2 - float_format(dtype).1
 }
 
-/// `value · 2^power` for any power that occurs: two exact factors.
+/// Computes `value · 2^power`, for any power that occurs, by two exact multiplications.
 fn scale_by(value: f64, power: i32) -> f64 {
     let half = power / 2;
     value * 2f64.powi(half) * 2f64.powi(power - half)
@@ -161,7 +162,7 @@ pub(super) fn write_float(value: f64, dtype: DType, element: &mut [u8]) {
     element.copy_from_slice(&bytes[..element.len()]);
 }
 
-/// Writes the low bytes of an integer.
+/// Writes an integer to the bytes of an element, without its upper bits.
 pub(super) fn write_integer(value: i128, dtype: DType, element: &mut [u8]) {
     typed!(dtype, T => element.copy_from_slice(&(value as T).to_ne_bytes()), {});
 }

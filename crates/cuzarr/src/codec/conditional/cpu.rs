@@ -22,8 +22,8 @@ struct Applied<'a> {
 }
 
 impl Conditional {
-    /// Reads the header. Returns the codecs that were applied to the chunk, in order of encoding, and the bytes after
-    /// the header.
+    /// Reads the header, which says by which codecs the chunk was encoded. Returns the codecs that were applied to the
+    /// chunk, in order of encoding, and the bytes after the header.
     fn read<'a>(&self, encoded: &'a [u8], decoded: Size) -> Result<(Vec<Applied<'_>>, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes) else {
             return Err(corrupt(format!("got {} bytes, expected {} of header", encoded.len(), self.header_bytes)));

@@ -30,10 +30,10 @@ use super::open::{OpenCodec, Opened, Request};
 use super::sharding_indexed::extensions;
 use crate::{Result, ResultExt};
 
-/// Maximum bits of a header: more codecs than a chain ever has.
+/// Maximum bits of a header, and so of codecs: more than a chain ever has.
 const MOST_HEADER_BITS: i64 = 1 << 13;
 
-/// Opens the codec from its configuration. `open_codec` opens the codecs inside it.
+/// Opens the codec `conditional` from its configuration in the metadata. `open_codec` opens the codecs inside it.
 pub(crate) fn open(request: &Request<'_>, open_codec: OpenCodec<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["codecs", "header_bits"])?;
     let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };

@@ -27,7 +27,7 @@ use super::open::{Opened, Request};
 use super::step::Location;
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `crc32c` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["location"])?;
     let location = location(&configuration, Location::End)?;

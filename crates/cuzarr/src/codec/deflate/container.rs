@@ -5,9 +5,9 @@ use cuzarr_device::{Header, header};
 
 pub(super) const TEXT: &str = include_str!("deflate_container.cuh");
 
-/// The header of the codes that kernels report for damaged streams.
+/// The CUDA header with the codes that kernels report for damaged deflate streams.
 pub(crate) const DAMAGE: Header = header!("codec/deflate/deflate_damage.cuh");
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/deflate` that kernels include.
 pub(super) const HEADERS: &[Header] = &[
     header!("codec/deflate/deflate.cuh"),
     header!("codec/deflate/deflate_bits.cuh"),
@@ -18,10 +18,10 @@ pub(super) const HEADERS: &[Header] = &[
     header!("codec/deflate/split/deflate_split.cuh"),
 ];
 
-/// Bytes of `DeflateState`, the state of a frame's decoding.
+/// Bytes of a `DeflateState`, in which kernels keep how far a frame is decoded.
 pub(super) const STATE_BYTES: usize = stated_size(include_str!("split/deflate_split.cuh"), "DeflateState");
 
-/// The container of a stream.
+/// The container around a deflate stream: gzip, zlib or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Raw = defined(TEXT, "CUZARR_DEFLATE_RAW") as isize,

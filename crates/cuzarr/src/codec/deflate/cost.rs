@@ -9,22 +9,22 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [40.0, 32.0, 31.0, 31.0, 30.0],
 };
 
-/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
+/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
-/// Returns how many times larger than usual a batch of such frames is. A warp takes milliseconds for a frame, so that
-/// only many frames fill the device. Large frames have many warps each.
+/// By what factor a batch of frames of this size should be larger than usual. A warp takes milliseconds for a frame, so
+/// that only many frames fill the device. Large frames have many warps each.
 pub(super) fn batch_factor(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 2 } else { 3 }
 }
 
-/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs` and
-/// rounded up. Matches have room for twice the decoded bytes. Marks of large frames take 4 bytes for each byte, or less
-/// if segments are processed in parts.
+/// Scratch memory for decoding, as a multiple of the decoded bytes, measured by `scratch_bytes` of
+/// `examples/decode_bench.rs` and rounded up. Matches have room for twice the decoded bytes. Marks of large frames take
+/// 4 bytes for each byte, or less if segments are processed in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 3 }
 }
 
-/// The host's speed is for level 5.
+/// Costs of encoding deflate; the host's speed is for level 5.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.06, device_gb_s: 18.0, device_s: 1e-3 };

@@ -22,33 +22,33 @@ static DEFLATE: KernelSource = KernelSource {
     headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
 };
 
-/// Frames of this many bytes and more are left to the host.
+/// Frames of this many encoded bytes and more are left to the host.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
-/// Bytes of a target that one warp checks at a time.
+/// Bytes of output whose checksum one warp computes at a time.
 const TILE_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_TILE") as usize;
 const TRAILER_BYTES: usize = stated_size(container::TEXT, "DeflateTrailer");
 const MEMBERS_BYTES: usize = stated_size(DEFLATE.text, "DeflateMembers");
-/// Blocks that check checksums, for each multiprocessor.
+/// For the kernel that verifies checksums: number of thread blocks for each multiprocessor.
 const CHECK_BLOCKS: u32 = 8;
 /// Bytes that one warp decodes in a microsecond, measured on an H200 with float32 fields of gzip level 5.
 /// `SPLIT_BYTES_PER_US` is for many warps a frame.
 const WARP_BYTES_PER_US: usize = 45;
 const SPLIT_BYTES_PER_US: usize = 24_000;
-/// Minimum time that splitting takes, in microseconds.
+/// Minimum time in microseconds that it takes to split frames for decoding by many warps.
 const SPLIT_US: usize = 900;
 
-/// Kernels that decode deflate streams in one container.
+/// Kernels that decode deflate streams inside one kind of container.
 #[derive(Debug)]
 pub(crate) struct DeflateDecoder {
     name: &'static str,
     container: Container,
 }
 
-/// The decoder of gzip members, one after the other.
+/// Decodes gzip frames: one or more members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// The decoder of one zlib stream. Bytes after it are ignored.
+/// Decodes frames that begin with one zlib stream. Bytes after it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// The decoder of one deflate stream with nothing around it. Bytes after it are ignored.
+/// Decodes frames that begin with one deflate stream, without a container. Bytes after it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {
@@ -85,9 +85,9 @@ impl DeviceDecoder for DeflateDecoder {
     }
 }
 
-/// The members of frames, which are decoded side by side.
+/// The gzip members of all frames, which are decoded at the same time.
 struct DeflateMembers {
-    /// For each frame, the number of its first member and how many there are.
+    /// For each frame, the number of its first gzip member, and how many members it has.
     spans: Vec<u8>,
     count: usize,
     frames: Box<DeflateFrames>,
@@ -97,14 +97,15 @@ struct DeflateFrames {
     container: Container,
     table: Vec<u8>,
     count: u32,
-    /// Number of tiles in all targets.
+    /// Number of tiles of output in all frames together.
     tiles: u32,
-    /// The split of the frames, when many warps decode a frame.
+    /// How frames are split for decoding by many warps each; `None` if one warp decodes each frame.
     split: Option<DeflateSplit>,
     members: Option<DeflateMembers>,
 }
 
-/// Whether to split frames: true if one warp takes longer for the largest frame than many warps a frame for all frames.
+/// Whether many warps should decode each frame: true if one warp takes longer for the largest frame than many warps a
+/// frame for all frames.
 fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();
@@ -115,8 +116,8 @@ fn splits(device: Device, units: &[Unit]) -> bool {
     }
 }
 
-/// Prepares frames. Kernels parse the headers, so the host reads nothing, except to look for gzip members if it has the
-/// bytes.
+/// Prepares the decoding of frames of one container. Kernels parse the headers, so the host reads nothing, except to
+/// look for gzip members if it has the bytes.
 fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     let mut frames = DeflateFrames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {
@@ -129,8 +130,8 @@ fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
 }
 
 impl DeflateMembers {
-    /// Finds the members of all frames. A frame without known members counts as one. `None` if no frame has known
-    /// members.
+    /// Finds the gzip members of all frames, so that they are decoded at the same time. A frame without known members
+    /// counts as one. `None` if no frame has known members.
     fn new(device: Device, units: &[Unit], host: &[u8], scratch_aim_bytes: usize) -> Result<Option<DeflateMembers>> {
         let of = |unit: &Unit| host.get(unit.src.clone()).and_then(|encoded| members(encoded, unit));
         let known: Vec<_> = units.iter().map(of).collect();
@@ -151,7 +152,7 @@ impl DeflateMembers {
         self.spans.len() + self.count * STATUS_BYTES + self.frames.scratch_bytes()
     }
 
-    /// Decodes members as frames, then marks in `states` the frames that are done.
+    /// Decodes each gzip member like a frame, then marks in `states` the frames that are done.
     fn launch(&self, task: &Task<'_>, states: &Buffer, trailers: &Buffer) -> Result<()> {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;
@@ -189,7 +190,7 @@ impl DeflateFrames {
         Ok(DeflateFrames { container, table: table(&entries, count.into()), count, tiles, split, members: None })
     }
 
-    /// Compares the checksums in `trailers` with those of the decoded bytes.
+    /// Compares the checksums that `trailers` holds with the checksums of the decoded bytes.
     fn check(&self, task: &Task<'_>, table: &Buffer, trailers: &Buffer, field: CrcField) -> Result<()> {
         let Task { stream, dst, statuses, .. } = *task;
         let (device, container) = (stream.device(), self.container as u32);

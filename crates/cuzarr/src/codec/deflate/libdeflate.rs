@@ -12,14 +12,14 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` with this thread's decompressor.
+/// Runs `work` with a libdeflate decompressor that this thread keeps.
 pub(crate) fn with_decompressor<T>(
     work: impl FnOnce(&mut Decompressor) -> Result<T, DecompressionError>,
 ) -> Result<T, DecompressionError> {
     DECOMPRESSOR.with_borrow_mut(work)
 }
 
-/// Runs `work` with this thread's compressor of `level`.
+/// Runs `work` with a libdeflate compressor of `level` that this thread keeps.
 pub(crate) fn with_compressor<T>(level: i32, work: impl FnOnce(&mut Compressor) -> Result<T>) -> Result<T> {
     let wanted = CompressionLvl::new(level).map_err(|_| unencodable(format!("level {level} does not exist")))?;
     COMPRESSOR.with_borrow_mut(|kept| {

@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use crate::codec::batch::Unit;
 
-/// Bytes of a member's header up to its extra field. The trailer has `TRAILER_BYTES`.
+/// Bytes of a gzip member's header up to its extra field. The trailer has `TRAILER_BYTES`.
 const HEADER_BYTES: usize = 12;
 const TRAILER_BYTES: usize = 8;
-/// A frame has at most this many members, and one more for each `BYTES_PER_MEMBER` bytes. bgzip's members have about 20
-/// KiB.
+/// A frame is split into at most this many gzip members, and one more for each `BYTES_PER_MEMBER` bytes. bgzip's
+/// members have about 20 KiB.
 const MOST_MEMBERS: usize = 64;
 const BYTES_PER_MEMBER: usize = 512;
 
@@ -20,7 +20,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)))
 }
 
-/// The size of the member at the beginning of `member`, if its header says it.
+/// The size in bytes of the gzip member at the beginning of `member`, if its header states it.
 fn size_of(member: &[u8]) -> Option<usize> {
     let [0x1f, 0x8b, 8, flags, ..] = member else { return None };
     if flags & 4 == 0 {
@@ -37,9 +37,9 @@ fn size_of(member: &[u8]) -> Option<usize> {
     None
 }
 
-/// The size of the member that begins at `start`. It ends where the next bytes look like a header, if the four bytes
-/// before them (its decoded size) are not 0. (An empty member's size would say nothing.) The last member has all bytes
-/// that are left.
+/// The size in bytes of the gzip member that begins at `start`, by a search for the next member's header. It ends where
+/// the next bytes look like a header, if the four bytes before them (its decoded size) are not 0. (An empty member's
+/// size would say nothing.) The last member has all bytes that are left.
 fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     let looks_like_one = |at: usize| {
         let [0x1f, 0x8b, 8, flags, ..] = encoded[at..] else { return false };
@@ -50,8 +50,8 @@ fn size_by_next_header(encoded: &[u8], start: usize) -> usize {
     next.unwrap_or(encoded.len()) - start
 }
 
-/// Finds the members of a frame whose bytes are `encoded`. `None` unless there are several that decode to exactly the
-/// unit's size.
+/// Finds the gzip members of a frame whose bytes are `encoded`. `None` unless there are several that decode to exactly
+/// the unit's size.
 pub(super) fn members(encoded: &[u8], unit: &Unit) -> Option<Vec<Unit>> {
     // If the last size is the unit's size, there is only one member, so no search is needed.
     let last = number::<4>(encoded, encoded.len().checked_sub(4)?)?;
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(found[2].src.end, 100 + encoded.len());
     }
 
-    /// A member without further fields.
+    /// A gzip member without optional header fields.
     fn plain_member(content: usize, body: &[u8]) -> Vec<u8> {
         let size = (content as u32).to_le_bytes();
         [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], body, &[9; 4], &size].concat()

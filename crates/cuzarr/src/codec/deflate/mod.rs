@@ -41,7 +41,7 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `deflate` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["level"])?;
     let level = configuration.integer("level", 0..=12, 5)? as i32;

@@ -14,12 +14,12 @@ use crate::codec::native::{Map, Step};
 pub(super) struct Delta {
     pub(super) decoded: DType,
     pub(super) encoded_dtype: DType,
-    /// The type in which sums are taken.
+    /// The type in which differences are summed.
     pub(super) sum: DType,
     pub(super) encoded: ChunkSpec,
 }
 
-/// Element `i` becomes the sum of elements 0 to `i`.
+/// Replaces each element by the sum of all elements up to it.
 fn running_sum(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     typed!(dtype, T => {
         let mut elements = bytes.as_chunks_mut::<{ size_of::<T>() }>().0.iter_mut();
@@ -33,7 +33,7 @@ fn running_sum(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     }, half_by_half(dtype, bytes, |sum, element| (sum + element, true)))
 }
 
-/// Element `i` becomes its difference from the one before; the first stays.
+/// Replaces each element but the first by its difference from the one before.
 fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     typed!(dtype, T => {
         let mut elements = bytes.as_chunks_mut::<{ size_of::<T>() }>().0.iter_mut();
@@ -48,8 +48,9 @@ fn differences(dtype: DType, bytes: &mut [u8]) -> Result<()> {
     }, half_by_half(dtype, bytes, |before, element| (element - before, false)))
 }
 
-/// Computes sums or differences of 2-byte floats in binary32, and rounds after each step. `step` gets the carried
-/// number and an element. It returns the new element, and whether to carry the new element instead of the old one.
+/// Computes sums or differences of 2-byte floats in binary32, and rounds to 2 bytes after each step. `step` gets the
+/// carried number and an element. It returns the new element, and whether to carry the new element instead of the old
+/// one.
 fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32, bool)) -> Result<()> {
     let widen = |half: &[u8; 2]| {
         let mut wide = [0; 4];
@@ -68,7 +69,8 @@ fn half_by_half(dtype: DType, bytes: &mut [u8], step: impl Fn(f32, f32) -> (f32,
 }
 
 impl Delta {
-    /// The step by which a device converts all elements; the inner `None` if there is nothing to convert.
+    /// The step by which a device converts all elements: `Some(None)` if there is nothing to convert, `None` if it
+    /// cannot.
     fn conversion(&self, from: DType, to: DType) -> Option<Option<Step>> {
         let len = usize::try_from(self.encoded.elements()?).ok()?;
         Some(cast_step(from, to).map(|step| {
@@ -106,7 +108,7 @@ impl ArrayToArray for Delta {
         Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    /// Differences are taken in the decoded type, even if sums have another type.
+    /// The steps whose inverse takes differences: in the decoded type, even if sums have another type.
     fn native_undone(&self) -> Option<Vec<Step>> {
         let before = self.conversion(self.encoded_dtype, self.decoded)?;
         Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())

@@ -34,7 +34,7 @@ use super::elements::{input_dtype, is_float, is_real, output_spec};
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `delta` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["dtype", "astype"])?;
     let decoded = input_dtype(&configuration, request, "dtype")?;
@@ -81,7 +81,7 @@ fn sum_dtype(decoded: DType, encoded: DType) -> DType {
 mod tests {
     use super::*;
 
-    /// Type by type as `numpy.promote_types` has it, except integers that wrap to the same bits.
+    /// Compares types as `numpy.promote_types` promotes them, except integers that wrap to the same bits.
     #[test]
     fn sums_are_taken_in_numpys_common_type() {
         for (decoded, encoded, expected) in [

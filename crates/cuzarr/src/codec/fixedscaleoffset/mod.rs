@@ -29,7 +29,7 @@ use super::elements::{Stepped, arithmetic, cast_step, input_dtype, is_float, is_
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `fixedscaleoffset` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let known = ["offset", "scale", "dtype", "astype"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;

@@ -1,13 +1,13 @@
 //! Fletcher-32 as HDF5 computes it (`H5_checksum_fletcher32`): two sums modulo 65535 over big-endian words.
 
-/// Number of words after which the sums must be folded, so that the second sum stays below 2³².
+/// Number of 16-bit words that are summed before both sums are folded, so that the second sum stays below 2³².
 const WORDS_PER_FOLD: usize = 360;
 
 fn fold(sum: u32) -> u32 {
     (sum & 0xffff) + (sum >> 16)
 }
 
-/// The checksum of `bytes`; an odd last byte is the upper half of a word.
+/// The Fletcher-32 checksum of `bytes`; an odd last byte is the upper half of a word.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let (mut first, mut second) = (0u32, 0u32);
     let (words, odd) = bytes.as_chunks::<2>();

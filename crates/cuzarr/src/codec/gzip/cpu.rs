@@ -16,7 +16,7 @@ use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of the checksum and the size after a member's stream.
+/// Bytes of the checksum and the size after a gzip member's stream.
 const TRAILER_BYTES: usize = 8;
 
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) struct Gzip {
     pub(super) level: i32,
 }
 
-/// A reader of all members, one after the other. Zeros after a member are skipped.
+/// A reader of the decoded bytes of all gzip members, one after the other. Zeros after a member are skipped.
 struct GzipMembers<'a> {
-    /// The member that is being read; `None` after the last one.
+    /// The gzip member that is being read; `None` after the last one.
     member: Option<GzDecoder<&'a [u8]>>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> GzipMembers<'a> {
         GzipMembers { member: Some(GzDecoder::new(encoded)) }
     }
 
-    /// Adds the byte at which reading ended to an error.
+    /// Adds to an error the byte at which reading ended.
     fn place(&self, error: Error, encoded_bytes: usize) -> Error {
         let Some(member) = &self.member else { return error };
         let at = encoded_bytes - member.get_ref().len();
@@ -62,7 +62,8 @@ impl Read for GzipMembers<'_> {
     }
 }
 
-/// Whether the last four bytes say `size`. They do if the frame is one member with nothing after it.
+/// Whether the last four bytes of the frame say that it decodes to `size` bytes. They do if the frame is one member
+/// with nothing after it.
 fn ends_with_size(encoded: &[u8], size: usize) -> bool {
     encoded.last_chunk::<4>().is_some_and(|last| u32::from_le_bytes(*last) == size as u32)
 }
@@ -122,7 +123,7 @@ pub(crate) fn zlib_into(encoded: &[u8], decoded: &mut [u8]) -> Result<()> {
     }
 }
 
-/// The error for a stream that libdeflate refused, with the byte where it is damaged.
+/// The error for a zlib stream that libdeflate refused, with the byte where it is damaged.
 fn zlib_damage(encoded: &[u8], decoded: &mut [u8]) -> Error {
     let Some((header, stream)) = encoded.split_first_chunk::<2>() else {
         return corrupt(format!("byte {}: the stream is cut off", encoded.len()));

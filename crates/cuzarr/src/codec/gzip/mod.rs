@@ -27,7 +27,7 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `gzip` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["level"])?;
     // numcodecs' default is 1; Python's -1 means zlib's default, 6.

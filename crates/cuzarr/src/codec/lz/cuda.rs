@@ -7,7 +7,7 @@ use super::{CHAIN_BYTES, LzPlan, LzUnit, MARK_BYTES, THREAD_BYTES, TILE_ENTRY_BY
 use crate::Result;
 use crate::codec::device::Task;
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/lz` that kernels include.
 pub(crate) const HEADERS: &[Header] = &[
     header!("codec/lz/bits.cuh"),
     header!("codec/lz/huffman.cuh"),
@@ -23,40 +23,41 @@ static LZ_SHORT: KernelSource =
 static LZ_SETTLE: KernelSource =
     KernelSource { name: "lz_settle", text: include_str!("lz_settle.cu"), headers: &[HEADERS] };
 
-/// Bytes of a counter. The counters are a ticket for each list of tiles, then a number of settled tiles for each unit,
-/// then a flag for each tile.
+/// Bytes of each counter that kernels share while they copy. The counters are a ticket for each list of tiles, then a
+/// number of settled tiles for each unit, then a flag for each tile.
 const WORD_BYTES: usize = 4;
 
-/// Turns the sequences of a batch's units into bytes. Can be launched many times.
+/// Turns the literals and matches ("sequences") that a decoder found in a batch into decoded bytes. Can be launched
+/// many times.
 pub(crate) struct LzEngine {
     plan: LzPlan,
     units: usize,
     threads: u32,
-    /// Whether each sequence is copied by one lane; only for sequences in bundles.
+    /// Whether each sequence is copied by one thread (lane) instead of a warp; only for sequences in bundles.
     by_lanes: bool,
     short: bool,
 }
 
-/// The output of a decoder's kernels: sequences, and a `u32` for each unit that counts them.
+/// The sequences of literals and matches that a decoder's kernels found, and a `u32` for each unit that counts them.
 #[derive(Clone, Copy)]
 pub(crate) enum Sequences<'a> {
-    /// Single sequences, with a sentinel after those of each unit.
+    /// Single sequences of literals and a match, with a sentinel after those of each unit.
     Plain { sequences: &'a Buffer, counts: &'a Buffer },
-    /// Only matches, which `counts` counts. The literals are already in their places.
+    /// Only matches; `counts` counts them. The literals are already in their places.
     Matches { matches: &'a Buffer, counts: &'a Buffer },
-    /// Sequences in bundles. `counts` counts the bundles.
+    /// Sequences of literals and a match, in bundles of several. `counts` counts the bundles.
     Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
 }
 
-/// The table that a launch reads, and the counters that it uses.
+/// The device memory that a launch reads: the table of the bytes to copy, and counters.
 pub(crate) struct Brought {
     table: Buffer,
     counters: Buffer,
 }
 
 impl LzEngine {
-    /// Plans the copies of `units`. `short`: whether the sequences have a few bytes on average. Marks take at most
-    /// `mark_limit_bytes`, if possible.
+    /// Plans how the bytes of `units` are copied from their sequences. `short`: whether the sequences have a few bytes
+    /// on average. Marks take at most `mark_limit_bytes`, if possible.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
@@ -78,12 +79,13 @@ impl LzEngine {
         self.plan.mark_count as usize * MARK_BYTES
     }
 
-    /// Device memory that a launch takes.
+    /// Device memory, in bytes, that a launch takes.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.plan.table_bytes() + self.counter_bytes() + self.mark_bytes()
     }
 
-    /// Copies the table and the counters of a launch to device memory, on a stream that need not be the launch's.
+    /// Copies the table of a launch to device memory and sets its counters to 0, on a stream that need not be the
+    /// launch's.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -94,8 +96,9 @@ impl LzEngine {
         Ok(Brought { table, counters })
     }
 
-    /// Puts the copies on the stream. The kernels that write `sequences`, and the copy of `brought`, must come before.
-    /// `scratch_literals` holds the literals of sequences with CUZARR_LZ_SCRATCH.
+    /// Puts the kernels that turn sequences into decoded bytes on the stream of `task`. The kernels that write
+    /// `sequences`, and the copy of `brought`, must come before. `scratch_literals` holds the literals of sequences
+    /// with CUZARR_LZ_SCRATCH.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -121,7 +124,7 @@ impl LzEngine {
     }
 }
 
-/// The launches of an engine, list after list.
+/// Launches the kernels of an engine, one for each list of tiles.
 struct Launches<'a> {
     engine: &'a LzEngine,
     task: &'a Task<'a>,
@@ -129,12 +132,12 @@ struct Launches<'a> {
     sequences: Sequences<'a>,
     scratch_literals: &'a Buffer,
     marks: &'a Buffer,
-    /// Bytes of the lists that were launched. `number` counts these lists.
+    /// Bytes of the lists of tiles that were launched already. `number` counts these lists.
     list: usize,
     number: usize,
 }
 
-/// Addresses that the launch of a list gets.
+/// Device addresses that a kernel gets for one list of tiles.
 struct Places {
     chains: usize,
     tiles: usize,
@@ -144,7 +147,7 @@ struct Places {
 }
 
 impl Launches<'_> {
-    /// Returns the addresses for the next list, which has `tiles` tiles.
+    /// Returns the device addresses for the next list, which has `tiles` tiles.
     fn next(&mut self, tiles: usize) -> Places {
         let plan = &self.engine.plan;
         let (chains, counters) = (self.brought.table.address(), self.brought.counters.address());
@@ -175,7 +178,7 @@ impl Launches<'_> {
         Ok(unsafe { kernel.launch(stream, tiles as u32, self.engine.threads, arguments, &buffers) }?)
     }
 
-    /// Turns rows of tiles into bytes.
+    /// Launches the kernel that turns the tiles of all rows directly into bytes.
     fn tiles(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         if tiles == 0 {
@@ -206,7 +209,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Turns segments into marks.
+    /// Launches the kernel that turns the tiles of one part's segments into marks: bytes, or where to copy them from.
     fn marks(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, src, dst, statuses } = *self.task;
@@ -231,7 +234,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Turns marks into bytes.
+    /// Launches the kernel that replaces the marks of one part's segments by bytes.
     fn settle(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, dst, statuses, .. } = *self.task;

@@ -22,65 +22,68 @@ use super::batch::Fields;
 
 const CHAINS: &str = include_str!("lz_chains.cuh");
 const SEQUENCES: &str = include_str!("lz_sequences.cuh");
-/// Bytes of a sequence that a decoder writes for the engine.
+/// Bytes of one sequence (literals and a match) that a decoder writes for the engine.
 pub(crate) const SEQUENCE_BYTES: usize = stated_size(SEQUENCES, "LzSequence");
-/// Bytes of a match, for decoders that write only matches.
+/// Bytes of one match, for decoders that write only matches.
 pub(crate) const MATCH_BYTES: usize = size_of::<u64>();
-/// Number of sequences in a bundle. In their lists, a bundle has `BUNDLE_BYTES`, and each of its sequences
-/// `BRIEF_BYTES`.
+/// Number of sequences of literals and a match in a bundle. In their lists, a bundle has `BUNDLE_BYTES`, and each of
+/// its sequences `BRIEF_BYTES`.
 pub(crate) const BUNDLE: usize = defined(SEQUENCES, "CUZARR_LZ_BUNDLE") as usize;
 pub(crate) const BUNDLE_BYTES: usize = stated_size(SEQUENCES, "LzBundle");
 pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
-/// Offsets of sequences in bundles are smaller than this.
+/// In bundles, the distance that a match looks back is smaller than this.
 pub(crate) const BRIEF_OFFSETS: usize = defined(SEQUENCES, "CUZARR_LZ_BRIEF_OFFSETS") as usize;
-/// Bytes of a mark.
+/// Bytes of a mark, which stands for one decoded byte or for where to copy it from.
 const MARK_BYTES: usize = size_of::<u32>();
-/// Maximum number of parts in which segments are processed. Each adds a row of tiles and of settled segments.
+/// Maximum number of parts in which segments of units are processed, one after the other. Each adds a row of tiles and
+/// of settled segments.
 const MOST_PARTS: usize = 8;
-/// Bytes of a tile that a thread owns.
+/// Bytes of a tile that one thread writes.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
-/// Number of tiles of other units that hide the wait of one tile in a row. A tile waits about 2 microseconds, while all
-/// tiles run at 250 GB/s. With short sequences it waits 10 microseconds, and segments run at 110 GB/s.
+/// How many tiles of other units are decoded while one tile in a row waits for the tile before it. A tile waits about 2
+/// microseconds, while all tiles run at 250 GB/s. With short sequences it waits 10 microseconds, and segments run at
+/// 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Rows of short sequences with at most this many tiles cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT`. Such rows
-/// end while the chains of other batches run, and segments would slow those chains. If there is no memory for marks,
-/// all units of this size become rows, so that more batches are decoded at once.
+/// Tiles of a row with short sequences of literals and matches cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT` if the
+/// row has at most this many. Such rows end while the chains of other batches run, and segments would slow those
+/// chains. If there is no memory for marks, all units of this size become rows, so that more batches are decoded at
+/// once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// One lane for each sequence is faster if all units together have this many tiles for each tile of the longest unit. A
-/// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
-/// all.
+/// Copying each sequence by one thread (lane) is faster if all units together have this many tiles for each tile of the
+/// longest unit. A tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2
+/// milliseconds in all.
 const SHORT_SHARE: usize = 400;
-/// Units of at most this many tiles are always rows: they are not worth a second pass.
+/// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// The cost of settling a segment, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
+/// The cost of replacing a segment's marks by bytes, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// A unit with enough others beside it gets one segment for each `SEGMENT_TILES` of its tiles. At most, it gets one for
-/// each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units keep the
-/// device busy. Short segments wait less.
+/// A unit with enough other units beside it is cut into one segment for each `SEGMENT_TILES` of its tiles. At most, it
+/// gets one for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units
+/// keep the device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
-/// Number of chains whose tiles take turns. Only this many are at work at once, so that the bytes that they repeat are
-/// still in the cache.
+/// Number of chains whose tiles are decoded in turns: a tile of each, then the next tile of each. Only this many are at
+/// work at once, so that the bytes that they repeat are still in the cache.
 const TURNS: usize = 1024;
 
-/// Threads of a block: few in `simt`, where each is a fiber.
+/// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
 fn threads(device: Device) -> u32 {
     if device == Device::Simt { WARP } else { MOST_THREADS }
 }
 
-/// Whether each sequence is copied by one lane, for units of these numbers of tiles whose sequences are short. Two
-/// tiles are enough on `simt`, where tests are small.
+/// Whether one thread (lane) should copy each sequence, for units of these numbers of tiles whose sequences are short.
+/// Two tiles are enough on `simt`, where tests are small.
 fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool {
     let share = if device == Device::Simt { 2 } else { SHORT_SHARE };
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
-/// Whether a unit of `tiles` tiles becomes bytes in a row. All units together have `total` tiles. `short`: whether the
-/// sequences have a few bytes.
+/// Whether a unit of `tiles` tiles is decoded in a row, one tile after the other, instead of in segments. All units
+/// together have `total` tiles. `short`: whether the sequences have a few bytes.
 fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     let cost = match (short, tiles <= BRIEF_ROW) {
         (false, _) => ROW_COST,
@@ -90,36 +93,37 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     tiles <= SHORT_ROW.max(total / cost)
 }
 
-/// Number of segments of a unit of `tiles` tiles. All units together have `total` tiles. `short`: whether the sequences
-/// have a few bytes.
+/// Number of segments that a unit of `tiles` tiles is cut into. All units together have `total` tiles. `short`: whether
+/// the sequences have a few bytes.
 fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
     let cost = if short { SETTLE_COST_SHORT } else { SETTLE_COST };
     let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
     alone.max((tiles / SEGMENT_TILES).min(total / SETTLE_SHARE)).clamp(1, tiles)
 }
 
-/// Number of segments of a unit, if segments are processed in `parts` parts. A part takes as long as its longest
-/// segment, however few there are. So shorter segments are better, until settling takes as long as the rest.
+/// Number of segments that a unit is cut into if all segments are processed in `parts` parts. A part takes as long as
+/// its longest segment, however few there are. So shorter segments are better, until settling takes as long as the
+/// rest.
 fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
     ((segments as f64 * (parts as f64).sqrt()).ceil() as usize).max(parts).clamp(1, tiles)
 }
 
-/// One run of sequences, and the place of its bytes.
+/// The sequences of literals and matches of one decoded range, and where its bytes are read and written.
 #[derive(Clone, Debug)]
 pub(crate) struct LzUnit {
-    /// Range of the target.
+    /// The range of decoded bytes in the target.
     pub(crate) dst: Range<usize>,
-    /// Where its literals begin in the source.
+    /// Where the unit's literals begin in the source.
     pub(crate) literals: u64,
-    /// Where its other literals begin in scratch memory.
+    /// Where those literals of the unit begin that lie in scratch memory.
     pub(crate) scratch_literals: u64,
-    /// The index of its first sequence among those of all units, or of its first bundle among all bundles.
+    /// The index of the unit's first sequence among those of all units, or of its first bundle among all bundles.
     pub(crate) first_sequence: u64,
-    /// The number of its status. If the status reports damage, nothing is written.
+    /// Which status belongs to the unit. If the status reports damage, nothing is written.
     pub(crate) status: u32,
 }
 
-/// Consecutive tiles of a unit. `LzChain` in lz_chains.cuh.
+/// Consecutive tiles of a unit, which are decoded in order. `LzChain` in lz_chains.cuh.
 #[derive(Clone, Debug)]
 struct LzChain {
     dst: u64,
@@ -135,33 +139,34 @@ struct LzChain {
     tiles_before: u32,
 }
 
-/// Bytes of a chain in the table. A tile has `TILE_ENTRY_BYTES`.
+/// Bytes of one chain in the table that kernels read. A tile has `TILE_ENTRY_BYTES`.
 const CHAIN_BYTES: usize = stated_size(CHAINS, "LzChain");
 const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 
-/// One tile of a chain. `LzTile` in lz_chains.cuh.
+/// A chain, and one tile of it, both by number. `LzTile` in lz_chains.cuh.
 type Tile = (u32, u32);
 
-/// The order in which chains of tiles are processed, and the memory that they take.
+/// The order in which all tiles are decoded, and the memory that this takes.
 #[derive(Debug, Default)]
 struct LzPlan {
     tile_bytes: usize,
     chains: Vec<LzChain>,
-    /// Numbers of the chains that become bytes at once.
+    /// Numbers of the chains that are decoded directly to bytes.
     rows: Vec<u32>,
-    /// Numbers of the chains that become marks first. They are sorted: the first segments of all units, then the second
-    /// ones, and so on.
+    /// Numbers of the chains that are decoded to marks first, and then to bytes. They are sorted: the first segments of
+    /// all units, then the second ones, and so on.
     segments: Vec<u32>,
-    /// Number of tiles in rows.
+    /// Number of tiles in all rows together.
     row_tiles: usize,
-    /// Parts of the segments. Only the marks of one part are in memory at a time.
+    /// The parts of `segments` that are processed one after the other. Only the marks of one part are in memory at a
+    /// time.
     parts: Vec<LzPart>,
     flags: u32,
-    /// Number of marks in the largest part.
+    /// Number of marks in the part of the segments that has most.
     mark_count: u64,
 }
 
-/// A range of the segments, and their number of tiles.
+/// A range of the list of segments, and how many tiles these have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LzPart {
     segments: Range<usize>,
@@ -169,7 +174,8 @@ struct LzPart {
 }
 
 impl LzPlan {
-    /// Plans the chains of `units`. Marks should take at most `mark_limit_bytes`.
+    /// Plans how `units` are cut into chains, and in which order these are decoded. Marks should take at most
+    /// `mark_limit_bytes`.
     fn new(units: &[LzUnit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> LzPlan {
         let mut plan = LzPlan { tile_bytes, ..LzPlan::default() };
         let tiles_of = |unit: &LzUnit| unit.dst.len().div_ceil(tile_bytes);
@@ -207,7 +213,8 @@ impl LzPlan {
         plan
     }
 
-    /// Divides the segments into parts of about `part_tiles` tiles, and gives each segment its place among the marks of its part.
+    /// Divides the segments into parts of about `part_tiles` tiles, and places each segment's marks in the memory of
+    /// its part.
     fn divide(&mut self, part_tiles: usize) {
         let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {
@@ -263,15 +270,15 @@ impl LzPlan {
         }
     }
 
-    /// Lists all tiles of one segment, then those of the next.
+    /// Lists all tiles of the first segment, then those of the next, and so on.
     fn one_by_one(&self, segments: &[u32], mut put: impl FnMut(Tile)) {
         for &chain in segments {
             (0..self.tiles_of(chain)).for_each(|tile| put((chain, tile)));
         }
     }
 
-    /// Sizes of the lists of tiles, in order: one for all rows, then two for each part, one for making marks and one
-    /// for turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
+    /// Lengths of all lists of tiles, in order: one list for all rows, then two for each part, for making marks and for
+    /// turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }
@@ -280,7 +287,7 @@ impl LzPlan {
         self.chains.len() * CHAIN_BYTES + self.lists().sum::<usize>() * TILE_ENTRY_BYTES
     }
 
-    /// Writes the chains, then the lists.
+    /// Writes the table that kernels read: the chains, then the lists of tiles.
     fn write(&self, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for chain in &self.chains {
@@ -308,7 +315,8 @@ mod tests {
         sizes.iter().map(|&size| unit(size)).collect()
     }
 
-    /// Returns the tiles that become bytes, those that become marks, and those that become bytes from marks.
+    /// Returns three lists of tiles: those decoded to bytes, those decoded to marks, and those turned from marks into
+    /// bytes.
     fn lists(plan: &LzPlan) -> [Vec<Tile>; 3] {
         let (mut tiles, mut marks, mut settles) = (Vec::new(), Vec::new(), Vec::new());
         plan.in_turns(&plan.rows, |tile| tiles.push(tile));

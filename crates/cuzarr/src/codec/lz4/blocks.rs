@@ -10,61 +10,61 @@ use crate::codec::lz;
 
 const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
-/// Bytes of a span whose tokens belong to one thread. A span has at most `MOST_THREADS` threads.
+/// Bytes of an encoded span in which one thread reads the tokens. A span has at most `MOST_THREADS` threads.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
-/// Bytes of a block's entry.
+/// Bytes of an LZ4 block's entry in the table that kernels read.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
-/// Bytes of a span's exit. Its sums have `TOTAL_BYTES`.
+/// Bytes of a span's exit: its last token, which leads into the next span. Its sums have `TOTAL_BYTES`.
 const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
 const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
-/// A block with less than 1 / `WALK_COST` of all bytes may walk: one block of threads finds its tokens in order. That
+/// A block with less than 1 / `WALK_COST` of all bytes may be walked: one thread block reads its tokens in order. That
 /// is 1/32 to 1/128 as fast as finding them with all threads.
 const WALK_COST: usize = 96;
-/// Blocks of up to this many encoded bytes may walk in any case: the launches of the other way take as long.
+/// Blocks of up to this many encoded bytes may be walked in any case: the launches of the other way take as long.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
-/// One LZ4 block.
+/// Where one LZ4 block and its decoded bytes lie.
 #[derive(Clone, Debug)]
 pub(crate) struct Lz4Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
-    /// The number of its status. `place` is where the block begins in the unit of that status.
+    /// Which status belongs to the block. `place` is where the block begins in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
-    /// Bytes in front of the block that say its decoded size: 4 or none.
+    /// Number of bytes in front of the block that state its decoded size: 4 or none.
     pub(crate) header: u32,
 }
 
-/// Blocks that are decoded together.
+/// LZ4 blocks that are ready to be decoded together.
 pub(crate) struct Lz4Blocks {
     pub(super) table: Vec<u8>,
-    /// Number of blocks that walk, each with a block of threads. Behind them in the table come `large` blocks, whose
-    /// spans are searched side by side.
+    /// Number of blocks whose tokens are read in order, each by one thread block. Behind them in the table come `large`
+    /// blocks, whose spans are searched side by side.
     pub(super) walkers: u32,
     pub(super) large: u32,
     pub(super) engine: lz::LzEngine,
     pub(super) sequences: usize,
-    /// Number of spans of the large blocks.
+    /// Number of spans that the large blocks are cut into.
     pub(super) spans: u32,
     pub(super) threads: u32,
 }
 
-/// Guesses from the compression ratio whether blocks have short sequences. A wrong answer only costs time. Plain
-/// arrays have a ratio below 1.5 and sequences of 5 to 10 bytes. Shuffled arrays mostly compress better, and have
-/// sequences of 50 bytes and more.
+/// Guesses from the compression ratio whether the sequences of literals and matches are short. A wrong answer only
+/// costs time. Plain arrays have a ratio below 1.5 and sequences of 5 to 10 bytes. Shuffled arrays mostly compress
+/// better, and have sequences of 50 bytes and more.
 pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) -> bool {
     encoded_bytes * 8 > decoded_bytes * 5
 }
 
-/// Maximum number of sequences of a block, with the sentinel. Every token but the last takes at least 3 bytes and makes
-/// at least 4.
+/// Maximum number of sequences of literals and a match in a block, with the sentinel. Every token but the last takes at
+/// least 3 bytes and makes at least 4.
 fn most_sequences(block: &Lz4Block) -> usize {
     (block.src.len() / 3).min(block.dst.len() / 4) + 3
 }
 
 impl Lz4Blocks {
-    /// Plans the decoding of `blocks`. Scratch memory keeps within `scratch_aim_bytes` if it can.
+    /// Plans how each of `blocks` is decoded. Scratch memory keeps within `scratch_aim_bytes` if it can.
     pub(crate) fn new(device: Device, blocks: &[Lz4Block], scratch_aim_bytes: usize) -> Lz4Blocks {
         let threads = if device == Device::Simt { WARP } else { MOST_THREADS };
         let span_bytes = threads as usize * THREAD_BYTES;
@@ -113,23 +113,24 @@ impl Lz4Blocks {
         }
     }
 
-    /// Bytes of a lane's part of a span.
+    /// Bytes of the part of a span that one lane of a warp reads.
     pub(super) fn part_bytes(&self) -> u32 {
         self.threads * THREAD_BYTES as u32 / WARP
     }
 
-    /// Sizes of the memory for finding tokens. Each span has a bit for each byte, an exit, an entry, and sums.
+    /// Sizes in bytes of the four pieces of memory that finding tokens takes. Each span has a bit for each byte, an
+    /// exit, an entry, and sums.
     pub(super) fn map_bytes(&self) -> [usize; 4] {
         let spans = self.spans as usize;
         [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(super) fn count(&self) -> usize {
         (self.walkers + self.large) as usize
     }
 
-    /// Device memory that a launch takes.
+    /// Device memory, in bytes, that a launch takes.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let map: usize = self.map_bytes().iter().sum();
         let sequences = self.sequences * lz::SEQUENCE_BYTES;
@@ -141,7 +142,7 @@ impl Lz4Blocks {
 mod tests {
     use super::*;
 
-    /// How many blocks of these encoded sizes walk on a GPU, and how many are guessed.
+    /// How many blocks of these encoded sizes are walked on a GPU, and in how many the tokens are guessed.
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
         let block = |bytes| Lz4Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
         let blocks: Vec<Lz4Block> = sizes.into_iter().map(block).collect();

@@ -2,7 +2,7 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
+/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 pub(super) static SPEEDS: Speeds = Speeds {
@@ -12,13 +12,14 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [130.0, 150.0, 160.0, 110.0, 100.0],
 };
 
-/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs`.
-/// Sequences take 3 times the decoded bytes, or more if most bytes are copied in short runs. Large frames take 4 bytes
-/// more for each byte.
+/// Scratch memory for decoding, as a multiple of the decoded bytes, measured by `scratch_bytes` of
+/// `examples/decode_bench.rs`. Sequences take 3 times the decoded bytes, or more if most bytes are copied in short
+/// runs. Large frames take 4 bytes more for each byte.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 4 }
 }
 
-/// The smallest batch takes the time of one piece, and two waits. Speeds are alike with and without Blosc's shuffle.
+/// Costs of encoding LZ4; the smallest batch takes as long as one piece and two waits. Speeds are alike with and
+/// without Blosc's shuffle.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };

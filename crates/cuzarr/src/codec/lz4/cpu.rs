@@ -18,7 +18,7 @@ pub(super) struct Lz4 {
     pub(super) acceleration: i32,
 }
 
-/// The codec of LZ4 blocks with nothing around them.
+/// The codec of single LZ4 blocks with nothing around them.
 #[derive(Debug)]
 pub(super) struct Lz4Raw {
     pub(super) acceleration: i32,
@@ -37,7 +37,7 @@ pub(crate) fn block_into(block: &[u8], decoded: &mut [u8]) -> Result<()> {
     expect_size(count, decoded.len())
 }
 
-/// Finds the damage of a block that liblz4 refused, and its place. liblz4 says neither.
+/// Finds where and how a block that liblz4 refused is damaged. liblz4 says neither.
 fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     const CUT_OFF: &str = "the stream is cut off";
     const TOO_LONG: &str = "the stream decodes to more than its place";
@@ -70,7 +70,8 @@ fn damage(block: &[u8], size: usize) -> (usize, &'static str) {
     }
 }
 
-/// Reads a length that begins with four bits of a token, and moves `at` to its end. `None` if the block ends first.
+/// Reads a length whose lowest part is four bits of a token, and moves `at` past its further bytes. `None` if the block
+/// ends first.
 fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
     let mut length = usize::from(first);
     let mut more = first == 15;
@@ -81,12 +82,13 @@ fn length(block: &[u8], at: &mut usize, first: u8) -> Option<usize> {
     Some(length)
 }
 
-/// Encodes one LZ4 block into `encoded`; `None` when it does not fit.
+/// Encodes one LZ4 block into `encoded`, and returns its size; `None` if it does not fit.
 pub(crate) fn block_encode(decoded: &[u8], mode: CompressionMode, encoded: &mut [u8]) -> Option<usize> {
     compress_to_buffer(decoded, Some(mode), false, encoded).ok()
 }
 
-/// Splits a frame into the decoded size in its header, and its block. The caller compares the size with metadata.
+/// Splits a frame into the decoded size, which its header states, and its LZ4 block. The caller compares the size with
+/// metadata.
 fn split(encoded: &[u8]) -> Result<(usize, &[u8])> {
     match encoded.split_first_chunk::<HEADER_BYTES>() {
         Some((header, block)) => Ok((u32::from_le_bytes(*header) as usize, block)),
@@ -138,7 +140,7 @@ impl BytesToBytes for Lz4 {
     }
 }
 
-/// Returns `header` followed by `decoded`, encoded to a block.
+/// Encodes `decoded` to an LZ4 block, and returns `header` followed by the block.
 fn encode_behind(header: &[u8], decoded: &[u8], acceleration: i32) -> Result<Vec<u8>> {
     let bound =
         compress_bound(decoded.len()).map_err(|_| unencodable(format!("{} bytes are too many", decoded.len())))?;

@@ -12,30 +12,31 @@ use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, Headers, Prepared, Request, Task, Unit};
 use crate::codec::{batch, lz};
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/lz4` that kernels include.
 pub(crate) const HEADERS: &[Header] =
     &[header!("codec/lz4/lz4.cuh"), header!("codec/lz4/lz4_guess.cuh"), header!("codec/lz4/lz4_tokens.cuh")];
 
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Warps of a block of threads. A block keeps its place until its slowest frame is done, so it has few warps.
+/// Warps of a thread block that decodes frames. A block keeps its place until its slowest frame is done, so it has few
+/// warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Threads of a block that mends guesses. Each thread mends those of one span.
+/// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded in order, by one warp each, if there are `ENOUGH_IN_ORDER` and their sequences
-/// are not short.
+/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` and their
+/// sequences of literals and matches are not short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// Frames of up to this size are always decoded by one warp each. `simt` has a smaller limit, so that both ways are
-/// tested.
+/// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that
+/// both ways are tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
-/// Frames that are decoded together: LZ4 blocks, each alone or preceded by its decoded size.
+/// LZ4 frames that are ready to be decoded together: single blocks, each with or without its decoded size in front.
 struct Lz4Frames {
     header_bytes: usize,
-    /// The table of the frames that one warp each decodes.
+    /// The table, for kernels, of those frames that are decoded by one warp each.
     table: Vec<u8>,
     count: u32,
     blocks: Lz4Blocks,
@@ -45,13 +46,13 @@ struct Lz4Frames {
 #[derive(Debug)]
 pub(super) struct Lz4Decoder {
     name: &'static str,
-    /// Bytes before each block that say its decoded size.
+    /// Number of bytes before each block that state its decoded size: 4 or none.
     header_bytes: usize,
 }
 
-/// The decoder of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
+/// Decodes frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
 pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
-/// The decoder of single blocks with nothing around them.
+/// Decodes frames of a single block with nothing around it.
 pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
 impl DeviceDecoder for Lz4Decoder {
@@ -76,7 +77,8 @@ impl DeviceDecoder for Lz4Decoder {
     }
 }
 
-/// Prepares frames. The host reads no frames; kernels compare the sizes.
+/// Prepares the decoding of frames of which each has `header_bytes` bytes before its LZ4 block. The host reads no
+/// frames; kernels compare the sizes.
 fn prepare(header_bytes: usize, request: &Request<'_>) -> Result<Prepared> {
     let small = |unit: &&Unit| unit.dst.len() <= IN_ORDER_BYTES;
     let sums = request
@@ -140,7 +142,7 @@ impl Decode for Lz4Frames {
 }
 
 impl Lz4Blocks {
-    /// Puts the decoding of all blocks on the stream.
+    /// Puts the decoding of all blocks on the stream of `task`.
     ///
     /// # Errors
     /// Those of [`Decode::launch`].
@@ -167,7 +169,7 @@ impl Lz4Blocks {
         self.engine.launch(task, &self.engine.bring(task.stream)?, found, src)
     }
 
-    /// Finds the sequences of the `large` blocks, with all spans side by side.
+    /// Finds the sequences of the `large` blocks by guessing where tokens begin, in all spans at once.
     fn launch_guesses(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
         let Task { stream, src, statuses, .. } = *task;
         let [tokens, exits, entries, totals] = self.map_bytes().map(|bytes| pool::allocate(bytes.max(1), stream));

@@ -31,16 +31,16 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Bytes of the decoded size in front of a frame's block.
+/// Bytes in front of a frame's block that state its decoded size.
 pub(crate) const HEADER_BYTES: usize =
     cuzarr_device::internal::defined(include_str!("lz4.cu"), "CUZARR_LZ4_HEADER") as usize;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `lz4` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::bytes(cpu::Lz4 { acceleration: acceleration(request)? }))
 }
 
-/// Opens the codec of blocks alone.
+/// Opens the codec of single LZ4 blocks with nothing around them.
 pub(crate) fn open_raw(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::bytes(cpu::Lz4Raw { acceleration: acceleration(request)? }))
 }

@@ -29,10 +29,10 @@ use super::external;
 use super::open::{Opened, Request};
 use crate::{Error, ErrorKind, Result};
 
-/// Python's number of the format without a header.
+/// The number that Python's `lzma` module gives the format without a header.
 const FORMAT_RAW: i64 = 3;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `lzma` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let members = ["format", "check", "preset", "filters"];
     let configuration = Configuration::new(request.name, request.configuration, &members)?;

@@ -11,25 +11,25 @@ use crate::codec::scratch;
 use crate::codec::size::Size;
 use crate::{Result, ResultExt};
 
-/// The mode of blocks that have one element size and whose header is their shape.
+/// The mode, in an N5 block's header, that means: the header states the block's shape, and all elements have one size.
 const DEFAULT_MODE: u16 = 0;
-/// Bytes of the mode and of the number of dimensions.
+/// Bytes of the header before the block's extents: the mode and the number of dimensions.
 const FIXED_BYTES: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct N5Default {
-    /// A chunk's extents.
+    /// The chunk's extents.
     pub(super) shape: Vec<u32>,
     pub(super) element_bytes: usize,
-    /// Bytes of a chunk's elements.
+    /// Bytes of a chunk's elements together.
     pub(super) size_bytes: usize,
-    /// The fill value's bytes, one element.
+    /// The fill value as the bytes of one element.
     pub(super) fill: Vec<u8>,
     pub(super) compressor: Option<Arc<dyn BytesToBytes>>,
 }
 
-/// Visits all elements of a box at the origin, the last dimension fastest. `visit` gets the places of each in two
-/// arrays.
+/// Visits all elements of a box that begins at the origin, the last dimension fastest. `visit` gets the places of each
+/// in two arrays.
 fn walk(extent: &[u32], strides: [&[usize]; 2], mut visit: impl FnMut([usize; 2])) {
     let Some((&inner, outer)) = extent.split_last() else { return visit([0, 0]) };
     if extent.contains(&0) {
@@ -48,7 +48,7 @@ fn walk(extent: &[u32], strides: [&[usize]; 2], mut visit: impl FnMut([usize; 2]
     }
 }
 
-/// Strides, in elements, of an array whose first dimension is the fastest.
+/// Strides, in elements, of a contiguous array whose first dimension varies fastest.
 fn first_fastest(shape: &[u32]) -> Vec<usize> {
     let next = |stride: &mut usize, &extent: &u32| {
         let own = *stride;
@@ -58,7 +58,7 @@ fn first_fastest(shape: &[u32]) -> Vec<usize> {
     shape.iter().scan(1, next).collect()
 }
 
-/// Strides, in elements, of an array whose last dimension is the fastest.
+/// Strides, in elements, of a contiguous array whose last dimension varies fastest.
 fn last_fastest(shape: &[u32]) -> Vec<usize> {
     let reversed: Vec<u32> = shape.iter().rev().copied().collect();
     first_fastest(&reversed).into_iter().rev().collect()
@@ -76,7 +76,7 @@ impl N5Default {
         header
     }
 
-    /// Reads a block's header. Returns the block's shape, its size in bytes, and the bytes after the header.
+    /// Reads the header of an N5 block. Returns the block's shape, its size in bytes, and the bytes after the header.
     fn read<'a>(&self, encoded: &'a [u8]) -> Result<(Vec<u32>, usize, &'a [u8])> {
         let Some((header, payload)) = encoded.split_at_checked(self.header_bytes()) else {
             let expected = self.header_bytes();
@@ -106,7 +106,7 @@ impl N5Default {
         }
     }
 
-    /// Copies the big-endian elements of a block to their places in a chunk.
+    /// Copies the elements of a block, which are big-endian and in the order of N5, to their places in a chunk.
     fn place(&self, block: &[u8], shape: &[u32], decoded: &mut [u8]) {
         let common: Vec<u32> = shape.iter().zip(&self.shape).map(|(block, chunk)| *block.min(chunk)).collect();
         if common != self.shape {

@@ -38,7 +38,7 @@ use super::size::Size;
 use crate::meta::{DataType, Extension};
 use crate::{Result, ResultExt};
 
-/// Opens the codec from its configuration. `build` makes the chain of its codecs.
+/// Opens the codec `n5_default` from its configuration in the metadata. `build` makes the chain of its codecs.
 pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["codecs"])?;
     let Some(list) = configuration.get("codecs") else { return Err(configuration.invalid("'codecs' is missing")) };
@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     Ok(Opened::serializer(cpu::N5Default { shape, element_bytes, size_bytes, fill, compressor }))
 }
 
-/// Refuses codecs that would give other bytes than N5.
+/// Refuses codecs inside this one by which the bytes would not be those of N5.
 fn check_codecs(
     configuration: &Configuration<'_>,
     codecs: &[Extension],
@@ -92,8 +92,8 @@ fn check_codecs(
     }
 }
 
-/// Maximum bytes of a block: a few times the chunk's bytes, because a block at the edge of an array may be larger than
-/// the chunk.
+/// Maximum bytes of an N5 block: a few times the chunk's bytes, because a block at the edge of an array may be larger
+/// than the chunk.
 fn block_bound(chunk_bytes: usize) -> u64 {
     let chunk = Size::Exact(chunk_bytes as u64);
     Size::AtMost(u64::MAX).within(chunk).bound().unwrap_or(0)

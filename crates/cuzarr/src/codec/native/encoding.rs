@@ -17,38 +17,38 @@ use crate::codec::device::DeviceEncoder;
 use crate::codec::step::Location;
 use crate::{Error, ErrorKind, Result};
 
-/// The part of a program that a device encodes.
+/// How a device encodes the chunks of a program: by an encoder, with filters before and a checksum after it.
 #[derive(Clone)]
 pub(crate) struct NativeEncoder {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The filters between packed chunks and the encoder.
+    /// The steps over packed chunks before the encoder.
     pub(crate) undo: Undo,
-    /// The codec after the encoder, if it is a checksum.
+    /// The checksum of each frame, if a checksum codec follows the encoder, and where it stands.
     pub(crate) checksum: Option<(Checksum, Location)>,
 }
 
-/// Chunks that are being encoded.
+/// Chunks whose encoding was put on a stream, and is not finished.
 pub(crate) struct NativeEncoding {
     batch: EncodeBatch,
     undone: Undone,
-    /// The packed chunks, if elements may be reported.
+    /// The packed chunks, kept for the host if some elements may not be encodable.
     packed: Option<Strided>,
     checksum: Option<(Checksum, Location)>,
 }
 
-/// The frames of chunks, in the memory of their device.
+/// The encoded chunks, in the memory of their device.
 pub(crate) struct NativeFrames {
     pub(crate) buffer: Buffer,
-    /// Where the frame of each chunk is; `None` for a chunk of nothing but the fill value.
+    /// For each chunk, the range of its frame in `buffer`; `None` if all of its elements are the fill value.
     pub(crate) frames: Vec<Option<Range<usize>>>,
-    /// The checksum of each frame that is not `None`. Empty if no checksum codec follows the encoder.
+    /// For each frame, its checksum. Empty if no checksum codec follows the encoder.
     pub(crate) checksums: Vec<u32>,
     reported: Vec<bool>,
     packed: Option<Strided>,
 }
 
 impl NativeEncoder {
-    /// The encoder of a program, if a device can encode its chunks.
+    /// Returns how a device encodes the chunks of `program`.
     ///
     /// # Errors
     /// `Unsupported`, with the reason why the host encodes.
@@ -58,8 +58,7 @@ impl NativeEncoder {
         Ok(NativeEncoder { encoder: Arc::clone(encoder), undo, checksum })
     }
 
-    /// Puts the encoding of chunks of the sizes `packed_bytes` on `stream`. Chunks of nothing but the fill value
-    /// (`blank`) are left out.
+    /// Puts the encoding of chunks on `stream`. Chunks of nothing but the fill value (`blank`) are left out.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -84,7 +83,7 @@ impl NativeEncoder {
 }
 
 impl NativeEncoding {
-    /// Waits for the encoder, and computes checksums on the stream that `stream` returns.
+    /// Waits for the frames, and computes their checksums on the stream that `stream` returns.
     ///
     /// # Errors
     /// `DeviceFailed`, `OutOfMemory`, `KernelCompileFailed`.
@@ -101,7 +100,8 @@ impl NativeEncoding {
 }
 
 impl NativeFrames {
-    /// The bytes of packed chunk `number`, if one of its elements cannot be encoded. The host then says what is wrong.
+    /// The bytes of packed chunk `number`, if an element in it cannot be encoded; else `None`. The host then says what
+    /// is wrong.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -20,18 +20,18 @@ use crate::codec::device::{FrameDecoder, Headers};
 use crate::codec::step::{CHECKSUM_BYTES, Location};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Chunks between steps begin at multiples of this.
+/// In the memory between two steps, chunks begin at multiples of this.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
-/// Chunks that lie in one buffer.
+/// Where the chunks lie: ranges of one buffer.
 pub(crate) struct Chunks {
     pub(crate) buffer: Buffer,
     pub(crate) ranges: Vec<Range<usize>>,
 }
 
-/// One step for all chunks, or for the chunks of one kind, ready to be launched.
+/// The kernel launch of one step, for all chunks or for those of one kind.
 enum NativeLaunch {
-    /// Decodes frames; the numbers say to which chunks they belong.
+    /// Decodes frames; the numbers say which chunk each frame belongs to.
     Decode(Batch, Vec<usize>),
     Check {
         checksum: Checksum,
@@ -76,30 +76,30 @@ enum NativeLaunch {
     },
 }
 
-/// A batch of chunks that a device's steps turn into packed chunks.
+/// A batch of stored chunks that a device turns into packed chunks, step by step.
 pub(crate) struct NativeBatch {
     launches: Vec<StepLaunches>,
-    /// For each kind of chunks, the numbers of its chunks. Chunks of a kind have the same sizes in all steps.
+    /// For each kind of chunks, which chunks are of that kind. Chunks of a kind have the same sizes in all steps.
     kinds: Vec<Vec<usize>>,
-    /// Results of the steps that check something: a word for each such step and chunk.
+    /// The statuses that the checking steps write: a word for each such step and each chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
-    /// The memory that the next step writes to, if it is the caller's.
+    /// The caller's memory for the results of the next step that needs memory, if there is any.
     target: Option<Chunks>,
-    /// The event after the last run.
+    /// The event that the last run has ended.
     done: Option<Event>,
 }
 
-/// The launches of one step, and the name of its codec.
+/// The kernel launches of one step, and the name of its codec.
 struct StepLaunches {
     launches: Vec<NativeLaunch>,
-    /// Whether the step writes a status word for each chunk.
+    /// Whether the step reports a status for each chunk.
     looks: bool,
     codec: String,
 }
 
-/// The error for chunks whose codecs do not take the same steps.
+/// The error for chunks that are decoded by different steps.
 fn mixed() -> Error {
     Error::new(ErrorKind::Unsupported, "chunks of one batch take different steps on the device")
 }
@@ -111,7 +111,7 @@ impl Chunks {
 }
 
 impl NativeBatch {
-    /// Lays out the steps for chunks of several kinds. Kinds take the same steps, with other sizes. `kind_of` holds the
+    /// Plans all steps for chunks of several kinds. Kinds take the same steps, with other sizes. `kind_of` holds the
     /// kind of each chunk; a missing entry means kind 0. `target` is the memory for the last step's results; without
     /// it, the batch allocates some.
     pub(super) fn lay_out(
@@ -151,7 +151,7 @@ impl NativeBatch {
         Ok(batch)
     }
 
-    /// Adds the launches of one step, which has its own sizes for each kind.
+    /// Plans the launches of one step, whose sizes differ from kind to kind.
     fn add(
         &mut self,
         steps: &[&Step],
@@ -210,7 +210,7 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// Makes a launch for each kind that has chunks.
+    /// Makes a launch for each kind that has chunks, from that kind's step.
     fn each_kind(
         &self,
         steps: &[&Step],
@@ -220,14 +220,15 @@ impl NativeBatch {
         kinds.map(|(chunks, step)| launch(step, chunks)).collect()
     }
 
-    /// Allocates new memory for chunks that keep their sizes. Returns the memory and the places that they had before.
+    /// Moves the batch to new memory, for chunks that keep their sizes. Returns the memory and the places that they had
+    /// before.
     fn move_alike(&mut self, stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         let size = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| self.chunks.ranges[first].len());
         let sizes: Vec<usize> = self.kinds.iter().map(size).collect();
         self.allocate(&sizes, stream)
     }
 
-    /// Adds the decoding of frames. A decoder that takes all of an array's frames decodes all kinds together; decoders
+    /// Plans the decoding of frames. A decoder that takes all of an array's frames decodes all kinds together; decoders
     /// that were made for one shape of chunks take a launch for each kind.
     fn add_decoders(
         &mut self,
@@ -316,7 +317,7 @@ impl NativeBatch {
         })
     }
 
-    /// Copies chunks of elements to multiples of `alignment_bytes`, unless they already begin there.
+    /// Copies chunks to offsets that are multiples of `alignment_bytes`, unless they already begin there.
     fn align(&mut self, dtype: DType, alignment_bytes: usize, looks: &mut usize, stream: &Stream) -> Result<()> {
         let (base, ranges) = (self.chunks.buffer.address(), &self.chunks.ranges);
         if ranges.iter().all(|range| (base + range.start).is_multiple_of(alignment_bytes)) {
@@ -358,8 +359,8 @@ impl NativeBatch {
         })
     }
 
-    /// Narrows every chunk to the data beside a header that a step checks. Returns for each chunk its data, the place
-    /// of the header in the buffer, and the header's place in the chunk.
+    /// Cuts a checksum or another header off every chunk, for a step that checks it. Returns for each chunk its data,
+    /// the place of the header in the buffer, and the header's place in the chunk.
     fn look(&mut self, looks: &mut usize, header_bytes: usize, location: Location) -> Result<Vec<checksum::Span>> {
         let first = *looks * self.chunks.ranges.len();
         *looks += 1;
@@ -376,8 +377,9 @@ impl NativeBatch {
         Ok(spans)
     }
 
-    /// Moves the batch to new memory, or to the caller's. `sizes` holds the chunk size of each kind; the chunks of a
-    /// kind lie one after the other. Returns the memory and the places that the chunks had before.
+    /// Moves the batch to new memory, or to the caller's if it is waiting to be used. `sizes` holds the chunk size of
+    /// each kind; the chunks of a kind lie one after the other. Returns the memory and the places that the chunks had
+    /// before.
     fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
             let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);
@@ -404,7 +406,7 @@ impl NativeBatch {
         Ok((buffer, ranges))
     }
 
-    /// Device memory that decoders take while the batch runs. The memory between the steps is not included.
+    /// Device memory, in bytes, that decoders take while the batch runs. The memory between the steps is not included.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let launches = self.launches.iter().flat_map(|step| &step.launches);
         let decoders = launches.filter_map(|launch| match launch {
@@ -414,17 +416,18 @@ impl NativeBatch {
         decoders.max().unwrap_or(0)
     }
 
-    /// Device memory that the steps take in all, packed chunks included.
+    /// Device memory, in bytes, that all steps take together, packed chunks included.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// The memory of packed chunks, and where each begins. They are there once the batch has run.
+    /// The memory of the packed chunks, and the offset at which each begins. They are there once the batch has run.
     pub(crate) fn packed(&self) -> (&Buffer, impl ExactSizeIterator<Item = usize>) {
         (&self.chunks.buffer, self.chunks.ranges.iter().map(|range| range.start))
     }
 
-    /// Puts all steps on `stream`. A damaged chunk leaves arbitrary packed bytes; other chunks are not affected.
+    /// Puts all steps on `stream`, without waiting for them. A damaged chunk leaves arbitrary packed bytes; other
+    /// chunks are not affected.
     ///
     /// # Errors
     /// Those of [`Batch::run`].
@@ -486,7 +489,8 @@ impl NativeBatch {
     }
 }
 
-/// Views chunks of `map.shape` elements, `stride` bytes from one to the next, as one array.
+/// Views chunks of `map.shape` elements, `stride` bytes from one to the next, as one array with a first dimension for
+/// the chunks.
 pub(super) fn rows(buffer: &Buffer, map: &Map, count: usize, stride: isize) -> Result<NdBuffer> {
     let element_bytes = map.tail.dtype.size_bytes();
     let mut strides = vec![stride];

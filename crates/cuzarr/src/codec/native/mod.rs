@@ -31,17 +31,18 @@ use super::step::CHECKSUM_BYTES;
 pub(crate) use super::step::{Map, Step};
 use crate::Result;
 
-/// The steps of a program that a device does. Their results are packed chunks.
+/// The steps by which a device decodes chunks that are stored, or that the host has already decoded in part. Their
+/// results are packed chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Native {
-    /// In order of decoding, each with the name of its codec.
+    /// The steps in order of decoding, each with the name of its codec.
     steps: Vec<(Step, String)>,
-    /// The size of the first step's input.
+    /// The size of a chunk before the first step.
     input: Size,
     packed_bytes: usize,
 }
 
-/// The chunks that a device's steps begin with.
+/// The chunks before a device's first step: ranges of one buffer.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) ranges: Vec<Range<usize>>,
@@ -50,7 +51,7 @@ pub(crate) struct Source<'a> {
     pub(crate) host: HostCopy<'a>,
 }
 
-/// Scratch memory of steps without a decoder, as a multiple of the packed bytes.
+/// Scratch memory for steps that decode no frames, as a multiple of the packed bytes.
 const PLAIN_SCRATCH_COPIES: u64 = 2;
 
 impl Native {
@@ -58,20 +59,20 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
-    /// Whether both take the same steps. Sizes may differ.
+    /// Whether both have the same steps with the same codecs. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Native) -> bool {
         let alike =
             |((one, codec), (other, others)): (&(Step, String), &(Step, String))| codec == others && one.is_like(other);
         self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(alike)
     }
 
-    /// The exact size of the first step's input in bytes, if metadata fixes it.
+    /// The exact size of a chunk before the first step, in bytes; `None` if metadata does not fix it.
     pub(crate) fn input_bytes(&self) -> Option<usize> {
         self.input.exact()
     }
 
-    /// Reads the headers of a stored chunk. `None` if its size does not fit or kernels cannot decode its frame; the
-    /// host then decodes or refuses it.
+    /// Reads the headers of a stored chunk's frame. `None` if its size does not fit or kernels cannot decode its frame;
+    /// the host then decodes or refuses it.
     pub(crate) fn headers(&self, stored: &[u8]) -> Option<Headers> {
         let mut inside = stored;
         for (step, _) in &self.steps {
@@ -112,7 +113,8 @@ impl Native {
         }
     }
 
-    /// The largest [`batch_factor`](super::device::DeviceDecoder::batch_factor) of the decoders; 1 if there are none.
+    /// The largest [`batch_factor`](super::device::DeviceDecoder::batch_factor) of the decoders among the steps; 1 if
+    /// there are none.
     pub(crate) fn batch_factor(&self) -> u64 {
         let factors = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoder, decoded_bytes } => Some(decoder.batch_factor(*decoded_bytes)),
@@ -121,7 +123,7 @@ impl Native {
         factors.max().unwrap_or(1)
     }
 
-    /// The largest [`scratch_copies`](super::device::DeviceDecoder::scratch_copies) of the decoders.
+    /// The largest [`scratch_copies`](super::device::DeviceDecoder::scratch_copies) of the decoders among the steps.
     pub(crate) fn scratch_copies(&self) -> u64 {
         let copies = self.steps.iter().filter_map(|(step, _)| match step {
             Step::Decode { decoder, decoded_bytes } => Some(decoder.scratch_copies(*decoded_bytes)),
@@ -130,7 +132,7 @@ impl Native {
         copies.max().unwrap_or(PLAIN_SCRATCH_COPIES)
     }
 
-    /// Device memory, in bytes, that a chunk takes besides its stored and packed bytes.
+    /// Device memory, in bytes, that decoding a chunk takes besides its stored and packed bytes.
     pub(crate) fn extra_bytes(&self) -> usize {
         let mut written = Vec::new();
         for (step, _) in &self.steps {
@@ -148,8 +150,8 @@ impl Native {
         written.split_last().map_or(0, |(_, before)| before.iter().sum())
     }
 
-    /// Lays out the steps for the chunks of `source`, on the stream that will run them. Decoders keep within `scratch`
-    /// if they can.
+    /// Plans all steps for the chunks of `source`, on the stream that will run them. Decoders keep within `scratch` if
+    /// they can.
     ///
     /// # Errors
     /// Those of [`Batch::prepare`]; `ChunkCorrupt` for a range that [`Native::check_size`] refuses.
@@ -157,12 +159,12 @@ impl Native {
         self.prepare_to(source, None, scratch, stream)
     }
 
-    /// Whether a decoder writes the packed chunks. Then they can be written to any memory.
+    /// Whether the last step is a decoder, which writes the packed chunks. Then they can be written to any memory.
     pub(crate) fn ends_with_decoder(&self) -> bool {
         matches!(self.steps.last(), Some((Step::Decode { .. }, _)))
     }
 
-    /// Like [`Native::prepare`], but packed chunks are written to `target` if a decoder writes them.
+    /// Like [`Native::prepare`], but if a decoder writes the packed chunks, it writes them to `target`.
     ///
     /// # Errors
     /// Those of [`Native::prepare`].
@@ -178,8 +180,8 @@ impl Native {
         NativeBatch::lay_out(&[self], &[], source, target, scratch, stream)
     }
 
-    /// Like [`Native::prepare`], for chunks of several kinds, which take the same steps with other sizes. `kind_of`
-    /// holds the kind of each chunk.
+    /// Like [`Native::prepare`], for chunks of several kinds that go through the same steps with different sizes.
+    /// `kind_of` holds the kind of each chunk.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` when kinds take different steps.

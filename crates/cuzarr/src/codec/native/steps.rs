@@ -9,7 +9,7 @@ use crate::codec::host::{ArrayToArray, ArrayToBytes, BytesToBytes, ON_HOST, Tail
 use crate::codec::size::Size;
 use crate::codec::step::{Location, PackedBits};
 
-/// The steps of a bytes→bytes codec, or the reason why the host does its work.
+/// The steps by which a device decodes a bytes→bytes codec, or the reason why the host does.
 pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec<Step>, &'static str> {
     match (codec.device_decoder(), decoded) {
         (Some(decoder), Size::Exact(bytes)) => {
@@ -21,7 +21,7 @@ pub(crate) fn bytes_steps(codec: &dyn BytesToBytes, decoded: Size) -> Result<Vec
     }
 }
 
-/// The steps of an array→bytes codec over chunks of `spec`.
+/// The steps by which a device decodes an array→bytes codec to chunks of `spec`.
 pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
     if let (Some(decoder), Ok(decoded_bytes)) = (codec.device_decoder(), spec.size_bytes()) {
         return Ok(vec![Step::Decode { decoder, decoded_bytes }]);
@@ -35,7 +35,7 @@ pub(crate) fn serializer_steps(codec: &dyn ArrayToBytes, spec: &ChunkSpec) -> Re
     Ok(vec![Step::Map(Map::flat(Tail { steps, ..Tail::plain(dtype) }, len))])
 }
 
-/// The steps of an array→array codec that decodes to chunks of `decoded`.
+/// The steps by which a device decodes an array→array codec to chunks of `decoded`.
 pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Result<Vec<Step>, &'static str> {
     let encoded = codec.encoded_spec();
     let (Ok(dtype), Ok(packed), Some(len)) = (decoded.dtype(), encoded.dtype(), len_of(decoded)) else {
@@ -64,7 +64,7 @@ pub(crate) fn array_steps(codec: &dyn ArrayToArray, decoded: &ChunkSpec) -> Resu
     }
 }
 
-/// The step that checks the byte before packed bits.
+/// The step that checks the byte in front of packed booleans.
 pub(crate) fn header_step(header: &PackedBits) -> Step {
     Step::Header { expected: header.padding, location: Location::Start }
 }

@@ -22,25 +22,25 @@ use crate::codec::batch::STATUS_BYTES;
 use crate::codec::step::Location;
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The inverse steps of some codecs, in order of encoding, for chunks of one size.
+/// The inverses of decoding steps, by which a device encodes chunks of one size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Undo {
-    /// The steps, each with the name of its codec and the size of its output.
+    /// The steps in order of encoding, each with the name of its codec and the size of its output.
     steps: Vec<(Inverse, String, usize)>,
 }
 
 #[derive(Clone, Debug)]
 enum Inverse {
-    /// Takes differences, which undo a running sum.
+    /// Replaces each element but the first by its difference from the one before, which undoes a running sum.
     Differences(DType),
     Shuffle {
         unit_bytes: usize,
     },
-    /// A map, in the direction of writing.
+    /// Changes or reorders elements, in the direction of writing.
     Map(Map),
-    /// Adds a byte before or after the others.
+    /// Adds a fixed byte at the start or the end.
     Header(u8, Location),
-    /// Packs some bits of each element, without gaps.
+    /// Packs the bits that are kept of each element, without gaps.
     Pack {
         fields: Fields,
         len: usize,
@@ -48,15 +48,15 @@ enum Inverse {
     /// Converts elements, or reports those that cannot be converted.
     Convert {
         conversion: Conversion,
-        /// The number of the conversion, in order of encoding.
+        /// The number of this conversion among all conversions.
         number: usize,
     },
 }
 
-/// The chunks that become frames, and the statuses of conversions.
+/// The chunks after all steps, ready for the encoder, and what conversions reported.
 pub(crate) struct Undone {
     pub(crate) chunks: Strided,
-    /// A status for each chunk and each conversion, conversion by conversion; `None` if there are no conversions.
+    /// A status for each conversion and each chunk, conversion by conversion; `None` if there are no conversions.
     statuses: Option<Buffer>,
 }
 
@@ -65,14 +65,15 @@ pub(crate) struct Undone {
 pub(crate) struct Strided {
     pub(crate) buffer: Buffer,
     pub(crate) stride_bytes: usize,
-    /// The size of a chunk.
+    /// The size of a chunk in bytes.
     pub(crate) size_bytes: usize,
     /// The number of chunks.
     pub(crate) count: usize,
 }
 
 impl Undo {
-    /// Adds the inverse of the decoding `steps`. Returns false, and changes nothing, if a device cannot undo them.
+    /// Adds the inverses of a codec's decoding `steps`, the last one first. Returns false, and changes nothing, if a
+    /// device cannot undo them.
     pub(crate) fn add(&mut self, steps: &[Step], codec: &str, input_bytes: usize) -> bool {
         let (len, mut size_bytes) = (self.steps.len(), input_bytes);
         for step in steps.iter().rev() {
@@ -95,7 +96,7 @@ impl Undo {
         true
     }
 
-    /// Adds a conversion. Returns true, because a device can do any conversion.
+    /// Adds a conversion of elements. Returns true, because a device can do any conversion.
     pub(crate) fn add_conversion(&mut self, conversion: &Conversion, codec: &str, input_bytes: usize) -> bool {
         let len = input_bytes / conversion.from.size_bytes();
         let given_bytes = len * conversion.to.size_bytes();
@@ -104,7 +105,7 @@ impl Undo {
         true
     }
 
-    /// Whether some step may report an element. If so, the packed chunks are kept for the host.
+    /// Whether some step may report an element that it cannot convert. If so, the packed chunks are kept for the host.
     pub(crate) fn reports(&self) -> bool {
         self.conversions() > 0
     }
@@ -113,13 +114,13 @@ impl Undo {
         self.steps.iter().filter(|(inverse, ..)| matches!(inverse, Inverse::Convert { .. })).count()
     }
 
-    /// Device memory, in bytes, that the steps take for a chunk, besides the packed chunk.
+    /// Device memory, in bytes, that all steps take for a chunk, besides the packed chunk.
     pub(crate) fn chunk_bytes(&self) -> usize {
         let steps: usize = self.steps.iter().map(|(.., size_bytes)| padded(*size_bytes)).sum();
         steps + self.conversions() * STATUS_BYTES
     }
 
-    /// Puts the steps over the chunks of `src` on `stream`. Returns the chunks that become frames.
+    /// Puts all steps on `stream`, over the packed chunks of `src`. Returns the chunks that become frames.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -150,7 +151,7 @@ impl Undo {
 }
 
 impl Undone {
-    /// Returns for each chunk whether one of its elements was reported. The steps must have run.
+    /// Returns for each chunk whether it has an element that could not be converted. The steps must have run.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -170,7 +171,7 @@ fn padded(size_bytes: usize) -> usize {
 }
 
 impl Inverse {
-    /// Puts the step on `stream`: it reads the chunks of `src` and writes those of `dst`. Conversions also write
+    /// Puts this step on `stream`: it reads the chunks of `src` and writes those of `dst`. Conversions also write
     /// `statuses`.
     fn run(&self, src: &Strided, dst: &Strided, statuses: &Buffer, stream: &Stream) -> Result<()> {
         let &Strided { size_bytes, count, .. } = src;
@@ -231,13 +232,13 @@ impl Inverse {
     }
 }
 
-/// One byte, repeated for each chunk, as an array of `[count, 1]`.
+/// An array of shape `[count, 1]` in which every element is `byte`.
 fn repeated(byte: u8, count: usize, device: Device) -> Result<NdBuffer> {
     let layout = Layout::strided(&[count, 1], &[0, 1], 0, 1, 1)?;
     Ok(NdBuffer::from_parts(Buffer::from_bytes(device, &[byte])?, DType::UINT8, layout)?)
 }
 
-/// Packs each row of `elements` into the bytes `inside` of a chunk of `dst`.
+/// Packs each row of `elements` into the byte range `inside` of one chunk of `dst`.
 fn gather_chunks(elements: &NdBuffer, map: &Map, dst: &Strided, inside: Range<usize>, stream: &Stream) -> Result<()> {
     let boxes = (0..elements.shape()[0]).map(|index| TransferBox {
         packed_offset_bytes: index * dst.stride_bytes + inside.start,

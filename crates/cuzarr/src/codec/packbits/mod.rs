@@ -31,7 +31,7 @@ use crate::meta::{DataType, FillValue};
 
 pub(crate) const NAME: &str = "numcodecs.packbits";
 
-/// Opens the codec from its configuration.
+/// Opens the codec `packbits` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &[])?;
     let spec = request.spec;

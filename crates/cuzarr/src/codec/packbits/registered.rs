@@ -16,7 +16,7 @@ use crate::codec::size::Size;
 use crate::codec::step::{Location, Step};
 use crate::meta::DataType;
 
-/// The place of the byte that counts the padding bits of the last byte.
+/// Where the byte stands that counts the padding bits of the last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Padding {
     None,
@@ -24,7 +24,7 @@ enum Padding {
     Last,
 }
 
-/// Opens the codec from its configuration.
+/// Opens the codec `packbits`, as the registry of Zarr extensions specifies it, from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let members = ["padding_encoding", "first_bit", "last_bit"];
     let configuration = Configuration::new(request.name, request.configuration, &members)?;
@@ -50,7 +50,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::serializer(PackBitsCodec { padding, numbers, fields }))
 }
 
-/// The bytes and the bits of one component of a number, and whether it is a signed integer. `None` for other types.
+/// For numbers of this type, or for each part of complex ones: bytes, bits, and whether they are signed integers.
+/// `None` for other types.
 fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
     if let DataType::Small(number) = data_type {
         return Some((number.part_bytes(), number.part_bits(), number.is_signed_integer()));
@@ -64,9 +65,9 @@ fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
 #[derive(Debug)]
 struct PackBitsCodec {
     padding: Padding,
-    /// How many numbers a chunk has; a complex number counts twice.
+    /// How many numbers a chunk has; each complex number counts as two.
     numbers: usize,
-    /// The bits that are kept of a number.
+    /// Which bits of each number are stored.
     fields: Fields,
 }
 
@@ -94,7 +95,7 @@ impl PackBitsCodec {
         extended << self.fields.first & (u64::MAX >> (64 - self.fields.elem_bits))
     }
 
-    /// Unpacks numbers of `BYTES` bytes from their kept bits in `packed`, which must have 9 more bytes at its end.
+    /// Expands the stored bits in `packed` to numbers of `BYTES` bytes; `packed` must have 9 more bytes at its end.
     fn unpack<const BYTES: usize>(&self, packed: &[u8], decoded: &mut [u8]) {
         let width = self.fields.width as usize;
         for (at, number) in decoded.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {

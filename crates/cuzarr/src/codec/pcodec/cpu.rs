@@ -14,7 +14,7 @@ use crate::codec::host::ArrayToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// The element types that numcodecs' codec takes.
+/// The element types that numcodecs' pcodec codec takes.
 pub(super) const TYPES: [DType; 9] = [
     DType::INT16,
     DType::INT32,
@@ -31,7 +31,7 @@ pub(super) const TYPES: [DType; 9] = [
 pub(super) struct Pcodec {
     pub(super) config: ChunkConfig,
     pub(super) dtype: DType,
-    /// Bytes of a chunk's elements.
+    /// Bytes of a chunk's elements together.
     pub(super) size_bytes: usize,
 }
 
@@ -88,7 +88,7 @@ impl ArrayToBytes for Pcodec {
     }
 }
 
-/// Decodes a file of pcodec, which must have `count` elements.
+/// Decodes a pcodec file, which must contain `count` elements.
 fn decompress<T: Number>(encoded: &[u8], count: usize) -> Result<Vec<T>> {
     // Room for one more shows whether there are too many elements.
     let mut elements = vec![T::default(); count + 1];

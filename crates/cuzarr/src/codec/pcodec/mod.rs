@@ -30,7 +30,7 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `pcodec` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let members = ["level", "mode_spec", "delta_spec", "paging_spec", "delta_encoding_order", "equal_pages_up_to"];
     let configuration = Configuration::new(request.name, request.configuration, &members)?;

@@ -17,20 +17,20 @@ use super::size::Size;
 use super::step::Location;
 use crate::{Error, ErrorKind, Result};
 
-/// A chain bound to a device. Many threads can use it at once.
+/// A codec chain, prepared to decode and encode chunks for arrays on one device. Many threads can use it at once.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) device: Device,
-    /// The passes in order of decoding.
+    /// The passes that the host runs to decode a chunk, in order: mostly one for each codec.
     pub(super) passes: Vec<Pass>,
-    /// For each pass, the steps that a device can do in its place.
+    /// For each pass, how a device can do it instead.
     pub(super) natives: Vec<PassOnDevice>,
-    /// The size of a stored chunk.
+    /// The size of a stored chunk, as far as it is known.
     pub(super) stored: Size,
-    /// The passes in order of encoding.
+    /// The passes that the host runs to encode a chunk, in order.
     pub(super) encoding: Vec<Pass>,
-    /// For each pass of `encoding`, the number of its codec in order of encoding; `None` for a pass that is only part
-    /// of a codec.
+    /// For each pass of `encoding`, its codec's number in order of encoding; `None` for a pass that is only part of a
+    /// codec.
     pub(super) numbers: Vec<Option<usize>>,
     pub(super) on_device: Result<Encoded, &'static str>,
     pub(super) packed_size_bytes: usize,
@@ -38,61 +38,61 @@ pub struct Program {
     pub(super) packed_axes: Vec<usize>,
 }
 
-/// Work that a device could do for a chunk, and that the host may do faster.
+/// A part of decoding a chunk that a device can do, but that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
-    /// A frame that these kernels decode, and its decoded size in bytes.
+    /// Decoding a frame: the kernels that can, and the decoded size in bytes.
     Frame(&'a dyn DeviceDecoder, usize),
-    /// A running sum of floats: their number, and the bytes of each. They are summed one after the other, because
-    /// rounding depends on the order.
+    /// Summing floats one by one: how many there are, and the bytes of each. They are summed one after the other,
+    /// because rounding depends on the order.
     FloatSum(usize, usize),
 }
 
-/// Returns the reason to leave a piece of work to the host; `None` leaves it to the device.
+/// Decides whether the host should do what a device could: returns the reason, or `None` to leave it to the device.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
-/// Leaves all work to the device that it can do.
+/// Gives the host nothing that a device can do.
 pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
 
-/// The steps that a device can do in place of one pass.
+/// How a device can do one pass.
 #[derive(Clone, Debug)]
 pub(super) struct PassOnDevice {
-    /// The number of the pass's codec in order of encoding; `None` for a pass that is only part of a codec.
+    /// The number of the pass's codec in order of encoding; `None` for a pass that is only a part of a codec.
     pub(super) codec: Option<usize>,
-    /// The steps, or why the host does the pass.
+    /// The steps that replace the pass on the device, or the reason why only the host can do it.
     pub(super) steps: Result<Vec<Step>, &'static str>,
 }
 
-/// The part of encoding that a device does.
+/// How far a device can encode chunks: up to the pass that makes frames.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
-    /// The device's steps before the pass that makes frames.
+    /// The steps that the device runs over packed chunks before it makes frames.
     pub(super) undo: Undo,
     pub(super) encoder: Arc<dyn DeviceEncoder>,
-    /// The number of the pass that makes frames, in order of encoding.
+    /// Which pass makes frames, counted in order of encoding.
     pub(super) pass: usize,
 }
 
-/// Where the passes of a program run.
+/// Which passes of a program run on the host for a read, and which on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
-    /// The number of passes that run on the host, chunk by chunk.
+    /// How many passes the host runs first, chunk by chunk.
     pub(crate) host_passes: usize,
-    /// The other passes, which run on the device batch by batch.
+    /// The passes after those of the host, which the device runs for many chunks at once; `None` if there are none.
     pub(crate) native: Option<Native>,
-    /// Codecs that run on the host, by their number in order of encoding, each with the reason.
+    /// The codecs that run on the host, each by its number in order of encoding and with the reason.
     pub(crate) via_host: Vec<(usize, &'static str)>,
 }
 
 impl Division {
-    /// The device's work, if no pass runs on the host.
+    /// The device's steps, if no pass runs on the host.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
     }
 
-    /// Why the last of the host's passes runs there. The passes before it have to run there too.
+    /// Why the last of the passes on the host runs there. The passes before it have to run there too.
     pub(crate) fn first_reason(&self) -> Option<&'static str> {
         self.via_host.last().map(|(_, reason)| *reason)
     }
@@ -103,28 +103,28 @@ impl Division {
     }
 }
 
-/// Why kernels do not encode.
+/// The reason that is given if kernels do not encode.
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {
-    /// Returns the program for another device. Packed chunks are the same on all devices.
+    /// Returns this program for arrays on another device. Packed chunks are the same on all devices.
     pub(crate) fn on(&self, device: Device) -> Program {
         Program { device, ..self.clone() }
     }
 
-    /// The exact size of one packed chunk, the input of the tail.
+    /// The exact size of a packed chunk in bytes: what the tail copies to or from an array.
     pub fn packed_size_bytes(&self) -> usize {
         self.packed_size_bytes
     }
 
-    /// Whether stored bytes are packed bytes, for reading and writing. Then they can be fetched straight to their
-    /// place. Their number must still be compared with [`Program::packed_size_bytes`].
+    /// Whether the stored bytes of a chunk are its packed bytes, so that nothing must be decoded or encoded. Then they
+    /// can be fetched straight to their place. Their number must still be compared with [`Program::packed_size_bytes`].
     pub fn stored_is_packed(&self) -> bool {
         self.encoding.is_empty()
     }
 
-    /// Returns a copy of this program that also converts elements to `dtype`, after the tail, as NumPy's `astype` does.
-    /// For reading only.
+    /// Returns a copy of this program that also converts the elements that it reads to `dtype`, as NumPy's `astype`
+    /// does. For reading only.
     ///
     /// # Errors
     /// `DTypeMismatch` when such elements cannot be converted.
@@ -140,8 +140,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Divides the passes between the host and the device, for a result on the program's device. The device runs the
-    /// last passes, as many as it has kernels for. `leave` may give reasons to leave work to the host.
+    /// Decides which passes the host runs and which the device, when chunks are read to the program's device. The
+    /// device runs the last passes, as many as it has kernels for. `leave` may give reasons to leave work to the host.
     pub(crate) fn divide(&self, leave: Leave<'_>) -> Division {
         let on_host = |pass: &PassOnDevice| match &pass.steps {
             _ if self.device == Device::Cpu => Some("the result is host memory"),
@@ -174,8 +174,8 @@ impl Program {
         Division { host_passes: first, native, via_host }
     }
 
-    /// The device's work in all passes from number `first` on; `None` if there are no steps or the device cannot do
-    /// them.
+    /// The device's steps for all passes from number `first` on; `None` if there are no steps or the device cannot do
+    /// all passes.
     pub(crate) fn native_from(&self, first: usize) -> Option<Native> {
         let mut all = Vec::new();
         for (native, pass) in self.natives[first..].iter().zip(&self.passes[first..]) {
@@ -185,20 +185,21 @@ impl Program {
         (!all.is_empty()).then(|| Native::new(all, self.size_before(first), self.packed_size_bytes))
     }
 
-    /// Lists the codecs of all passes, by their number in order of encoding, with `reason` for each. For a read whose
+    /// Lists every codec by its number in order of encoding, with `reason` as why it runs on the host. For a read whose
     /// passes all run on the host.
     pub(crate) fn all_via_host(&self, reason: &'static str) -> Vec<(usize, &'static str)> {
         self.natives.iter().filter_map(|pass| Some((pass.codec?, reason))).collect()
     }
 
-    /// The device's work, if it does all of decoding. There are no steps if stored bytes are packed bytes.
+    /// The device's steps, if the device does all decoding; `None` if some pass runs on the host. There are no steps if
+    /// stored bytes are packed bytes.
     pub(crate) fn all_native(&self, division: Division) -> Option<Native> {
         let nothing = self.passes.is_empty() && self.device != Device::Cpu;
         let none = || nothing.then(|| Native::new(Vec::new(), self.stored, self.packed_size_bytes));
         division.whole().or_else(none)
     }
 
-    /// The decoders of frames among the passes, each with its decoded size in bytes.
+    /// The decoders of frames that a device would use, each with its decoded size in bytes.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&dyn DeviceDecoder, usize)> {
         self.natives.iter().flat_map(|native| native.steps.iter().flatten()).filter_map(|step| match step {
             Step::Decode { decoder, decoded_bytes } => Some((&**decoder, *decoded_bytes)),
@@ -212,7 +213,7 @@ impl Program {
         fits && self.natives[pass].steps.as_ref().is_ok_and(works)
     }
 
-    /// The size of a pass's input.
+    /// The size of a chunk before pass number `pass`.
     fn size_before(&self, pass: usize) -> Size {
         match pass.checked_sub(1) {
             Some(before) => self.passes[before].decoded_size(),
@@ -220,8 +221,8 @@ impl Program {
         }
     }
 
-    /// Runs only the first passes, [`Division::host_passes`] many, over one stored chunk. `decoded` has the size of the
-    /// input of the device's first step.
+    /// Runs only the passes that are left to the host ([`Division::host_passes`] many) over one stored chunk. `decoded`
+    /// has the size of the input of the device's first step.
     ///
     /// # Errors
     /// Those of [`Program::decode`].
@@ -230,7 +231,7 @@ impl Program {
         decode_passes(&self.passes[..host_passes], stored, decoded, all).map(drop)
     }
 
-    /// Runs all passes over one stored chunk, on the host.
+    /// Decodes one stored chunk to a packed chunk, on the host.
     ///
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; the content of `packed` is then unspecified.
@@ -239,7 +240,7 @@ impl Program {
         self.decode_part(stored, packed, all).map(drop)
     }
 
-    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be valid afterwards. Blosc skips the
+    /// Like [`Program::decode`], but only the bytes `wanted` of `packed` must be right afterwards. Blosc skips the
     /// blocks that hold none of these bytes; zstd skips the blocks after them. Returns the number of bytes that were
     /// decoded.
     ///
@@ -258,7 +259,7 @@ impl Program {
         decode_passes(&self.passes, stored, packed, wanted)
     }
 
-    /// Runs all passes over one packed chunk, on the host, and returns the stored chunk.
+    /// Encodes one packed chunk to a stored chunk, on the host.
     ///
     /// # Errors
     /// `EncodeFailed`, with the codec in the trail; `InvalidArgument` when the size is not a packed chunk's.
@@ -270,7 +271,7 @@ impl Program {
         encode_passes(&self.encoding, packed)
     }
 
-    /// The kernels that can make the frames of [`Program::encode`], or why the host makes them.
+    /// The kernels that can make a chunk's frame instead of [`Program::encode`], or why the host makes it.
     ///
     /// # Errors
     /// The reason.
@@ -278,7 +279,7 @@ impl Program {
         self.on_device.as_ref().map(|encoded| &encoded.encoder).map_err(|reason| *reason)
     }
 
-    /// The device's work on packed chunks before it encodes them.
+    /// The steps that the device runs over packed chunks before it makes frames.
     pub(crate) fn device_undo(&self) -> Undo {
         self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
     }
@@ -294,7 +295,7 @@ impl Program {
         pass.filter(|&pass| pass > last).map(|_| ENCODED_ON_HOST)
     }
 
-    /// The checksum that follows a frame made by a device, and its place, if nothing else follows the frame.
+    /// The checksum that is stored with a frame made by a device, and where, if nothing else is added to the frame.
     pub(crate) fn device_checksum(&self) -> Option<(Checksum, Location)> {
         let [Pass::Bytes { codec, decoded }] = self.passes_behind_device() else { return None };
         match codec.native(*decoded)? {
@@ -303,7 +304,7 @@ impl Program {
         }
     }
 
-    /// Whether the frames that a device makes are followed by nothing or only a checksum.
+    /// Whether frames that a device makes are stored as they are, or with only a checksum added.
     pub(crate) fn stores_device_frames(&self) -> bool {
         self.passes_behind_device().is_empty() || self.device_checksum().is_some()
     }
@@ -312,8 +313,8 @@ impl Program {
         self.on_device.as_ref().map_or(&[], |encoded| &self.encoding[encoded.pass + 1..])
     }
 
-    /// Runs the passes of [`Program::encode`] that follow the one that makes frames, over a frame made by a device.
-    /// `None` if there are no such passes.
+    /// Encodes a frame made by a device further, by the passes of [`Program::encode`] that follow it. `None` if there
+    /// are no such passes.
     ///
     /// # Errors
     /// Those of [`Program::encode`].
@@ -324,7 +325,7 @@ impl Program {
         }
     }
 
-    /// The steps that elements go through between packed memory and an nd-buffer, in both directions.
+    /// The changes to elements while they are copied between packed chunks and arrays, in both directions.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }

@@ -11,7 +11,7 @@ use crate::codec::step::PackedBits;
 use crate::codec::{packbits, scratch};
 use crate::{Result, ResultExt};
 
-/// One codec that runs on the host.
+/// Something that the host runs over a whole chunk: in most cases, one codec.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     Bytes {
@@ -27,7 +27,7 @@ pub(crate) enum Pass {
         decoded: usize,
         encoded: usize,
     },
-    /// The first byte of `packbits`, which a tail cannot handle.
+    /// Removes or adds the first byte of the codec `packbits`, which the tail cannot do.
     BitsHeader(PackedBits),
 }
 
@@ -49,7 +49,7 @@ impl Pass {
         }
     }
 
-    /// The encoded size of `decoded_bytes` bytes, if it is fixed.
+    /// The encoded size of `decoded_bytes` bytes; `None` if it depends on their content.
     pub(crate) fn encoded_bytes(&self, decoded_bytes: usize) -> Option<usize> {
         match self {
             Pass::Bytes { codec, .. } => codec.encoded_size(Size::Exact(decoded_bytes as u64)).exact(),
@@ -59,7 +59,8 @@ impl Pass {
         }
     }
 
-    /// Checks the encoded bytes and returns the decoded bytes among them, without a copy, if the codec allows that.
+    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy; `None` if the
+    /// codec changes bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         match self {
             Pass::Bytes { codec, .. } => codec.view(encoded),
@@ -105,8 +106,8 @@ impl Pass {
     }
 }
 
-/// Runs `passes` from `encoded` to `packed`. The last pass writes to `packed`, where only the bytes `wanted` must be
-/// valid. Returns the number of bytes that the last pass decoded.
+/// Decodes `encoded` to `packed` by all `passes`, in order. The last pass writes to `packed`, where only the bytes
+/// `wanted` must be valid. Returns the number of bytes that the last pass decoded.
 pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<usize> {
     let Some((first, rest)) = passes.split_first() else {
         expect_encoded_size(encoded.len(), packed.len())?;
@@ -134,7 +135,7 @@ pub(super) fn decode_passes(passes: &[Pass], encoded: &[u8], packed: &mut [u8], 
     }
 }
 
-/// Runs `passes`, in order of encoding, over one chunk.
+/// Encodes `packed` by all `passes`, in order.
 pub(super) fn encode_passes(passes: &[Pass], packed: &[u8]) -> Result<Vec<u8>> {
     let encoded = passes.iter().try_fold(Cow::Borrowed(packed), |decoded, pass| {
         pass.encode(decoded).map(Cow::Owned).at(|| format!("codec '{}'", pass.name()))

@@ -26,7 +26,7 @@ use super::elements::{Stepped, arithmetic, cast_step, input_dtype, output_spec, 
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `quantize` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["digits", "dtype", "astype"])?;
     let decoded = input_dtype(&configuration, request, "dtype")?;

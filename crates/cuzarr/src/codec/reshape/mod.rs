@@ -28,15 +28,15 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::MAX_NDIM;
 
-/// A size of the encoded array, as the configuration gives it.
+/// The length of one dimension of the encoded array, as the configuration gives it.
 enum ReshapeExtent {
     Size(u64),
-    /// The product of the sizes of these dimensions of the decoded array.
+    /// The product of the lengths of these dimensions of the decoded array.
     Of(Vec<usize>),
     Rest,
 }
 
-/// Opens the codec from its configuration.
+/// Opens the codec `reshape` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["shape"])?;
     let from = &request.spec.shape;
@@ -68,7 +68,8 @@ fn product(extents: &[u64]) -> Option<u64> {
     extents.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
 }
 
-/// The encoded shape; `None` if it has another number of elements, or lists dimensions that it does not keep together.
+/// The shape of the encoded array; `None` if it has another number of elements, or does not keep the dimensions
+/// together that it lists.
 fn shape(extents: &[ReshapeExtent], from: &[u64]) -> Option<Vec<u64>> {
     let listed =
         || extents.iter().flat_map(|extent| if let ReshapeExtent::Of(dims) = extent { &dims[..] } else { &[] });

@@ -19,7 +19,7 @@ pub(super) struct ScaleOffset {
     encoded: ChunkSpec,
 }
 
-/// The value of an integer of any type.
+/// Reads an integer of any type from its bytes.
 fn integer(dtype: DType, bytes: &[u8]) -> i128 {
     let (fill, last) = (if dtype.kind() == cuzarr_device::DTypeKind::Int { 0xff } else { 0 }, bytes.len() - 1);
     let mut wide = if bytes[last] & 0x80 != 0 { [fill; 16] } else { [0; 16] };
@@ -27,13 +27,13 @@ fn integer(dtype: DType, bytes: &[u8]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// The low bytes of an integer.
+/// The lowest 8 bytes of an integer.
 fn bits(number: i128) -> [u8; 8] {
     (number as i64).to_ne_bytes()
 }
 
 impl ScaleOffset {
-    /// Makes the codec. `offset` and `scale` are bytes of elements of the array.
+    /// Makes the codec for elements of type `dtype`. `offset` and `scale` are bytes of elements of the array.
     pub(super) fn new(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> Self {
         ScaleOffset { dtype, offset: integer(dtype, offset), scale: integer(dtype, scale), encoded: spec.clone() }
     }
@@ -69,7 +69,7 @@ impl ScaleOffset {
         Conversion { from: self.dtype, to: self.dtype, rule, pairs: Vec::new() }
     }
 
-    /// Element `index`, for messages.
+    /// Element number `index` as text, for messages.
     fn show(&self, bytes: &[u8], index: usize) -> String {
         typed!(self.dtype, T => {
             let elements = bytes.as_chunks::<{ size_of::<T>() }>().0;

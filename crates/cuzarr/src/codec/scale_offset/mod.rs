@@ -31,7 +31,7 @@ use super::open::{Opened, Request};
 use crate::Result;
 use crate::meta::{DataType, FillValue, ZarrFormat};
 
-/// Opens the codec from its configuration.
+/// Opens the codec `scale_offset` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["offset", "scale"])?;
     let spec = request.spec;
@@ -81,7 +81,7 @@ fn float_steps(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> S
 
 /// A codec whose encoded fill value can be set.
 pub(crate) trait EncodedFill: ArrayToArray {
-    /// The encoded array.
+    /// The shape, type and fill value of the encoded array, to be changed in place.
     fn encoded_mut(&mut self) -> &mut ChunkSpec;
 }
 
@@ -91,7 +91,8 @@ impl EncodedFill for Stepped {
     }
 }
 
-/// Encodes the fill value like any element. As in zarr-python, it is an error if that fails.
+/// Replaces the codec's fill value by its encoded form, which is made as for any element. As in zarr-python, it is an
+/// error if that fails.
 pub(crate) fn with_encoded_fill<C: EncodedFill>(mut codec: C) -> Result<C> {
     let encoded = codec.encoded_mut().clone();
     let size = encoded.data_type.size_bytes().unwrap_or(0);

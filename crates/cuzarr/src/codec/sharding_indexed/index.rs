@@ -4,18 +4,18 @@ use super::Sharding;
 use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Both halves of an entry for a chunk that is not there.
+/// The offset and the size that stand in the index for a chunk that is not stored.
 const EMPTY: u64 = u64::MAX;
 
-/// Where the inner chunks of one shard are.
+/// The index of one shard: where its inner chunks lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardIndex {
-    /// Offset and size of each chunk, C order.
+    /// For each inner chunk, in C order, its offset in the shard and its size.
     entries: Vec<[u64; 2]>,
 }
 
 impl ShardIndex {
-    /// Offset and size in bytes of the chunk with this index in C order; `None` when it is not stored.
+    /// Offset and size in bytes of the inner chunk with this number in C order; `None` if it is not stored.
     pub fn get(&self, linear: usize) -> Option<(u64, u64)> {
         match self.entries.get(linear) {
             None | Some([EMPTY, EMPTY]) => None,
@@ -23,17 +23,17 @@ impl ShardIndex {
         }
     }
 
-    /// Number of inner chunks, stored or not.
+    /// Number of inner chunks in the shard, stored or not.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no inner chunks.
+    /// Whether the shard has no inner chunks.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Checks that every stored chunk lies inside an object of this size.
+    /// Checks that every stored inner chunk lies inside a shard of this size.
     ///
     /// # Errors
     /// `ChunkCorrupt`, naming the inner chunk.
@@ -52,7 +52,7 @@ impl ShardIndex {
 }
 
 impl Sharding {
-    /// Decodes the bytes at [`Sharding::index_range`].
+    /// Decodes the index of a shard from the bytes at [`Sharding::index_range`].
     ///
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`.
@@ -73,7 +73,7 @@ impl Sharding {
         self.index_program.encode(&packed).at(|| "shard index")
     }
 
-    /// Joins encoded inner chunks, in C order, to the object of a shard; `None` if no chunk is stored.
+    /// Joins encoded inner chunks, given in C order, and their index to a shard; `None` if no chunk is stored.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of chunks is not the shard's.
@@ -81,7 +81,8 @@ impl Sharding {
         Ok(self.encode_pieces(chunks)?.map(|pieces| pieces.concat()))
     }
 
-    /// Like [`Sharding::encode`], but returns pieces that follow each other: the index and the inner chunks.
+    /// Like [`Sharding::encode`], but returns the index and the inner chunks as separate pieces, in the order of the
+    /// shard.
     pub(crate) fn encode_pieces(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Option<Vec<Vec<u8>>>> {
         match chunks.iter().all(Option::is_none) {
             true => Ok(None),
@@ -89,12 +90,12 @@ impl Sharding {
         }
     }
 
-    /// Like [`Sharding::encode`], but makes an object even if no chunk is stored.
+    /// Like [`Sharding::encode`], but returns a shard even if no chunk is stored.
     pub(super) fn encode_object(&self, chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
         Ok(self.pieces(chunks)?.concat())
     }
 
-    /// Like [`Sharding::encode_pieces`], but makes pieces even if no chunk is stored.
+    /// Like [`Sharding::encode_pieces`], but returns the index even if no chunk is stored.
     pub(crate) fn pieces(&self, mut chunks: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         if chunks.len() != self.len() {
             let message = format!("got {} inner chunks for a shard of {}", chunks.len(), self.len());
@@ -115,7 +116,7 @@ impl Sharding {
         Ok(pieces)
     }
 
-    /// The layout of a shard before its first inner chunk.
+    /// The layout of a shard that has no inner chunk yet.
     pub(crate) fn layout(&self) -> Layout {
         let end = if self.index_at_start { self.index_size_bytes } else { 0 };
         Layout { at: 0, end, entries: vec![[EMPTY, EMPTY]; self.len()] }
@@ -127,7 +128,8 @@ impl Sharding {
         Some(self.write_order.as_deref().map_or(at, |order| order[at] as usize))
     }
 
-    /// Encodes the index of a complete layout. Returns the index, its offset in the shard, and the size of the shard.
+    /// Encodes the index of a shard in which all inner chunks have their place. Returns the index, its offset in the
+    /// shard, and the size of the shard.
     ///
     /// # Errors
     /// Those of the index's codecs.
@@ -141,17 +143,17 @@ impl Sharding {
     }
 }
 
-/// The places of the inner chunks in a shard that is written chunk by chunk.
+/// Where inner chunks lie in a shard that is being written chunk by chunk.
 pub(crate) struct Layout {
-    /// Number of inner chunks that have a place.
+    /// Number of inner chunks that have been placed.
     at: usize,
     end: u64,
     entries: Vec<[u64; 2]>,
 }
 
 impl Layout {
-    /// Places the next inner chunk, whose C-order number is `linear`, and returns its offset. `size_bytes` is `None`
-    /// for a chunk that is not stored.
+    /// Places the next inner chunk at the end of the shard so far, and returns its offset. `size_bytes` is `None` for a
+    /// chunk that is not stored.
     pub(crate) fn add(&mut self, linear: usize, size_bytes: Option<usize>) -> u64 {
         let offset = self.end;
         if let Some(size_bytes) = size_bytes {

@@ -64,10 +64,10 @@ pub(super) fn extensions(configuration: &Configuration<'_>, key: &str, default: 
     list.iter().enumerate().map(|(at, codec)| Extension::from_json(codec, &format!("{key}[{at}]"))).collect()
 }
 
-/// A function that makes a chain of codecs inside another codec.
+/// A function by which a codec makes the chain of codecs inside it.
 pub(super) type BuildChain = fn(&[Extension], ChunkSpec) -> Result<Chain>;
 
-/// Opens the codec from its configuration. `build` makes the chains that it holds.
+/// Opens the codec `sharding_indexed` from its configuration in the metadata. `build` makes the chains that it holds.
 pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding> {
     let known = ["chunk_shape", "codecs", "index_codecs", "index_location"];
     let configuration = Configuration::new(request.name, request.configuration, &known)?;
@@ -96,7 +96,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Sharding>
     })
 }
 
-/// Returns the number of inner chunks along each dimension. They must fill the shard.
+/// Returns the number of inner chunks in a shard along each dimension. They must fill the shard.
 fn grid(configuration: &Configuration<'_>, shard: &[u64], chunk: &[u64]) -> Result<Vec<u64>> {
     let fits = shard.len() == chunk.len()
         && shard.iter().zip(chunk).all(|(shard, chunk)| *chunk > 0 && shard.is_multiple_of(*chunk));
@@ -121,17 +121,17 @@ fn index_chain(
 }
 
 impl Sharding {
-    /// The chain of an inner chunk; it may be sharded again.
+    /// The chain of codecs of the inner chunks, which may make shards again.
     pub fn inner(&self) -> &Chain {
         &self.inner
     }
 
-    /// Number of inner chunks along each dimension.
+    /// Number of inner chunks in a shard along each dimension.
     pub fn grid(&self) -> &[u64] {
         &self.grid
     }
 
-    /// Number of inner chunks.
+    /// Number of inner chunks in a shard.
     pub fn len(&self) -> usize {
         // When the codec was opened, the index (16 bytes for each chunk) was found to fit in memory.
         self.grid.iter().product::<u64>() as usize
@@ -142,8 +142,8 @@ impl Sharding {
         self.len() == 0
     }
 
-    /// Returns a copy that writes inner chunks in other orders. The first order is for this level, the next ones for
-    /// shards inside.
+    /// Returns a copy that writes the inner chunks in the given orders. The first order is for this level, the next
+    /// ones for shards inside.
     pub(super) fn with_write_orders(&self, orders: &[Arc<[u32]>]) -> Result<Sharding> {
         let Some((order, deeper)) = orders.split_first() else { return Ok(self.clone()) };
         let mut seen = vec![false; self.len()];
@@ -157,12 +157,12 @@ impl Sharding {
         Ok(Sharding { inner, inner_program, write_order: Some(Arc::clone(order)), ..self.clone() })
     }
 
-    /// Bytes of the encoded index.
+    /// Size of the encoded index in bytes.
     pub fn index_size_bytes(&self) -> u64 {
         self.index_size_bytes
     }
 
-    /// Where the encoded index lies in the object.
+    /// Where the encoded index lies in a shard.
     pub fn index_range(&self) -> ByteRange {
         match self.index_at_start {
             true => ByteRange::Span { offset: 0, size_bytes: self.index_size_bytes },
@@ -170,8 +170,7 @@ impl Sharding {
         }
     }
 
-    /// Maximum size of a shard: four times the size of its chunks, because writers that replace chunks leave old ones
-    /// behind.
+    /// Maximum size of a shard: four times its chunks' size, because writers that replace chunks leave old ones behind.
     pub(crate) fn encoded_bound(&self) -> Size {
         let chunks = self.inner.encoded_bound_bytes().and_then(|bytes| bytes.checked_mul(self.len() as u64));
         let bound = chunks.and_then(|bytes| bytes.checked_mul(4)?.checked_add(self.index_size_bytes));

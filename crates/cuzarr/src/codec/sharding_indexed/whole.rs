@@ -9,7 +9,8 @@ use crate::codec::size::Size;
 use crate::codec::{Program, VariableElements, scratch};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Calls `visit` with the start of every run of neighbouring elements of inner chunk `linear`, in C order.
+/// Calls `visit` with the position in the shard of every contiguous run of elements of inner chunk `linear`, in C
+/// order.
 fn for_each_run(sharding: &Sharding, linear: usize, mut visit: impl FnMut(usize)) {
     let (shard, chunk) = (&sharding.shard_shape, &sharding.inner.spec().shape);
     let Some(last) = shard.len().checked_sub(1) else { return visit(0) };
@@ -33,12 +34,12 @@ fn for_each_run(sharding: &Sharding, linear: usize, mut visit: impl FnMut(usize)
 }
 
 impl Sharding {
-    /// Number of elements in a run of [`for_each_run`].
+    /// Number of elements in each run that [`for_each_run`] visits.
     fn run_elements(&self) -> usize {
         self.inner.spec().shape.last().copied().unwrap_or(1) as usize
     }
 
-    /// Decodes and checks the index of a whole object.
+    /// Decodes and checks the index of a whole shard.
     fn read_index(&self, object: &[u8]) -> Result<ShardIndex> {
         let size = usize::try_from(self.index_size_bytes).unwrap_or(usize::MAX);
         let bytes = match self.index_at_start {
@@ -56,7 +57,7 @@ impl Sharding {
         self.inner_program.as_ref().ok_or_else(error)
     }
 
-    /// Returns for every element of the shard the number of its inner chunk, and its number in that chunk.
+    /// Returns for every element of the shard which inner chunk holds it, and its number in that chunk.
     fn sources(&self, limit_bytes: u64) -> Result<Vec<(u32, u32)>> {
         let count = self.inner.spec().elements().unwrap_or(u64::MAX);
         let total = self.shard_shape.iter().try_fold(1u64, |total, &extent| total.checked_mul(extent));
@@ -82,7 +83,7 @@ impl Sharding {
         Ok(sources)
     }
 
-    /// Decodes all inner chunks of a shard, together to at most `limit_bytes`.
+    /// Decodes the inner chunks of a shard with variable-length elements, to at most `limit_bytes` together.
     pub(crate) fn decode_variable(&self, object: &[u8], limit_bytes: u64) -> Result<VariableElements> {
         let index = self.read_index(object)?;
         let sources = self.sources(limit_bytes)?;

@@ -24,8 +24,8 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration. Without `elementsize`, a v3 codec takes the size of the array's elements, a
-/// v2 filter numcodecs' default of 4.
+/// Opens the codec `shuffle` from its configuration in the metadata. Without `elementsize`, a v3 codec takes the size
+/// of the array's elements, a v2 filter numcodecs' default of 4.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["elementsize"])?;
     let default = if request.zarr_format == 2 { 4 } else { request.element_bytes.unwrap_or(4) as i64 };

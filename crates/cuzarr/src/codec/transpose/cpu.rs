@@ -12,8 +12,8 @@ pub(super) struct Transpose {
     pub(super) encoded: ChunkSpec,
 }
 
-/// Visits all elements of an array of `shape` in C order. `visit` gets the index of each, if dimension `i` has stride
-/// `strides[i]`.
+/// Visits all elements of an array of `shape` in C order, where the array has any `strides`. `visit` gets the index of
+/// each, if dimension `i` has stride `strides[i]`.
 fn walk(shape: &[u64], strides: &[usize], mut visit: impl FnMut(usize)) {
     let Some((&inner, outer)) = shape.split_last() else {
         return visit(0);
@@ -38,7 +38,7 @@ fn walk(shape: &[u64], strides: &[usize], mut visit: impl FnMut(usize)) {
 }
 
 impl Transpose {
-    /// Strides of the encoded array for each dimension of the decoded one, in elements.
+    /// For each dimension of the decoded array, its stride in the encoded array, in elements.
     fn strides(&self) -> Vec<usize> {
         let mut strides = vec![0; self.axes.len()];
         let mut stride = 1;

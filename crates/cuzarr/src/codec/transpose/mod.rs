@@ -26,7 +26,7 @@ use super::configuration::Configuration;
 use super::open::{Opened, Request};
 use crate::Result;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `transpose` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &["order"])?;
     let ndim = request.spec.shape.len();
@@ -47,7 +47,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(open_axes(request.spec, order))
 }
 
-/// Opens a transposition by `axes`, which must be a permutation.
+/// Opens a `transpose` codec with the order `axes`, which must be a permutation.
 pub(crate) fn open_axes(spec: &ChunkSpec, axes: Vec<usize>) -> Opened {
     let shape = axes.iter().map(|&axis| spec.shape[axis]).collect();
     let encoded = ChunkSpec { shape, ..spec.clone() };

@@ -25,7 +25,7 @@ use super::vlen::VLen;
 use crate::Result;
 use crate::meta::DataType;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `vlen_utf8` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let configuration = Configuration::new(request.name, request.configuration, &[])?;
     match *request.spec.data_type {

@@ -1,12 +1,13 @@
 //! Streams of bits: the lowest bit of the first byte first, in words of 64 bits.
 
-/// Number of bits that [`BitReader::peek`] returns at least.
+/// [`BitReader::peek`] returns at least this many bits.
 const PEEKED_BITS: u32 = 57;
 
-/// Reads bits. After the end it reads zeros, and [`BitReader::is_past_end`] is true.
+/// Reads numbers of up to 64 bits from a stream of bits. After the end it reads zeros, and [`BitReader::is_past_end`]
+/// is true.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
-    /// The place in the stream, in bits.
+    /// How many bits of the stream were read.
     at: usize,
 }
 
@@ -15,7 +16,7 @@ impl<'a> BitReader<'a> {
         BitReader { bytes, at: 0 }
     }
 
-    /// The next [`PEEKED_BITS`] bits, and perhaps some more.
+    /// The next [`PEEKED_BITS`] bits or some more, which are not skipped.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
         let word = rest.first_chunk().copied().unwrap_or_else(|| {
@@ -26,7 +27,7 @@ impl<'a> BitReader<'a> {
         u64::from_le_bytes(word) >> (self.at % 8)
     }
 
-    /// The next `count` bits, at most 64, the first one lowest.
+    /// Reads the next `count` bits, at most 64, the first one lowest.
     pub(super) fn read(&mut self, count: u32) -> u64 {
         if count > PEEKED_BITS {
             let low = self.read(32);
@@ -37,8 +38,8 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// Reads bits up to and including the next 1, but no more than `limit` bits. Returns the number of zeros, and
-    /// whether the 1 was read.
+    /// Counts zero bits up to and including the next 1, but reads no more than `limit` bits. Returns the number of
+    /// zeros, and whether the 1 was read.
     pub(super) fn zeros(&mut self, limit: u32) -> (u32, bool) {
         let mut zeros = 0;
         while zeros < limit {
@@ -59,18 +60,18 @@ impl<'a> BitReader<'a> {
         self.at += count as usize;
     }
 
-    /// Whether more bits were read than there are.
+    /// Whether more bits were read than the stream has.
     pub(super) fn is_past_end(&self) -> bool {
         self.at.div_ceil(8) > self.bytes.len()
     }
 
-    /// Bytes of all words from which bits were read.
+    /// Bytes of all words of the stream from which bits were read.
     pub(super) fn read_bytes(&self) -> usize {
         self.at.div_ceil(64) * 8
     }
 }
 
-/// Writes bits.
+/// Writes numbers of up to 64 bits to a stream of bits.
 #[derive(Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
@@ -96,7 +97,7 @@ impl BitWriter {
         self.write(0, count % 64);
     }
 
-    /// Returns the bytes, filled up to whole words.
+    /// Returns the written bytes, filled up with zero bits to whole words.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let last = self.held_bits;
         self.write_zeros((64 - last) % 64);

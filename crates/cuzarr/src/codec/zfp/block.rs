@@ -16,7 +16,7 @@ use super::parameters::Parameters;
 use super::planes::{self, MOST_VALUES, PlaneExtent};
 use super::transform::{Integer, back, forward};
 
-/// Blocks of one array: their parameters, and the order of their coefficients.
+/// How the blocks of one array are coded: their parameters, and the order of their coefficients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpBlocks {
     pub(super) parameters: Parameters,
@@ -24,7 +24,7 @@ pub(super) struct ZfpBlocks {
     pub(super) order: &'static [u8],
 }
 
-/// Minimum and maximum bits of the rest of a block.
+/// Minimum and maximum number of bits that are left for the rest of a block.
 #[derive(Clone, Copy)]
 struct BlockRoom {
     least: u32,
@@ -42,7 +42,7 @@ impl ZfpBlocks {
         BlockRoom { least: self.parameters.least_bits, most: self.parameters.most_bits }
     }
 
-    /// Number of planes of a block of floats with this exponent.
+    /// Number of bit planes that are coded of a block of floats whose largest exponent is `exponent`.
     fn planes(&self, exponent: i32) -> u32 {
         let lowest = i64::from(exponent) - i64::from(self.parameters.least_exponent) + 2 * self.ndim as i64 + 2;
         self.parameters.planes.min(u32::try_from(lowest.max(0)).unwrap_or(u32::MAX))
@@ -79,7 +79,7 @@ impl ZfpBlocks {
     }
 }
 
-/// A type of values that blocks hold.
+/// A type of values that blocks can hold.
 pub(super) trait Value: Copy + Default {
     fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]);
     fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]);
@@ -101,24 +101,24 @@ macro_rules! integers {
 
 integers!(i32, i64);
 
-/// A float type, with the parts of IEEE 754 that the coding needs.
+/// A float type, with the parts of IEEE 754 that the coding of blocks needs.
 trait ZfpFloat: Value + PartialEq {
     type Integer: Integer;
-    /// Bits of a biased exponent.
+    /// Number of bits of the exponent field.
     const EXPONENT_BITS: u32;
-    /// Bits after the exponent.
+    /// Number of bits of the fraction field, after the exponent field.
     const FRACTION_BITS: u32;
-    /// The number that is added to an exponent, so that the smallest becomes 0.
+    /// The number that is added to an exponent to store it, so that the smallest is stored as 0.
     const BIAS: i32 = (1 << (Self::EXPONENT_BITS - 1)) - 1;
 
     fn to_bits64(self) -> u64;
     fn of_bits64(bits: u64) -> Self;
     fn is_number(self) -> bool;
-    /// The integer part of this number times 2^`power`, which must be in the range of the integers.
+    /// The integer part of this float times 2^`power`, which must be in the range of `Self::Integer`.
     fn scaled(self, power: i32) -> Self::Integer;
-    /// An integer times 2^`power`. A power below the smallest float counts as 0.
+    /// The float that is an integer times 2^`power`. A power below the smallest float counts as 0.
     fn of_integer(integer: Self::Integer, power: i32) -> Self;
-    /// The bits (sign and magnitude) as an integer of the same sign. `of_reinterpreted` is the inverse.
+    /// The float's bits (sign and magnitude) as an integer of the same sign. `of_reinterpreted` is the inverse.
     fn reinterpret(self) -> Self::Integer;
     fn of_reinterpreted(integer: Self::Integer) -> Self;
 }
@@ -179,7 +179,7 @@ float! {
     f64, i64, 11, 52;
 }
 
-/// 2^`power`; 0 below the smallest float. The largest powers that blocks have are in range.
+/// 2^`power` as a float; 0 below the smallest float. The largest powers that blocks have are in range.
 fn power_of_two<F: ZfpFloat>(power: i32) -> F {
     let biased = i64::from(power) + i64::from(F::BIAS);
     let subnormal = biased - 1 + i64::from(F::FRACTION_BITS);
@@ -200,7 +200,7 @@ fn exponent<F: ZfpFloat>(block: &[F]) -> i32 {
     }
 }
 
-/// The exponent of the factor between floats with this exponent and their integers.
+/// The exponent of the factor that turns floats of a block with this exponent into integers.
 fn scale<F: ZfpFloat>(exponent: i32) -> i32 {
     F::Integer::WIDTH as i32 - 2 - exponent
 }

@@ -2,8 +2,8 @@
 
 use crate::codec::cost::Speeds;
 
-/// The host's speeds are for cubes of float32 at 8 bits a value (`docs/notes/decoders.md`). The device's speeds are
-/// lower than whole reads reached: a single chunk keeps few threads busy, and takes as long as one block.
+/// Speeds of decoding; the host's are for cubes of float32 at 8 bits a value (`docs/notes/decoders.md`). The device's
+/// speeds are lower than whole reads reached: a single chunk keeps few threads busy, and takes as long as one block.
 pub(super) static SPEEDS: Speeds = Speeds {
     thread_alone: 0.28,
     thread_busy: 0.22,

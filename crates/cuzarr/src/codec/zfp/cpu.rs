@@ -16,7 +16,7 @@ use crate::codec::host::ArrayToBytes;
 use crate::codec::size::Size;
 use crate::{Error, ErrorKind, Result};
 
-/// The type of values that blocks hold for elements of `dtype`; `None` for elements that zfp does not take.
+/// The type of a block's values in which elements of `dtype` are coded; `None` for elements that zfp does not take.
 pub(super) fn stored_as(dtype: DType) -> Option<DType> {
     match dtype {
         DType::INT8 | DType::UINT8 | DType::INT16 | DType::UINT16 | DType::UINT32 => Some(DType::INT32),
@@ -35,18 +35,18 @@ pub(super) struct Zfp {
     pub(super) decoder: Option<Arc<ZfpDecoder>>,
 }
 
-/// A type of elements that become values of blocks.
+/// A type of elements that can be coded as values of blocks.
 trait Element: Sized {
     type Value: Value;
     const BYTES: usize = size_of::<Self>();
 
-    /// The value of an element's bytes; `None` for an element that blocks cannot hold.
+    /// The value that stands for an element, given by its bytes; `None` for an element that blocks cannot hold.
     fn load(bytes: &[u8], is_reversible: bool) -> Option<Self::Value>;
     fn store(value: Self::Value, bytes: &mut [u8]);
 }
 
-/// Implements [`Element`]. `$load` is the value of an element, if blocks can hold it; `$store` is the element of a
-/// value.
+/// Implements [`Element`] for several types. `$load` is the value of an element, if blocks can hold it; `$store` is the
+/// element of a value.
 macro_rules! element {
     ($($type:ty as $value:ty: |$element:ident, $is_reversible:ident| $load:expr, |$stored:ident| $store:expr;)*) => {$(
         impl Element for $type {
@@ -200,8 +200,8 @@ impl ArrayToBytes for Zfp {
 }
 
 impl Zfp {
-    /// The error for a wrong size, if blocks have a fixed size. zarrs counts their bits as if blocks had three
-    /// dimensions.
+    /// The error for encoded bytes of a wrong size, if all blocks have the same size. zarrs counts their bits as if
+    /// blocks had three dimensions.
     fn wrong_size(&self, got: usize, expected: u64) -> Error {
         let error = corrupt(format!("got {got} encoded bytes, expected {expected}"));
         let Some(bits) = self.blocks.parameters.fixed_bits() else { return error };

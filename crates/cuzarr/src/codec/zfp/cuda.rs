@@ -14,10 +14,10 @@ use crate::{Error, ErrorKind, Result};
 static ZFP: KernelSource =
     KernelSource { name: "zfp", text: include_str!("zfp.cu"), headers: &[&[header!("codec/zfp/zfp_order.cuh")]] };
 
-/// Threads of a group. `simt` uses a warp, because each thread is a fiber.
+/// Threads of a group, each of which decodes one zfp block. `simt` uses a warp, because each thread is a fiber.
 const THREADS: u32 = 128;
 
-/// `ZfpChunks` in zfp.cu.
+/// The facts about all chunks that the kernel needs: `ZfpChunks` in zfp.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct ZfpChunks {
@@ -32,19 +32,19 @@ struct ZfpChunks {
 
 const _: () = assert!(size_of::<ZfpChunks>() == stated_size(ZFP.text, "ZfpChunks"));
 
-/// Kernels that decode the chunks of one array.
+/// Kernels that decode zfp chunks of one array.
 #[derive(Debug)]
 pub(super) struct ZfpDecoder {
     kernel: &'static str,
-    /// The kernel's parameters, without the number of groups.
+    /// The kernel's parameters about chunks; the number of groups is set for each launch.
     chunks: ZfpChunks,
     value_bytes: usize,
     decoded_bytes: usize,
 }
 
 impl ZfpDecoder {
-    /// Returns the decoder of chunks of `blocks`; `None` if kernels do not decode them. `dtype` is the type of the
-    /// elements.
+    /// Returns kernels that decode chunks of these blocks; `None` if there are none for them. `dtype` is the type of
+    /// the elements.
     pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;
         let kernel = kernel_name(dtype, blocks.ndim)?;
@@ -129,16 +129,16 @@ impl DeviceDecoder for ZfpDecoder {
     }
 }
 
-/// Chunks, with the table that the kernel reads.
+/// Chunks that are ready to be decoded together.
 struct ZfpFrames {
     kernel: &'static str,
-    /// For each chunk, where its frame and its elements begin.
+    /// For each chunk, the offsets at which its frame and its elements begin.
     places: Vec<u8>,
-    /// The bitwise OR of the offsets where elements begin.
+    /// All offsets at which elements begin, combined by bitwise OR, which shows how they are aligned.
     starts: usize,
     value_bytes: usize,
     chunks: ZfpChunks,
-    /// Number of groups of threads for all chunks.
+    /// Number of thread groups for all chunks together.
     groups: u32,
     threads: u32,
 }

@@ -1,20 +1,20 @@
 //! Where blocks lie in a chunk.
 
-/// Extents of a chunk, the fastest axis first, in as many dimensions as blocks have.
+/// The shape of a chunk, the fastest axis first, in as many dimensions as blocks have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extents(pub(super) Vec<usize>);
 
-/// A block's place in a chunk. For each axis: the first element, and how many elements the chunk has from there on, at
-/// most 4.
+/// Where a block lies in a chunk. For each axis: the first element, and how many elements the chunk has from there on,
+/// at most 4.
 pub(super) type Place = [(usize, usize); 4];
 
 impl Extents {
-    /// Number of blocks in the chunk; `None` if it overflows.
+    /// Number of blocks that the chunk is cut into; `None` if it overflows.
     pub(super) fn block_count(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |count, extent| count.checked_mul(extent.div_ceil(4)))
     }
 
-    /// The places of all blocks, in order.
+    /// Where each block lies in the chunk, in the order in which blocks are stored.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
         (0..self.block_count().unwrap_or(0)).map(|number| {
             let (mut rest, mut place) = (number, [(0, 1); 4]);
@@ -27,7 +27,7 @@ impl Extents {
         })
     }
 
-    /// The first element of a block, if all of its values lie in the chunk.
+    /// The index of a block's first element, if the whole block lies inside the chunk.
     pub(super) fn whole(&self, place: &Place) -> Option<usize> {
         place[..self.0.len()].iter().all(|(_, count)| *count == 4).then(|| {
             let axes = self.0.iter().zip(place).rev();
@@ -35,13 +35,14 @@ impl Extents {
         })
     }
 
-    /// For each value of a block, its distance from the block's first element, in elements.
+    /// For each value of a block inside the chunk, its distance in memory from the block's first value, in elements.
     pub(super) fn steps(&self) -> Vec<usize> {
         let whole = [(0, 4); 4];
         self.elements(&whole).map(|(element, _)| element).collect()
     }
 
-    /// For each value of a block: its element in the chunk, and `false` if the value only fills up the block.
+    /// For each value of a block: the index of its element in the chunk, and `false` if the value only fills up the
+    /// block.
     pub(super) fn elements(&self, place: &Place) -> impl Iterator<Item = (usize, bool)> {
         (0..1usize << (2 * self.0.len())).map(move |value| {
             let (mut element, mut stride, mut is_own) = (0, 1, true);
@@ -57,5 +58,5 @@ impl Extents {
     }
 }
 
-/// For a line of 0 to 4 values, the value that stands in each of its four places.
+/// How a line of 0 to 4 values is filled up: for each of its four places, which value stands there.
 const PADDED: [[usize; 4]; 5] = [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 2, 0], [0, 1, 2, 3]];

@@ -50,7 +50,7 @@ use crate::Result;
 /// Maximum number of dimensions of a block.
 const MOST_NDIM: usize = 4;
 
-/// Opens the codec from its configuration.
+/// Opens the codec `zfp` from its configuration in the metadata.
 pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     let invalid = |message| Err(Configuration::new(request.name, &Default::default(), &[])?.invalid(message));
     let shape = &request.spec.shape;

@@ -1,9 +1,9 @@
 //! The order of coefficients in a stream: the tables of `zfp_order.cuh`.
 
-/// The text that kernels include.
+/// The CUDA header with the orders of coefficients, as text.
 const TEXT: &[u8] = include_bytes!("zfp_order.cuh");
 
-/// The order for blocks of `ndim` dimensions, 1 to 4.
+/// The order in which the coefficients of a block of `ndim` dimensions, 1 to 4, are stored.
 pub(super) fn of(ndim: usize) -> &'static [u8] {
     const ORDER_1: [u8; 4] = table(b"#define CUZARR_ZFP_ORDER_1 ");
     const ORDER_2: [u8; 16] = table(b"#define CUZARR_ZFP_ORDER_2 ");
@@ -17,7 +17,7 @@ pub(super) fn of(ndim: usize) -> &'static [u8] {
     }
 }
 
-/// The numbers after `definition`, separated by commas, up to the end of its line.
+/// Parses the numbers after `definition` in the header, separated by commas, up to the end of the line.
 const fn table<const N: usize>(definition: &[u8]) -> [u8; N] {
     let mut at = 0;
     while !starts_with(at, definition) {

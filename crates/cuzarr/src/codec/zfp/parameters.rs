@@ -8,33 +8,33 @@ use serde_json::{Map, Value};
 use crate::Result;
 use crate::codec::configuration::Configuration;
 
-/// Maximum bits of a block.
+/// Maximum number of bits that a block can have, in any mode.
 const MOST_BITS: u32 = 16_658;
-/// Maximum bit planes of a block.
+/// Maximum number of bit planes that a block can have, in any mode.
 const MOST_PLANES: u32 = 64;
 /// The exponent of the smallest float64. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;
 
-/// The bounds on the bits of a block.
+/// How many bits blocks take, and how precise they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// Blocks of fewer bits are filled up with zeros.
+    /// Minimum bits of a block; shorter ones are filled up with zeros.
     pub(super) least_bits: u32,
     pub(super) most_bits: u32,
-    /// Number of bit planes, from the highest one on.
+    /// Number of bit planes that are stored, from the highest one on.
     pub(super) planes: u32,
     /// For floats, the exponent of the lowest power of two that is stored.
     pub(super) least_exponent: i32,
 }
 
-/// The kind of an array's values, on which parameters depend besides the configuration.
+/// The type and the dimensions of an array's values, as far as parameters depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpValues {
-    /// Dimensions of a block.
+    /// Number of dimensions of a block.
     pub(super) ndim: usize,
-    /// Bits of a value.
+    /// Number of bits of a value.
     pub(super) width: u32,
-    /// For floats, the bits of their exponents.
+    /// For floats, the number of bits of an exponent; else `None`.
     pub(super) exponent_bits: Option<u32>,
 }
 
@@ -44,7 +44,7 @@ impl ZfpValues {
         1 << (2 * self.ndim)
     }
 
-    /// Bits of a block before its coefficients.
+    /// Number of bits in a block before its coefficients.
     fn header_bits(&self, is_reversible: bool) -> u32 {
         let planes = if is_reversible { self.width.trailing_zeros() } else { 0 };
         match self.exponent_bits {
@@ -58,7 +58,7 @@ impl Parameters {
     const UNBOUNDED: Parameters =
         Parameters { least_bits: 1, most_bits: MOST_BITS, planes: MOST_PLANES, least_exponent: LEAST_EXPONENT };
 
-    /// Reads the configuration of a codec for values of this kind.
+    /// Reads the parameters from a codec's configuration, for values of this kind.
     pub(super) fn read(name: &str, members: &Map<String, Value>, values: ZfpValues) -> Result<Parameters> {
         let all = ["mode", "rate", "precision", "tolerance", "minbits", "maxbits", "maxprec", "minexp"];
         let any = Configuration::new(name, members, &all)?;
@@ -93,17 +93,17 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// Whether blocks are stored without loss.
+    /// Whether these parameters store blocks without loss.
     pub(super) fn is_reversible(&self) -> bool {
         self.least_exponent < LEAST_EXPONENT
     }
 
-    /// The number of bits of every block, if all have the same.
+    /// The number of bits of every block, if all blocks have the same; else `None`.
     pub(super) fn fixed_bits(&self) -> Option<u32> {
         (self.least_bits == self.most_bits && !self.is_reversible()).then_some(self.most_bits)
     }
 
-    /// Maximum bits of a block.
+    /// Maximum number of bits of a block with these parameters.
     pub(super) fn bound_bits(&self, values: ZfpValues) -> u32 {
         let planes = if self.is_reversible() { values.width } else { self.planes.min(values.width) };
         let needed = values.header_bits(self.is_reversible()) + values.count() * (planes + 1);

@@ -15,20 +15,20 @@
 
 use super::bits::{BitReader, BitWriter};
 
-/// Maximum number of coefficients of a block.
+/// Maximum number of coefficients that a block has.
 pub(super) const MOST_VALUES: usize = 256;
 
-/// A bit for each coefficient.
+/// One bit of each coefficient, all of the same weight.
 type Plane = [u64; MOST_VALUES / 64];
 
-/// Which planes of a block are coded, and in how many bits.
+/// Which bit planes of a block are coded, and in how many bits.
 #[derive(Clone, Copy)]
 pub(super) struct PlaneExtent {
-    /// Bits of a coefficient.
+    /// Number of bits of a coefficient.
     pub(super) width: u32,
-    /// Maximum number of planes that are coded.
+    /// Maximum number of bit planes that are coded.
     pub(super) planes: u32,
-    /// Maximum bits of these planes.
+    /// Maximum number of bits that all planes together are coded in.
     pub(super) most_bits: u32,
 }
 
@@ -46,7 +46,7 @@ fn transpose(rows: &mut [u64; 64]) {
     }
 }
 
-/// The planes of a block, or its coefficients: each is the other with rows and columns of bits swapped. There are
+/// A block's bits, by planes or by coefficients: each is the other with rows and columns of bits swapped. There are
 /// `PARTS` times 64 coefficients. If there are fewer, `PARTS` is 0, and planes are built one by one from `few`.
 struct Planes<const PARTS: usize> {
     rows: [[u64; 64]; PARTS],
@@ -93,7 +93,7 @@ impl<const PARTS: usize> Planes<PARTS> {
     }
 }
 
-/// Returns the place of the first set bit from `from` on.
+/// Returns the index of the first set bit from bit `from` on.
 fn first_set(plane: &Plane, from: u32) -> Option<u32> {
     let first = from as usize / 64;
     let masks = [u64::MAX << (from % 64)].into_iter().chain(std::iter::repeat(u64::MAX));
@@ -104,12 +104,13 @@ fn first_set(plane: &Plane, from: u32) -> Option<u32> {
     })
 }
 
-/// Divides the first `count` bits into parts of up to 64. Returns the number of each part, and how many bits it has.
+/// Divides the first `count` bits of a plane into parts of up to 64 bits. Returns the number of each part, and how many
+/// bits it has.
 fn parts(count: u32) -> impl Iterator<Item = (usize, u32)> {
     (0..count.div_ceil(64)).map(move |part| (part as usize, (count - 64 * part).min(64)))
 }
 
-/// Writes coefficients, and returns the number of bits written.
+/// Codes the bit planes of coefficients, and returns the number of bits written.
 pub(super) fn encode(writer: &mut BitWriter, extent: PlaneExtent, coefficients: &[u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => encode_parts::<0>(writer, extent, coefficients),
@@ -151,7 +152,7 @@ fn encode_parts<const PARTS: usize>(writer: &mut BitWriter, extent: PlaneExtent,
     most_bits - left
 }
 
-/// Reads coefficients, and returns the number of bits read.
+/// Decodes the bit planes of coefficients, and returns the number of bits read.
 pub(super) fn decode(reader: &mut BitReader<'_>, extent: PlaneExtent, coefficients: &mut [u64]) -> u32 {
     match coefficients.len() / 64 {
         0 => decode_parts::<0>(reader, extent, coefficients),

@@ -4,18 +4,18 @@
 //! reversible one takes differences of differences.
 //! <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 3 to 5.
 
-/// A type of integers that blocks are coded as. Arithmetic wraps around.
+/// A type of integers that the values of a block are transformed as. Arithmetic wraps around.
 pub(super) trait Integer: Copy + Default {
-    /// Bits of an integer.
+    /// Number of bits of the integer.
     const WIDTH: u32;
-    /// Bits of the number of planes that a reversible block codes.
+    /// Number of bits in which a reversible block states how many planes it has.
     const PLANES_BITS: u32 = Self::WIDTH.trailing_zeros();
 
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn half(self) -> Self;
     fn twice(self) -> Self;
-    /// The number in base -2, in which numbers near zero have leading zeros, with either sign.
+    /// The number in base -2, where numbers near zero have leading zeros, whatever their sign.
     fn to_negabinary(self) -> u64;
     fn from_negabinary(bits: u64) -> Self;
 }
@@ -57,7 +57,7 @@ integer! {
     i64, u64, 0xaaaa_aaaa_aaaa_aaaa;
 }
 
-/// A function that lifts the four values of a line.
+/// A function that transforms the four values of a line (a "lifting step").
 type Lift<I> = fn([I; 4]) -> [I; 4];
 
 fn lift_forward<I: Integer>([mut x, mut y, mut z, mut w]: [I; 4]) -> [I; 4] {
@@ -108,7 +108,7 @@ fn sum<I: Integer>([x, mut y, mut z, mut w]: [I; 4]) -> [I; 4] {
     [x, y, z, w]
 }
 
-/// Lifts all lines along the axis whose neighbours are `stride` apart.
+/// Transforms all lines of a block along the axis whose neighbours are `stride` apart.
 fn along<I: Integer>(block: &mut [I], stride: usize, lift: Lift<I>) {
     for lines in block.chunks_exact_mut(4 * stride) {
         for start in 0..stride {
@@ -123,7 +123,7 @@ fn strides(size: usize) -> impl DoubleEndedIterator<Item = usize> {
     [1, 4, 16, 64].into_iter().filter(move |&stride| stride < size)
 }
 
-/// Computes the coefficients of a block, in `order`.
+/// Transforms a block to coefficients, and sorts these by `order`.
 pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &[u8], coefficients: &mut [u64]) {
     let lift = if is_reversible { differ } else { lift_forward };
     strides(block.len()).for_each(|stride| along(block, stride, lift));
@@ -132,7 +132,7 @@ pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &
     }
 }
 
-/// Computes a block from its coefficients, which are in `order`.
+/// Transforms coefficients, which are sorted by `order`, back to a block.
 pub(super) fn back<I: Integer>(coefficients: &[u64], is_reversible: bool, order: &[u8], block: &mut [I]) {
     for (coefficient, &place) in coefficients.iter().zip(order) {
         block[usize::from(place)] = I::from_negabinary(*coefficient);

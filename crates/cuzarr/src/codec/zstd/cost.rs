@@ -2,7 +2,7 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// Frames of more bytes count as large: a batch of 64 MiB has room for few of them.
+/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 pub(super) static SPEEDS: Speeds = Speeds {
@@ -12,17 +12,18 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [87.0, 74.0, 72.0, 50.0, 44.0],
 };
 
-/// A single frame takes long, because each state of its decoder depends on the one before. Several batches side by side
-/// do nearly as well as a larger batch.
+/// How much larger than usual a batch should be: one frame takes long, because each state of its decoder depends on the
+/// one before. Several batches side by side do nearly as well as a larger batch.
 pub(super) const BATCH_FACTOR: u64 = 2;
 
-/// Scratch memory as a multiple of the decoded bytes, measured by `scratch_bytes` of `examples/decode_bench.rs`.
-/// Sequences take 1.1 times the decoded bytes, or more if most bytes are copied in short runs. Marks of large frames
-/// take 4 bytes for each byte, or less if segments are processed in parts.
+/// Scratch memory for decoding, as a multiple of the decoded bytes, measured by `scratch_bytes` of
+/// `examples/decode_bench.rs`. Sequences take 1.1 times the decoded bytes, or more if most bytes are copied in short
+/// runs. Marks of large frames take 4 bytes for each byte, or less if segments are processed in parts.
 pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 4 } else { 2 }
 }
 
-/// The host's speed is for level 3. The smallest batch takes the chain of a block's sequences, and two waits.
+/// Costs of encoding Zstandard; the host's speed is for level 3. The smallest batch takes the chain of a block's
+/// sequences, and two waits.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.12, device_gb_s: 18.0, device_s: 2e-3 };

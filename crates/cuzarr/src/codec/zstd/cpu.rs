@@ -33,15 +33,15 @@ struct ZstdBlocks {
 
 /// Small blocks, for decoding on a GPU: it decodes each block sequentially, but many blocks at once.
 const SMALL: ZstdBlocks = ZstdBlocks { most_bytes: 64 << 10, part_bytes: 16 << 10 };
-/// Small blocks for chunks that jobs encode. These have many blocks anyway, and all headers of a frame are read one by
-/// one.
+/// Small blocks, for decoding on a GPU, in chunks that several jobs encode. These have many blocks anyway, and all
+/// headers of a frame are read one by one.
 const SMALL_BY_JOBS: ZstdBlocks = ZstdBlocks { part_bytes: 0, ..SMALL };
 const LARGE: ZstdBlocks = ZstdBlocks { most_bytes: 0, part_bytes: 0 };
-/// Chunks that become smaller than their size divided by this get large blocks: headers of small blocks would be 1 % or
-/// more.
+/// Chunks that become smaller than their size divided by this get large blocks: headers of small blocks would be 1 % of
+/// the frame or more.
 const WELL_COMPRESSED: usize = 16;
-/// Chunks of at least twice this size are encoded by jobs of this size. That does not depend on the number of threads,
-/// so that equal chunks give equal bytes.
+/// Chunks of at least twice this size are cut into pieces of this size ("jobs"), which are encoded side by side. That
+/// does not depend on the number of threads, so that equal chunks give equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 
 /// The bit of a frame's descriptor that announces a checksum: RFC 8878, section 3.1.1.1.1.
@@ -50,7 +50,7 @@ const HAS_CHECKSUM: u8 = 1 << 2;
 const HEADERS_BYTES: usize = 18 + 3;
 
 thread_local! {
-    /// The decoder of first blocks, which writes them straight to their place.
+    /// The decoder for the first blocks of frames, which writes them straight to their place.
     static FIRST_BLOCKS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::default();
@@ -69,7 +69,7 @@ pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     })
 }
 
-/// Decodes the blocks that hold the first `end` bytes, and returns how many bytes they decode to. `None` unless
+/// Decodes only the blocks that hold the first `end` bytes, and returns how many bytes they decode to. `None` unless
 /// `encoded` is one intact frame of `decoded.len()` bytes without a checksum. Damage inside a block is left for
 /// [`decompress`] to report.
 fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<usize> {
@@ -96,8 +96,8 @@ fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<us
     })
 }
 
-/// The error for frames that libzstd refused. libzstd does not say where the damage is, so the headers are searched for
-/// it.
+/// Makes the error for frames that libzstd refused, which says where they are damaged. libzstd does not say where the
+/// damage is, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);
     let mut tables = ZstdTables::new();
@@ -116,7 +116,7 @@ fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error
     }
 }
 
-/// Encodes a stream of another codec's frame into `encoded`. An error if it does not fit.
+/// Encodes one stream of another codec's frame, and appends it to `encoded`. An error if it does not fit.
 pub(crate) fn compress(decoded: &[u8], level: i32, encoded: &mut Vec<u8>) -> std::io::Result<usize> {
     Zstd { level, checksum: false }.compress_alone(decoded, LARGE, encoded)
 }

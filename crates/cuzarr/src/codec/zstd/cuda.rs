@@ -11,9 +11,9 @@ use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared,
 use crate::codec::{batch, lz};
 use crate::{Error, ErrorKind, Result};
 
-/// The header of the codes that kernels report for damaged frames.
+/// The CUDA header with the codes that kernels report for damaged Zstandard frames.
 pub(crate) const DAMAGE: Header = header!("codec/zstd/zstd_damage.cuh");
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/zstd` that kernels include.
 pub(crate) const HEADERS: &[Header] = &[
     header!("codec/zstd/bit_window.cuh"),
     header!("codec/zstd/fse.cuh"),
@@ -35,24 +35,26 @@ static WALK: KernelSource =
 static EXECUTE: KernelSource =
     KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu"), headers: &[HEADERS, lz::HEADERS] };
 
-/// Alignment of the parts of scratch memory.
+/// Each part of the scratch memory begins at a multiple of this.
 const ALIGNMENT_BYTES: usize = 256;
-/// Number of blocks whose literals a warp decodes: `LITERALS` in their own kernel, `LITERALS_BESIDE` in that of
-/// sequences.
+/// Number of blocks whose literals one warp decodes: `LITERALS` in the kernel for literals, `LITERALS_BESIDE` in the
+/// kernel for sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
-/// Shared memory of `zstd_entropy`.
+/// Bytes of shared memory that a thread block of `zstd_entropy` takes.
 const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u32;
-/// With more groups than this for each multiprocessor, literals are decoded after sequences instead of beside them.
+/// With more groups of blocks than this for each multiprocessor, literals are decoded after sequences instead of beside
+/// them.
 const GROUPS_BESIDE: u32 = 4;
-/// Up to this many groups for each multiprocessor, fewer blocks share a group.
+/// Up to this many groups of blocks for each multiprocessor, fewer blocks share a group.
 const GROUPS_ALONE: u32 = 2;
-/// Warps of a block of threads. A block keeps its place until its slowest unit is done, so it has few warps.
+/// Warps of a thread block of which each warp works on one unit or frame. A block keeps its place until its slowest
+/// unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Units are smaller than this, because offsets in bundles are.
+/// Kernels take only units that decode to fewer bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
-/// The decoding tables from the headers of one frame, and the error if kernels refuse the frame.
+/// The tables that kernels need, read from the headers of one frame, and the error if kernels refuse the frame.
 struct HeaderRead {
     tables: ZstdTables,
     refused: Option<Error>,
@@ -103,7 +105,7 @@ impl DeviceDecoder for ZstdDecoder {
     }
 }
 
-/// Adds one unit to the tables, by its headers if they were already read.
+/// Adds what the headers of one frame say to the tables.
 fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
     match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
@@ -119,7 +121,7 @@ fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<(
     }
 }
 
-/// Makes one table of the headers of all units.
+/// Plans the decoding of frames, with tables of what the headers of all frames say.
 fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut tables = ZstdTables::new();
     let read = request.headers.iter().filter_map(Headers::get::<HeaderRead>).map(|read| read.tables.blocks.len());
@@ -146,7 +148,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
     Prepared::new(request, ZstdDecoding { tables, layout, scratch, engine }, refused)
 }
 
-/// Sizes of the parts of scratch.
+/// Sizes in bytes of the parts of scratch memory.
 struct ZstdScratch {
     results: usize,
     trees: usize,
@@ -183,7 +185,7 @@ struct ZstdDecoding {
     engine: lz::LzEngine,
 }
 
-/// `ZstdTask` in zstd.cuh.
+/// The arguments of all kernels: `ZstdTask` in zstd.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct KernelTask {
@@ -211,7 +213,7 @@ struct KernelTask {
     with_sequences_count: u32,
 }
 
-/// The parts of a launch's scratch memory.
+/// The parts of the scratch memory of one launch.
 struct ZstdParts {
     results: Buffer,
     trees: Buffer,
@@ -273,7 +275,7 @@ impl ZstdDecoding {
     }
 }
 
-/// The number of blocks of data whose sequences share a block of threads. It decides the kernel.
+/// How many blocks of data have their sequences decoded by one thread block. It decides the kernel.
 #[derive(Clone, Copy)]
 enum ZstdGroup {
     Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
@@ -295,7 +297,7 @@ impl ZstdGroup {
         })
     }
 
-    /// The number of blocks; few in `simt`, where each thread is a fiber.
+    /// The number of blocks in this group; few on the emulated device `simt`, where each thread is a fiber.
     fn blocks(self, device: Device) -> u32 {
         match self {
             ZstdGroup::Many if device == Device::Simt => ZstdGroup::Few as u32,
@@ -309,9 +311,9 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Decoding takes a millisecond even for little work, because each state depends on the one before. It leaves most
-    /// of the device free. So the launches before the copies go onto a stream with higher priority, ahead of another
-    /// batch's copies. Otherwise they could only begin after all of those copies have begun.
+    /// Decodes on two streams, because decoding takes a millisecond even for little work: each state depends on the one
+    /// before. It leaves most of the device free. So the launches before the copies go onto a stream with higher
+    /// priority, ahead of another batch's copies. Otherwise they could only begin after all of those copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

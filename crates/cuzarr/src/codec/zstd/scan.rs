@@ -15,14 +15,14 @@ pub(super) const MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_MAGIC");
 const SKIPPABLE_MAGIC: u32 = defined(WALK, "CUZARR_ZSTD_SKIPPABLE");
 const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
-/// The fewest literals that four streams of Huffman codes have.
+/// Minimum number of literals that are coded as four Huffman streams.
 const FOUR_STREAMS_LITERALS: usize = 6;
-/// Limits a unit's memory for tables of codes: `TABLE_BYTES`, and this for each encoded and decoded byte. Known writers
-/// make far larger blocks, which need less.
+/// Limits the memory that a unit's decoding tables take: `TABLE_BYTES`, and this for each encoded and decoded byte.
+/// Known writers make far larger blocks, which need less.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 
-/// A reader of bytes with its position, which errors name.
+/// Reads a block's bytes in order, and knows their position for errors.
 #[derive(Clone, Copy)]
 struct BlockReader<'a> {
     bytes: &'a [u8],
@@ -47,20 +47,20 @@ impl<'a> BlockReader<'a> {
         Ok(&self.bytes[self.at - count..self.at])
     }
 
-    /// A little-endian number of up to 8 bytes.
+    /// Reads a little-endian number of `count` bytes, at most 8.
     fn number(&mut self, count: usize) -> Result<u64> {
         Ok(self.take(count)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 }
 
-/// The tree and the tables of earlier blocks, which a frame's blocks may refer to.
+/// The Huffman tree and the sequence tables of earlier blocks in the frame, which later blocks may use again.
 #[derive(Clone, Copy, Default)]
 struct Earlier {
     tree: Option<u32>,
     tables: Option<[u32; 3]>,
 }
 
-/// A block, while its content is read.
+/// A compressed block, while its content is read.
 struct Coded<'a> {
     block: ZstdBlock,
     reader: BlockReader<'a>,
@@ -68,21 +68,21 @@ struct Coded<'a> {
     limit: usize,
 }
 
-/// One unit, while it is read.
+/// One unit (a chunk's Zstandard frames), while its headers are read.
 struct FrameScan<'a> {
     reader: BlockReader<'a>,
-    /// Where the unit begins in the source.
+    /// Offset in the source at which the unit begins.
     src: usize,
     unit: u32,
     dst_bytes: usize,
-    /// Minimum bytes that the blocks read so far decode to.
+    /// Minimum number of bytes that the blocks read so far decode to.
     least_bytes: usize,
-    /// Bytes of the slots for tables that this unit takes.
+    /// Bytes that the unit's decoding tables take so far.
     slot_bytes: usize,
 }
 
-/// Adds the frames of one unit to the tables. `at` is its range in the source. On an error, the unit is added without
-/// frames.
+/// Adds the frames of one unit to the tables that kernels read. `at` is its range in the source. On an error, the unit
+/// is added without frames.
 pub(super) fn scan(tables: &mut ZstdTables, bytes: &[u8], at: Range<usize>, dst: Range<usize>) -> Result<()> {
     let mark = tables.mark();
     let (first_frame, literals, first_bundle) = (tables.frames.len() as u32, tables.literal_bytes, tables.bundles);
@@ -187,7 +187,7 @@ impl FrameScan<'_> {
         Ok((1 << log) + (1 << (log - 3)) * (byte & 7))
     }
 
-    /// Adds the minimum bytes that a block decodes to. An error if the unit then decodes to too many bytes.
+    /// Counts the bytes that a block decodes to at least. An error if the unit then decodes to too many bytes.
     fn claim(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.least_bytes += bytes;
         match self.least_bytes > self.dst_bytes {
@@ -196,7 +196,7 @@ impl FrameScan<'_> {
         }
     }
 
-    /// Reads one block; returns whether it is the last.
+    /// Reads the headers of one block; returns whether it is the frame's last.
     fn block(&mut self, tables: &mut ZstdTables, limit: usize, earlier: &mut Earlier) -> Result<bool> {
         let at = self.reader.at;
         let header = self.reader.number(3)? as usize;
@@ -229,7 +229,8 @@ impl FrameScan<'_> {
         Ok(last)
     }
 
-    /// Adds to the memory of the frame's code tables. An error if they take too much for a frame of its size.
+    /// Adds to the memory that the frame's decoding tables take. An error if they take too much for a frame of its
+    /// size.
     fn slot(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.slot_bytes += bytes;
         if self.slot_bytes > TABLE_BYTES + TABLE_BYTES_PER_BYTE * (self.reader.bytes.len() + self.dst_bytes) {
@@ -239,7 +240,7 @@ impl FrameScan<'_> {
         Ok(())
     }
 
-    /// Reads the section of literals (3.1.1.3.1).
+    /// Reads the headers in a block's section of literals (RFC 8878, 3.1.1.3.1).
     fn literals(&mut self, tables: &mut ZstdTables, content: &mut Coded<'_>, earlier: &mut Earlier) -> Result<()> {
         let Coded { block, reader, limit } = content;
         let begin = reader.at;
@@ -281,7 +282,7 @@ impl FrameScan<'_> {
         Ok(())
     }
 
-    /// Reads the section of sequences (3.1.1.3.2).
+    /// Reads the headers in a block's section of sequences (RFC 8878, 3.1.1.3.2).
     fn sequences(&mut self, tables: &mut ZstdTables, content: &mut Coded<'_>, earlier: &mut Earlier) -> Result<()> {
         let Coded { block, reader, limit } = content;
         let begin = reader.at;
@@ -327,8 +328,8 @@ impl FrameScan<'_> {
     }
 }
 
-/// Describes the tables from the headers of `units`, and the errors, as text for tests. If `apart`, the headers of each
-/// unit are first read separately.
+/// Describes what was read from the headers of `units`, and the errors, as text for tests. If `apart`, the headers of
+/// each unit are first read separately.
 #[cfg(test)]
 pub(crate) fn described(host: &[u8], units: &[crate::codec::batch::Unit], apart: bool) -> Vec<String> {
     let mut tables = ZstdTables::new();

@@ -9,31 +9,32 @@ use crate::codec::batch::Fields;
 use crate::codec::lz;
 
 const HEADER: &str = include_str!("zstd.cuh");
-/// Bytes of a slot for a Huffman tree. A slot for the tables of sequences has `TABLES_BYTES`.
+/// Bytes of scratch memory for the decoding table of one Huffman tree. A slot for the tables of sequences has
+/// `TABLES_BYTES`.
 pub(super) const TREE_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TREE_WORDS") as usize;
 pub(super) const TABLES_BYTES: usize = 4 * defined(HEADER, "CUZARR_ZSTD_TABLE_WORDS") as usize;
 pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
 const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
 const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
-/// Maximum bytes that a block decodes to.
+/// Maximum bytes that one block decodes to.
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
-/// The slot of the predefined tables.
+/// The slot for tables of sequences that holds the predefined ones.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
-/// Offsets are smaller than this; kernels give larger values another meaning at first.
+/// Offsets of sequences are smaller than this; larger values stand for repeated offsets until they are resolved.
 const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
-/// Literals of a block begin at multiples of this.
+/// In scratch memory, the literals of a block begin at a multiple of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
-/// A sequence of fewer bytes is short.
+/// A sequence that decodes to fewer bytes is short.
 const SHORT_SEQUENCE_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
 
-/// `ZstdUnit`.
+/// The facts about one unit that kernels read: `ZstdUnit`.
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
-    /// Where its literals begin in scratch. `first_bundle` is where its bundles of sequences begin.
+    /// Where the unit's literals begin in scratch memory. `first_bundle` is where its bundles of sequences begin.
     pub(super) literals: u64,
     pub(super) first_bundle: u64,
     pub(super) first_frame: u32,
@@ -41,11 +42,11 @@ pub(super) struct UnitEntry {
     pub(super) bundles: u32,
 }
 
-/// `ZstdFrame`.
+/// The facts about one Zstandard frame that kernels read: `ZstdFrame`.
 #[derive(Clone, Copy)]
 pub(super) struct ZstdFrameEntry {
     pub(super) content: Option<u64>,
-    /// The place of the checksum in the source.
+    /// Offset of the frame's checksum in the source.
     pub(super) checksum: Option<usize>,
     pub(super) unit: u32,
     pub(super) at: u32,
@@ -53,7 +54,7 @@ pub(super) struct ZstdFrameEntry {
     pub(super) blocks: u32,
 }
 
-/// How literals are stored.
+/// How the literals of a block are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Literals {
     Raw = defined(HEADER, "CUZARR_ZSTD_RAW") as isize,
@@ -61,7 +62,7 @@ pub(super) enum Literals {
     Huffman = defined(HEADER, "CUZARR_ZSTD_HUFFMAN") as isize,
 }
 
-/// `ZstdBlock`, before its place in scratch is known.
+/// The facts about one block that kernels read: `ZstdBlock`, without where its results lie in scratch memory.
 #[derive(Clone, Copy)]
 pub(super) struct ZstdBlock {
     pub(super) src: usize,
@@ -79,18 +80,18 @@ pub(super) struct ZstdBlock {
     pub(super) tree: u32,
     pub(super) own_tables: u32,
     pub(super) tables: [u32; 3],
-    /// Maximum bytes that the block may decode to.
+    /// Maximum number of bytes that the block may decode to.
     pub(super) most_bytes: u32,
 }
 
 impl ZstdBlock {
-    /// Number of bundles for its sequences, and for one more sequence with the literals after them. Without sequences,
-    /// its literals take one or two.
+    /// Number of bundles for the block's sequences, and for one more sequence with the literals after them. Without
+    /// sequences, its literals take one or two.
     fn bundles(&self) -> u64 {
         u64::from(self.sequences) / lz::BUNDLE as u64 + 1
     }
 
-    /// Bytes of scratch for its literals. Stored literals are read from the source, and take none.
+    /// Bytes of scratch memory for the block's literals. Stored literals are read from the source, and take none.
     fn literal_room(&self) -> u64 {
         match self.literals {
             Literals::Huffman => u64::from(self.literal_bytes).next_multiple_of(LITERALS_ALIGNMENT_BYTES),
@@ -123,41 +124,41 @@ impl ZstdBlock {
     }
 }
 
-/// The tables of a batch.
+/// The contents of the headers of a batch of frames, in tables that kernels will read.
 pub(super) struct ZstdTables {
     pub(super) units: Vec<UnitEntry>,
     pub(super) frames: Vec<ZstdFrameEntry>,
     pub(super) blocks: Vec<ZstdBlock>,
-    /// Number of slots in use, for trees and for tables.
+    /// Number of slots in use for decoding tables: `trees` of Huffman trees, `tables` of sequences.
     pub(super) trees: u32,
     pub(super) tables: u32,
-    /// Number of sequences of all blocks.
+    /// Number of sequences in all blocks together.
     sequences: u64,
-    /// Scratch in use: bytes of literals, and number of bundles.
+    /// Scratch memory in use: `literal_bytes` of literals, and room for `bundles` bundles of sequences.
     pub(super) literal_bytes: u64,
     pub(super) bundles: u64,
 }
 
-/// The lengths of [`ZstdTables`] at one moment.
+/// The lengths of [`ZstdTables`] at one moment, to which later additions can be undone.
 pub(super) struct TableMark {
     frames: usize,
     blocks: usize,
     counts: (u32, u32, u64, u64, u64),
 }
 
-/// Where the parts of the table lie in device memory.
+/// Where each table begins in the buffer that is copied to the device.
 pub(super) struct TableLayout {
     pub(super) frames: usize,
     pub(super) blocks: usize,
-    /// Blocks that describe a Huffman code. The other lists hold blocks whose literals must be decoded, and blocks with
-    /// sequences.
+    /// The blocks that come with their own Huffman code. The other lists hold blocks whose literals must be decoded,
+    /// and blocks with sequences.
     pub(super) with_tree: ListTable,
     pub(super) with_literals: ListTable,
     pub(super) with_sequences: ListTable,
     pub(super) size_bytes: usize,
 }
 
-/// A list of blocks, by number.
+/// A list of blocks by their numbers, and where it begins in the buffer.
 pub(super) struct ListTable {
     pub(super) at: usize,
     numbers: Vec<u32>,
@@ -204,8 +205,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the only unit of `other`. Its ranges begin at 0 there, and are `src` and `dst` here. Returns false if their
-    /// sizes differ.
+    /// Adds the unit of `other`, which must be its only one. Its ranges begin at 0 there, and are `src` and `dst` here.
+    /// Returns false if their sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {
@@ -242,13 +243,13 @@ impl ZstdTables {
         true
     }
 
-    /// Whether sequences are short on average.
+    /// Whether the sequences are short on average.
     pub(super) fn has_short_sequences(&self) -> bool {
         let bytes: usize = self.units.iter().map(|unit| unit.dst.len()).sum();
         (bytes as u64) < self.sequences * SHORT_SEQUENCE_BYTES
     }
 
-    /// Returns where the parts of the tables lie in device memory.
+    /// Returns where each table begins in the buffer that is copied to the device.
     pub(super) fn layout(&self) -> TableLayout {
         let frames = self.units.len() * UNIT_BYTES;
         let blocks = frames + self.frames.len() * FRAME_BYTES;
@@ -269,7 +270,7 @@ impl ZstdTables {
         TableLayout { frames, blocks, with_tree, with_literals, with_sequences, size_bytes: at }
     }
 
-    /// Writes the tables as kernels read them. `table` has the size of the layout.
+    /// Writes all tables into one buffer, as kernels read them. `table` has the size of the layout.
     pub(super) fn write(&self, layout: &TableLayout, table: &mut [u8]) {
         let mut fields = Fields::new(table);
         for unit in &self.units {

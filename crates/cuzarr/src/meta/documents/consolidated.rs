@@ -21,26 +21,26 @@ use crate::meta::names::{ZARRAY, ZATTRS, ZGROUP, key};
 use crate::{Error, ErrorKind, Result};
 pub use edit::{EntryChange, edit_consolidated};
 
-/// Maximum number of names in a path.
+/// Maximum number of names in the path of a node.
 const MAX_DEPTH: usize = 128;
 
-/// The documents of the nodes below a group, by path relative to the group.
+/// Consolidated metadata: the documents of all nodes below a group, by path relative to the group.
 #[derive(Clone, Debug)]
 pub struct Consolidated {
     format: ZarrFormat,
     entries: Arc<IndexMap<String, Entry>>,
-    /// The document that contains the entries' text.
+    /// The stored document that contains the text of all entries.
     source: Arc<str>,
-    /// The whole consolidated metadata as it was read; `None` after a change.
+    /// The text of the consolidated metadata as it was read; `None` after a change.
     unchanged: Option<Text>,
 }
 
-/// The documents of one node.
+/// Where the documents of one node are.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// The ranges of the documents in the source.
+    /// In the stored document: the ranges of the node's documents in its text.
     Found { is_array: bool, document: Range<usize>, zattrs: Option<Range<usize>> },
-    /// Documents that a caller gave.
+    /// In memory: documents that a caller gave.
     Given(Box<NodeDocuments>),
 }
 
@@ -53,7 +53,7 @@ pub(in crate::meta) enum StoredCopy {
 }
 
 impl StoredCopy {
-    /// Parses the metadata, if it is still text.
+    /// Parses the consolidated metadata, if it is still text.
     ///
     /// # Errors
     /// `MetadataInvalid` and `UnsupportedFeature` when it has another form.
@@ -81,7 +81,7 @@ impl StoredCopy {
     }
 }
 
-/// Compares the content, not the spelling.
+/// Consolidated metadata is equal if its content is, even if the spelling differs.
 impl PartialEq for StoredCopy {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -96,7 +96,7 @@ impl PartialEq for StoredCopy {
     }
 }
 
-/// Compares the content, not the spelling.
+/// Consolidated metadata is equal if its content is, even if the spelling differs.
 impl PartialEq for Consolidated {
     fn eq(&self, other: &Self) -> bool {
         let is_same = |path: &str| matches!((self.documents(path), other.documents(path)), (Ok(Some(one)), Ok(Some(other))) if one == other);
@@ -105,8 +105,8 @@ impl PartialEq for Consolidated {
 }
 
 impl Consolidated {
-    /// Consolidates `nodes`, given by their paths relative to the group. All must be of `format`. Sorts them by depth,
-    /// then by path, as zarr-python does.
+    /// Makes consolidated metadata of `nodes`, given by their paths relative to the group. All must be of `format`.
+    /// Sorts them by depth, then by path, as zarr-python does.
     pub fn from_nodes(format: ZarrFormat, nodes: impl IntoIterator<Item = (String, NodeDocuments)>) -> Result<Self> {
         let mut entries = IndexMap::new();
         for (path, node) in nodes {
@@ -125,8 +125,8 @@ impl Consolidated {
         Ok(Consolidated { format, entries: Arc::new(entries), source, unchanged: Some(text) })
     }
 
-    /// The `consolidated_metadata` member of a v3 group, with `indent` spaces per level or on one line. Entries that
-    /// were read keep their text.
+    /// The text of the `consolidated_metadata` member of a v3 group, with `indent` spaces per level or on one line.
+    /// Entries that were read keep their text.
     pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         if let Some(text) = &self.unchanged {
             return Cow::Borrowed(text.as_str());
@@ -146,7 +146,7 @@ impl Consolidated {
         Cow::Owned(out)
     }
 
-    /// The `.zmetadata` of a v2 group; the group's own documents are the arguments. It is on one line, like
+    /// The text of the `.zmetadata` of a v2 group; the group's own documents are the arguments. It is on one line, like
     /// zarr-python's: it can be large, and people do not read it.
     pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         if let Some(text) = &self.unchanged {
@@ -181,7 +181,7 @@ impl Consolidated {
         Part::Text(&self.source[place.clone()])
     }
 
-    /// The document that makes a node.
+    /// The document that makes a node an array or a group, ready to be written.
     fn part<'a>(&'a self, entry: &'a Entry) -> Part<'a> {
         match entry {
             Entry::Found { document, .. } => self.text(document),
@@ -189,7 +189,7 @@ impl Consolidated {
         }
     }
 
-    /// The format of the documents.
+    /// The Zarr format of the group and of all nodes below it.
     pub fn zarr_format(&self) -> ZarrFormat {
         self.format
     }
@@ -242,7 +242,7 @@ impl Consolidated {
         self.changed(rest.map(|(path, entry)| (path.clone(), entry.clone())).collect())
     }
 
-    /// Returns a copy with another node at `path`. The node must have the same format.
+    /// Returns a copy in which `node` is the node at `path`. The node must have the same format.
     #[must_use]
     pub fn with(&self, path: &str, node: NodeDocuments) -> Consolidated {
         let mut entries = (*self.entries).clone();
@@ -251,7 +251,7 @@ impl Consolidated {
         self.changed(entries)
     }
 
-    /// Returns the part below `path`.
+    /// Returns a copy with only the nodes below `path`, with paths relative to it.
     pub fn under(&self, path: &str) -> Consolidated {
         let part = |(it, entry): (&String, &Entry)| below(it, path).map(|rest| (rest.to_owned(), entry.clone()));
         self.changed(self.entries.iter().filter_map(part).collect())
@@ -282,7 +282,7 @@ fn order(path: &str) -> (usize, &str) {
     (path.matches('/').count(), path)
 }
 
-/// The rest of `path` after `group`, if the path lies below it.
+/// The rest of `path` after `group`; `None` if the path does not lie below the group.
 fn below<'a>(path: &'a str, group: &str) -> Option<&'a str> {
     match group {
         "" => Some(path),
@@ -294,7 +294,7 @@ fn is_at_or_below(path: &str, above: &str) -> bool {
     path == above || below(path, above).is_some()
 }
 
-/// The path without outer slashes and without empty names.
+/// Removes slashes at both ends of `path`, and empty names inside it.
 fn normal(path: &str) -> Cow<'_, str> {
     match path.split('/').all(|name| !name.is_empty()) {
         true => Cow::Borrowed(path),

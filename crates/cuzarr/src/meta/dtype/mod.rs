@@ -21,11 +21,11 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// Maximum size of an element in bytes. NumPy allows 2 GiB. But a fill value is one element, and a line of metadata
 /// must not make a reader allocate that much.
 pub const MAX_SIZE_BYTES: usize = 1 << 24;
-/// Maximum number of units in a structure that a change of byte order may visit. Otherwise, a few bytes of metadata
-/// could cause a list of millions.
+/// Maximum number of units in a structure whose bytes are reversed to change the byte order. Otherwise, a few bytes of
+/// metadata could cause a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
 
-/// The type of an element.
+/// The data type of an array's elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// One byte, 0 or 1.
@@ -58,8 +58,8 @@ pub enum DataType {
     Complex64,
     /// Two binary64: real, imaginary.
     Complex128,
-    /// Numbers that can be moved but not computed with: integers of less than 8 bits, floats of at most 8 bits, complex
-    /// numbers of floats of at most 16 bits.
+    /// Numbers that can be moved but not calculated with: integers of less than 8 bits, floats of at most 8 bits,
+    /// complex numbers of floats of at most 16 bits.
     Small(SmallNumber),
     /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
     RawBytes {
@@ -78,16 +78,16 @@ pub enum DataType {
     },
     /// A point in time: an `i64` count of `scale_factor` units since 1970; `i64::MIN` is NaT.
     DateTime64 {
-        /// The unit.
+        /// The unit of time that is counted, before `scale_factor`.
         unit: TimeUnit,
-        /// Number of units per count: 1 to `i32::MAX`.
+        /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
     /// A length of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
     TimeDelta64 {
-        /// The unit.
+        /// The unit of time that is counted, before `scale_factor`.
         unit: TimeUnit,
-        /// Number of units per count: 1 to `i32::MAX`.
+        /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
     /// Fields one after another, without padding.
@@ -104,7 +104,7 @@ pub enum DataType {
 impl TryFrom<DType> for DataType {
     type Error = Error;
 
-    /// The data type of elements with the same bits. Opaque elements become raw bytes.
+    /// Returns the data type whose elements have the same bits as those of `dtype`. Opaque elements become raw bytes.
     fn try_from(dtype: DType) -> Result<DataType> {
         match (dtype.kind(), dtype.small_number()) {
             (_, Some(number)) => Ok(DataType::Small(number)),
@@ -131,7 +131,8 @@ pub struct Field {
     pub name: String,
     /// The type of the field. It must have a fixed size.
     pub data_type: DataType,
-    /// The byte order in a v2 array; [`Endian::Little`] if it does not matter. In v3 the `bytes` codec decides.
+    /// The byte order of the field in a v2 array; [`Endian::Little`] if it does not matter. In v3 the `bytes` codec
+    /// decides.
     pub endian: Endian,
     /// Extents of the field's own dimensions; empty for a plain field. Only v2 supports them.
     pub shape: Vec<usize>,
@@ -143,7 +144,7 @@ impl Field {
         Field { name: name.into(), data_type, endian: Endian::Little, shape: Vec::new() }
     }
 
-    /// Number of elements: 1 unless the field has a shape.
+    /// Number of elements in the field: 1 unless the field has a shape.
     fn count(&self) -> usize {
         self.shape.iter().fold(1, |count, &length| count.saturating_mul(length))
     }
@@ -225,7 +226,7 @@ impl TimeUnit {
     }
 }
 
-/// The types without parameters: v3 name, v2 kind and size, and type on devices.
+/// The types without parameters: each with its v3 name, its v2 kind and size, and its type on devices.
 const PLAIN: [(DataType, &str, &str, DType); 15] = [
     (DataType::Bool, "bool", "b1", DType::BOOL),
     (DataType::Int8, "int8", "i1", DType::INT8),
@@ -250,8 +251,8 @@ impl DataType {
         PLAIN.iter().find(|(data_type, ..)| data_type == self)
     }
 
-    /// Makes a structure of `fields`. Checks that there is at least one, that names are unique and sizes fixed, and
-    /// that all together have at most 16 MiB.
+    /// Makes a structure type of these fields. Checks that there is at least one, that names are unique and sizes
+    /// fixed, and that all together have at most 16 MiB.
     pub fn structure(fields: Vec<Field>) -> Result<DataType> {
         let structure = DataType::Struct { fields };
         structure.check()?;
@@ -319,24 +320,24 @@ impl DataType {
         }
     }
 
-    /// Everything inside an element that a change of byte order reverses, in order of offset. This is what the v3
-    /// `bytes` codec with `endian: big` swaps. Empty if byte order does not matter.
+    /// All groups of bytes inside an element that a change of byte order reverses, in order of offset. This is what the
+    /// v3 `bytes` codec with `endian: big` swaps. Empty if byte order does not matter.
     pub fn swap_units(&self) -> Vec<SwapUnit> {
         let mut units = Vec::new();
         self.push_swap_units(0, 1, None, &mut units);
         units
     }
 
-    /// The bytes to reverse in stored elements of a v2 array to get native ones. `endian` is the byte order of the
-    /// array's dtype. In a structure, the byte order of each field is used.
+    /// The units whose bytes are reversed when stored elements of a v2 array are brought to native byte order. `endian`
+    /// is the byte order of the array's dtype. In a structure, the byte order of each field is used.
     pub fn stored_swap_units(&self, endian: Endian) -> Vec<SwapUnit> {
         let mut units = Vec::new();
         self.push_swap_units(0, 1, Some(endian), &mut units);
         units
     }
 
-    /// Adds the units of `repeat` elements, beginning at `offset`: all of them if `stored` is `None`, else those that
-    /// are stored in big-endian order. Returns the size of these elements in bytes.
+    /// Adds the units inside `repeat` elements, beginning at `offset`: all of them if `stored` is `None`, else those
+    /// that are stored in big-endian order. Returns the size of these elements in bytes.
     fn push_swap_units(
         &self,
         offset: usize,
@@ -396,7 +397,7 @@ impl DataType {
         Ok(())
     }
 
-    /// Returns [`DataType::size_bytes`], and checks every type inside the type.
+    /// Returns [`DataType::size_bytes`], and checks the types of fields inside this type too.
     fn checked_size_bytes(&self) -> Result<Option<usize>> {
         let refuse = |message: String| Err(Error::new(ErrorKind::MetadataInvalid, message));
         let size = match self {

@@ -49,7 +49,7 @@ fn from_object_codec(object_codec: Option<&str>) -> Result<DataType> {
     Err(Error::new(ErrorKind::UnknownDataType, message))
 }
 
-/// Parses a type string; `None` if it is not one.
+/// Parses a NumPy type string such as `<f4`; `None` if it is not one.
 fn from_name(name: &str) -> Option<(DataType, Endian)> {
     if name == "bfloat16" {
         return Some((DataType::BFloat16, Endian::Little));
@@ -87,7 +87,7 @@ fn from_code(code: &str) -> Option<DataType> {
     }
 }
 
-/// Parses the rest of a time type: `8`, `8[ns]` or `8[10us]`.
+/// Parses what follows the letter in the type string of a time: `8`, `8[ns]` or `8[10us]`.
 fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     let rest = rest.strip_prefix('8')?;
     if rest.is_empty() {
@@ -100,7 +100,7 @@ fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     Some((TimeUnit::from_name(unit)?, scale_factor))
 }
 
-/// Parses digits only, because `str::parse` would accept a sign.
+/// Parses a size. Accepts digits only, because `str::parse` would accept a sign.
 fn parse_size(text: &str) -> Option<usize> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -134,7 +134,7 @@ fn field_length(length: Option<u64>) -> Option<usize> {
     usize::try_from(length?).ok()
 }
 
-/// The byte order of fields when a structure is written.
+/// The byte order that is written for the fields of a structure.
 #[derive(Clone, Copy)]
 pub(super) enum FieldOrder {
     /// The byte order of each field, as stored.

@@ -104,7 +104,7 @@ fn from_extension(extension: &Extension, data_type: &Value) -> Result<DataType> 
     }
 }
 
-/// Parses `r8`, `r16`, …: a multiple of 8 bits.
+/// Parses the names `r8`, `r16` and so on, whose number of bits is a multiple of 8.
 fn raw_bits(name: &str) -> Option<DataType> {
     let digits = name.strip_prefix('r').filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))?;
     let bits: usize = digits.parse().ok()?;
@@ -154,7 +154,7 @@ fn structure_of(extension: &Extension) -> Result<DataType> {
     Ok(DataType::Struct { fields })
 }
 
-/// Reads a field: `{"name": …, "data_type": …}`, or `[name, data_type]`.
+/// Splits a field of a structure, `{"name": …, "data_type": …}` or `[name, data_type]`, into its name and type.
 fn field_of(entry: &Value) -> Option<(&str, &Value)> {
     match entry {
         Value::Object(members) if members.len() == 2 => object_field(members),

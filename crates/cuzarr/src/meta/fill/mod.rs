@@ -27,7 +27,8 @@ use super::small_float::{BFLOAT16, FLOAT16, SmallFloat};
 use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Integers up to this are exact as floats. A larger float in JSON may stand for another integer.
+/// Largest integer up to which floats represent all integers exactly. A larger float in JSON may stand for another
+/// integer.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The value of elements that were never written.
@@ -42,12 +43,13 @@ pub enum FillValue {
 }
 
 impl FillValue {
-    /// The data type's default in zarr-python: zero, an empty string, NaT. Fields of structures are zero.
+    /// The fill value that zarr-python gives this data type by default: zero, an empty string, NaT. Fields of
+    /// structures are zero.
     pub fn default_of(data_type: &DataType) -> FillValue {
         FillValue::Element(default_element(data_type))
     }
 
-    /// The bytes of one element. For an undefined value, those of the default.
+    /// The bytes of one element that has this value. For an undefined value, those of the default.
     pub fn element(&self, data_type: &DataType) -> Cow<'_, [u8]> {
         match self {
             FillValue::Element(bytes) => Cow::Borrowed(bytes),
@@ -64,14 +66,15 @@ impl FillValue {
         }
     }
 
-    /// The parts of a floating-point element as doubles: one, or two for a complex number. `None` for other data types.
+    /// The parts of a float or complex fill value as doubles: one, or two for a complex number. `None` for other data
+    /// types.
     pub(super) fn doubles(&self, data_type: &DataType) -> Option<Vec<f64>> {
         let (part, _) = Float::of(data_type)?;
         Some(self.element(data_type).chunks_exact(part.size_bytes()).map(|bytes| part.decode(bytes)).collect())
     }
 
-    /// The floating-point element that is nearest to these parts; `None` for other data types, and for a wrong number
-    /// of parts.
+    /// The float or complex fill value that is nearest to these parts; `None` for other data types, and for a wrong
+    /// number of parts.
     pub(super) fn from_doubles(parts: &[f64], data_type: &DataType) -> Option<FillValue> {
         let (part, count) = Float::of(data_type)?;
         let encoded: Vec<Vec<u8>> = parts.iter().map(|&value| part.encode(value)).collect::<Option<_>>()?;
@@ -158,7 +161,7 @@ fn parse_bool(value: &Value) -> Result<bool> {
     }
 }
 
-/// Parses an integer. Refuses one below `low` or above `high`.
+/// Parses an integer fill value. Refuses one below `low` or above `high`.
 fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
     let integer = match value {
         Value::Bool(value) => Some(i128::from(*value)),
@@ -213,7 +216,7 @@ enum Float {
 }
 
 impl Float {
-    /// The format of an element's parts, and the number of parts.
+    /// The floating-point format of a data type, and the number of floats in an element: 2 for complex numbers.
     fn of(data_type: &DataType) -> Option<(Float, usize)> {
         match data_type {
             DataType::Small(number) => SmallFloat::of(*number).map(|part| (Float::Small(part), number.parts())),
@@ -235,8 +238,8 @@ impl Float {
         }
     }
 
-    /// Little-endian bytes of the nearest value. As in NumPy, too large values become infinity. `None` for infinity,
-    /// NaN and values out of range, if the format does not have them.
+    /// The little-endian bytes of this format's number that is nearest to `value`. As in NumPy, too large values become
+    /// infinity. `None` for infinity, NaN and values out of range, if the format does not have them.
     fn encode(self, value: f64) -> Option<Vec<u8>> {
         Some(match self {
             Float::Small(format) => format.encode(value)?.to_le_bytes()[..format.size_bytes()].to_vec(),
@@ -245,7 +248,7 @@ impl Float {
         })
     }
 
-    /// The exact value of an element in little-endian bytes.
+    /// The exact value of a float that is given by its little-endian bytes.
     fn decode(self, bytes: &[u8]) -> f64 {
         match self {
             Float::Small(format) if format.size_bytes() == 1 => format.decode(bytes[0].into()),
@@ -279,7 +282,7 @@ impl Float {
         }
     }
 
-    /// Parses hexadecimal digits: the bits of this format, or those of an IEEE format of another width, which is
+    /// Parses hexadecimal digits as the bits of this format, or of an IEEE format of another width, which is then
     /// converted.
     fn parse_hex(self, digits: &str) -> Option<Vec<u8>> {
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -327,7 +330,7 @@ fn write_complex(bytes: &[u8], part: Float, format: ZarrFormat) -> Value {
     Value::Array(bytes.chunks_exact(part.size_bytes()).map(|bytes| part.write(bytes, format)).collect())
 }
 
-/// Parses base64, or a list of byte values, which the v3 specification uses for `r*`.
+/// Parses bytes from base64, or from a list of byte values, which the v3 specification uses for `r*`.
 fn parse_bytes(value: &Value) -> Result<Vec<u8>> {
     let parsed = match value {
         Value::String(text) => BASE64.decode(text).ok(),
@@ -346,7 +349,7 @@ fn parse_text(value: &Value) -> Result<String> {
     }
 }
 
-/// Pads `bytes` with zeros to `size`.
+/// Pads `bytes` with zeros to `size` bytes.
 fn padded(mut bytes: Vec<u8>, size: usize, value: &Value) -> Result<Vec<u8>> {
     if bytes.len() > size {
         return Err(wrong(value, &format!("at most {size} bytes, not {}", bytes.len())));
@@ -400,7 +403,7 @@ fn swap_stored(bytes: &mut [u8], data_type: &DataType) {
     }
 }
 
-/// Writes one element as JSON. `bytes` has the data type's size.
+/// Writes one element as the JSON of a fill value. `bytes` has the data type's size.
 fn write(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Result<Value> {
     Ok(match data_type {
         DataType::Bool => Value::from(bytes != [0]),
@@ -460,7 +463,7 @@ fn write_members(bytes: &[u8], data_type: &DataType, fields: &[Field]) -> Result
     Ok(Value::Object(members))
 }
 
-/// The bytes as an array. The size was checked before, so zeros are never returned.
+/// The bytes as a fixed-size array. The size was checked before, so zeros are never returned.
 fn array_of<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }

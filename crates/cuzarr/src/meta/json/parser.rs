@@ -6,13 +6,13 @@ use std::ops::Range;
 use super::{Json, MAX_DEPTH};
 use crate::{Error, ErrorKind, Result};
 
-/// The text of a document, without a byte order mark.
+/// The bytes of a document as text, without a byte order mark.
 pub(crate) fn text_of(bytes: &[u8]) -> Result<&str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| not_json(error.valid_up_to(), "bytes that are not UTF-8", "UTF-8 text"))
 }
 
-/// Reads the value of a document with `read`. Nothing may follow the value.
+/// Reads the only value of a document with `read`. Nothing may follow the value.
 pub(crate) fn read_document<'a, T>(text: &'a str, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
     let mut parser = Parser::at(text, 0);
     let value = read(&mut parser)?;
@@ -27,19 +27,19 @@ fn not_json(at: usize, got: &str, expected: &str) -> Error {
     Error::new(ErrorKind::MetadataInvalid, format!("not JSON at byte {at}: got {got}, expected {expected}"))
 }
 
-/// A word with a one in each byte.
+/// A word of eight bytes, each of them 1.
 const EACH: u64 = u64::MAX / 0xff;
 
-/// A position in JSON text. It advances past each value that is read or skipped.
+/// A parser of JSON text at one position in it. It advances past each value that is read or skipped.
 pub(crate) struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Number of arrays and objects that are open.
+    /// Number of arrays and objects that the position is inside of.
     depth: usize,
-    /// The parsed members of objects that are still open. An object is made when it ends, in its final size: growing
-    /// many small objects would take most of the time for a large document.
+    /// The parsed members of the objects that the position is inside of. An object is made when it ends, in its final
+    /// size: growing many small objects would take most of the time for a large document.
     members: Vec<(String, Json)>,
-    /// The parsed elements of arrays that are still open.
+    /// The parsed elements of the arrays that the position is inside of.
     elements: Vec<Json>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Parser<'a> {
         Parser { text, at, depth: 0, members: Vec::new(), elements: Vec::new() }
     }
 
-    /// Reads the next value as a tree.
+    /// Reads the next value, with everything inside it.
     pub(crate) fn value(&mut self) -> Result<Json> {
         match self.begin()? {
             Some(b'{') => {
@@ -127,13 +127,13 @@ impl<'a> Parser<'a> {
         self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
     }
 
-    /// The next eight bytes, the first in the lowest bits; `None` if fewer remain.
+    /// The next eight bytes as a little-endian number; `None` if fewer remain.
     fn word_at(&self) -> Option<u64> {
         let bytes = self.text.as_bytes().get(self.at..)?.first_chunk()?;
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// Most documents are indented, so runs of spaces after newlines are common.
+    /// Skips white space. Most documents are indented, so runs of spaces after newlines are common.
     fn skip_space(&mut self) {
         loop {
             match self.peek() {
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Advances to the next byte of a string that needs attention: a quote, a backslash, a control character.
+    /// Advances to the next byte of a string that needs attention: a quote, a backslash or a control character.
     fn skip_plain(&mut self) {
         while let Some(word) = self.word_at() {
             let zero = |word: u64| word.wrapping_sub(EACH) & !word;
@@ -345,7 +345,7 @@ impl<'a> Parser<'a> {
 mod tests {
     use super::*;
 
-    /// Pseudo-random numbers from a fixed seed (SplitMix64).
+    /// A generator of pseudo-random numbers with a fixed seed (SplitMix64).
     struct Random(u64);
 
     impl Random {
@@ -361,7 +361,7 @@ mod tests {
         read_document(text, Parser::pass)
     }
 
-    /// Random pieces of JSON, one after another. Most are invalid somewhere, many only at the end.
+    /// Random tokens of JSON in a row, which need not be valid. Most are invalid somewhere, many only at the end.
     fn pieces(random: &mut Random) -> String {
         const PIECES: [&str; 30] = [
             "{",
@@ -398,7 +398,7 @@ mod tests {
         (0..1 + random.below(12)).map(|_| PIECES[random.below(PIECES.len())]).collect()
     }
 
-    /// A random value. Half of the time, one byte of it is changed.
+    /// A random JSON value. Half of the time, one byte of it is changed.
     fn value(random: &mut Random, depth: usize) -> String {
         let space = [" ", "", "\n\t"][random.below(3)];
         let members = |random: &mut Random, named: bool| {

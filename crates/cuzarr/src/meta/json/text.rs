@@ -7,7 +7,7 @@ use super::parser::{Parser, read_document, text_of};
 use super::{Json, Object, not_an_object, object_to_text};
 use crate::Result;
 
-/// The text of an object in a document, as its author wrote it. Its syntax was checked.
+/// A JSON object as text that is part of a document, spelled as its author wrote it. Its syntax was checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     document: Arc<str>,
@@ -15,7 +15,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Makes the text of a whole document, which must be an object.
+    /// Makes the text of a whole document. Refuses one that is not an object.
     pub(crate) fn of_object(bytes: &[u8]) -> Result<Text> {
         let text = text_of(bytes)?;
         read_document(text, |parser| match parser.object(|parser, _, _| parser.pass().map(drop))? {
@@ -31,29 +31,29 @@ impl Text {
         Text { place: 0..text.len(), document: text.into() }
     }
 
-    /// The text.
+    /// The text of the object alone.
     pub(crate) fn as_str(&self) -> &str {
         &self.document[self.place.clone()]
     }
 
-    /// The document of which the text is a part.
+    /// The whole document that the object is part of.
     pub(crate) fn document(&self) -> &Arc<str> {
         &self.document
     }
 
-    /// Reads the text with `read`. Offsets are those in the whole document.
+    /// Runs `read` on a parser at the beginning of the object. Offsets are those in the whole document.
     pub(crate) fn read<'a, T>(&'a self, read: impl FnOnce(&mut Parser<'a>) -> Result<T>) -> Result<T> {
         read(&mut Parser::at(&self.document[..self.place.end], self.place.start))
     }
 
-    /// Parses the text to a tree.
+    /// Parses the text to a JSON value.
     pub(crate) fn parse(&self) -> Result<Json> {
         self.read(Parser::value)
     }
 }
 
-/// Parses a document that must be an object. If the member `apart` is an object, it is returned as text, and replaced
-/// by `null`.
+/// Parses a document that must be an object, and whose member `apart` may stay text. If the member `apart` is an
+/// object, it is returned as text, and replaced by `null`.
 pub(crate) fn parse_object_apart(bytes: &[u8], apart: &str) -> Result<(Object, Option<Text>)> {
     let text = text_of(bytes)?;
     let (mut members, mut place) = (Vec::new(), None);

@@ -10,10 +10,11 @@ use crate::{Error, ErrorKind, Result};
 
 static ENCODED: KernelSource = KernelSource { name: "encoded", text: include_str!("encoded.cu"), headers: &[HEADERS] };
 
-/// Number of blocks, of the kernel that compares chunks, that a multiprocessor holds at once.
+/// For the kernel that compares chunks: how many of its thread blocks a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk with the same bits as the blank chunk.
+/// Returns a `u32` for each chunk: its size from `chunk_bytes`, or 0 for a chunk that equals the blank chunk bit for
+/// bit.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -42,8 +43,9 @@ pub(super) fn sizes(blank: Option<&Blank<'_>>, chunk_bytes: &[usize], stream: &S
     Ok(sizes)
 }
 
-/// Fills in where each frame begins, in entries ([`Launched::frames`](crate::codec::device::Launched::frames)) that
-/// hold only the frames' sizes. Frames are placed one after the other.
+/// Computes where each frame begins, and fills this into entries
+/// ([`Launched::frames`](crate::codec::device::Launched::frames)) that hold only the frames' sizes. Frames are placed
+/// one after the other.
 ///
 /// # Errors
 /// `InvalidArgument` for read-only entries, and entries that do not begin at a multiple of 8 bytes; `MemorySpace` for a stream of

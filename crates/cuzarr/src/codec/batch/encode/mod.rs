@@ -15,7 +15,7 @@ pub use self::cuda::place_frames;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 use crate::{Error, ErrorKind, Result};
 
-/// Chunks that are encoded together.
+/// Chunks of one buffer that a device encodes together, one frame for each chunk.
 pub struct EncodeBatch {
     src: Buffer,
     encode: Box<dyn Encode>,
@@ -23,7 +23,7 @@ pub struct EncodeBatch {
     running: Option<(Launched, Event)>,
 }
 
-/// Frames in device memory.
+/// Encoded chunks in device memory.
 #[derive(Debug)]
 pub struct Encoded {
     /// The memory that holds the frames, in the order of the chunks.
@@ -32,18 +32,18 @@ pub struct Encoded {
     pub frames: Vec<Option<Range<usize>>>,
 }
 
-/// Chunks that are compared with the fill value before they are encoded.
+/// A chunk of the fill value. Chunks that equal it bit for bit are not encoded.
 pub(crate) struct Blank<'a> {
-    /// Elements of the chunks, `stride_bytes` from one chunk to the next.
+    /// The buffer of chunks that are compared, `stride_bytes` from one to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
-    /// A chunk of the fill value, as large as the largest chunk of `chunks`.
+    /// A chunk full of the fill value, as large as the largest of `chunks`.
     pub(crate) blank: &'a Buffer,
-    /// Number of bytes of each chunk that are compared.
+    /// For each chunk, how many of its bytes are compared.
     pub(crate) compared_bytes: &'a [usize],
 }
 
-/// Bytes of the number that holds a chunk's size on the device.
+/// Bytes of the number (`u32`) that tells kernels a chunk's size.
 const SIZE_BYTES: usize = 4;
 
 impl fmt::Debug for EncodeBatch {
@@ -53,7 +53,7 @@ impl fmt::Debug for EncodeBatch {
 }
 
 impl EncodeBatch {
-    /// Plans the encoding of the chunks of `src`, `stride_bytes` from one to the next. `chunk_bytes` holds the size of
+    /// Plans the encoding of the chunks in `src`, `stride_bytes` from one to the next. `chunk_bytes` holds the size of
     /// each chunk. All have the encoder's chunk size, unless the encoder [takes smaller
     /// chunks](DeviceEncoder::takes_smaller). Nothing is put on the device yet.
     ///
@@ -92,12 +92,12 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Maximum device memory, in bytes, that a run takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a run takes besides its input chunks; its frames are included.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
 
-    /// Puts the encoding on `stream`.
+    /// Puts the encoding of all chunks on `stream`, without waiting for it.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -105,7 +105,7 @@ impl EncodeBatch {
         self.run_unless_blank(None, stream)
     }
 
-    /// Like [`EncodeBatch::run`], but leaves out the chunks that have the bits of `blank`.
+    /// Like [`EncodeBatch::run`], but leaves out chunks that equal the fill value of `blank` bit for bit.
     pub(crate) fn run_unless_blank(&mut self, blank: Option<&Blank<'_>>, stream: &Stream) -> Result<()> {
         self.running = None;
         let count = self.chunk_bytes.len();

@@ -7,17 +7,19 @@ use crate::Result;
 use crate::codec::device::{HeaderWalk, Unit};
 
 const HEADER: &str = include_str!("headers.cuh");
-/// Bytes of a `HeaderPiece` in headers.cuh. `PIECE_DATA` of them are bytes of a frame.
+/// Bytes of a `HeaderPiece` in headers.cuh, which carries some bytes of a frame to the host. `PIECE_DATA` of them are
+/// bytes of a frame.
 const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
 const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
-/// The list has room for this many pieces for each frame, and one more for each `BYTES_PER_PIECE` stored and decoded
-/// bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
+/// The list of header pieces has room for this many of each frame, and one more for each `BYTES_PER_PIECE` stored and
+/// decoded bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
-/// Threads of a block. The walk through a frame takes [`HeaderWalk::threads`] of them.
+/// Threads in a thread block of the kernel that walks through frames. The walk through a frame takes
+/// [`HeaderWalk::threads`] of them.
 const THREADS: u32 = 128;
 
-/// `HeaderList` in headers.cuh.
+/// The list that a kernel appends header pieces to: `HeaderList` in headers.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct List {
@@ -27,8 +29,8 @@ struct List {
     reserved: u32,
 }
 
-/// Returns a buffer as long as `src`. Only the bytes that a scan of the units' headers reads are filled in. `src` must
-/// already hold its bytes.
+/// Copies only the headers of frames from the device to the host, into a buffer as long as `src`. Only the bytes that a
+/// scan of the units' headers reads are filled in. `src` must already hold its bytes.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -38,7 +40,7 @@ pub(in crate::codec::batch) fn gather(walk: HeaderWalk, src: &Buffer, units: &[U
     gather_within(most, walk, src, units)
 }
 
-/// Like [`gather`], with room for `most` pieces.
+/// Like [`gather`], but for at most `most` header pieces; frames whose pieces have no room are copied whole.
 pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
     // Pages that are never written take no memory.
     let mut bytes = vec![0; src.size_bytes()];
@@ -80,7 +82,7 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     Ok(bytes)
 }
 
-/// Copies a piece of a frame to its place in `bytes`.
+/// Copies one header piece to the offset in `bytes` that it names.
 fn put(bytes: &mut [u8], piece: &[u8; PIECE_BYTES]) {
     let (place, data) = piece.split_at(PIECE_DATA);
     let (at, size) = place.split_at(8);

@@ -116,7 +116,8 @@ fn assert_same_tables(device: Device, name: &str, seed: u64, intact: bool) {
     assert_eq!(described(name, device, &read, &units), whole);
 }
 
-/// Tests rounds of 60 frames for each format: one of intact frames, then some of damaged ones (`CUZARR_DAMAGE_ROUNDS`).
+/// Tests each format with rounds of 60 frames: one round of intact frames, then some of damaged ones
+/// (`CUZARR_DAMAGE_ROUNDS`).
 #[test]
 fn headers_from_the_device_make_the_tables_of_whole_frames() {
     let rounds = std::env::var("CUZARR_DAMAGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2);

@@ -14,19 +14,19 @@ use crate::codec::blosc::container::VERSION;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 use crate::codec::lz;
 
-/// Headers of Blosc's folder that kernels include.
+/// CUDA headers in `codec/blosc` that kernels include.
 const HEADERS: &[Header] = &[header!("codec/blosc/blosc.cuh")];
 const TEXT: &str = include_str!("blosc_encode.cu");
 static ENCODE: KernelSource =
     KernelSource { name: "blosc_encode", text: TEXT, headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Bytes of a stream that a warp copies.
+/// Number of bytes of a stream that a warp copies at a time.
 const PART_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PART_BYTES") as usize;
-/// Threads of a block; few in `simt`, where each is a fiber.
+/// Threads of a block; few on the emulated device `simt`, where each thread is a fiber.
 const THREADS: u32 = 128;
-/// Blocks of threads that move bytes: as many as a multiprocessor holds at once.
+/// For kernels that move bytes: how many thread blocks a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
-/// Bytes of a word on the device.
+/// Bytes of a `u32` in device memory.
 const WORD_BYTES: usize = 4;
 
 /// The arguments of the encoding kernels. blosc_encode.cu declares the same struct as `BloscEncode`.
@@ -48,7 +48,7 @@ struct BloscTask {
     reserved: u32,
 }
 
-/// Streams of one size. `BloscStreams` in blosc_encode.cu.
+/// Streams of one decoded size, before and after their encoding. `BloscStreams` in blosc_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct EncodedStreams {
@@ -76,7 +76,7 @@ impl EncodedStreams {
     }
 }
 
-/// Chunks that become containers.
+/// Chunks in one buffer that are ready to be encoded to Blosc frames.
 pub(super) struct BloscChunks {
     layout: BloscLayout,
     row: ChunkRow,
@@ -86,7 +86,8 @@ pub(super) struct BloscChunks {
     output_bound_bytes: usize,
 }
 
-/// Maximum device memory, in bytes, that a launch takes itself. The streams' encoders take more.
+/// Maximum device memory, in bytes, that a launch takes without that of the streams' encoders. The streams' encoders
+/// take more.
 pub(super) fn memory_bytes(encoder: &BloscEncoder, row: &ChunkRow) -> usize {
     let [streams, rests] = encoder.layout.rows(row);
     // Memory for shuffled blocks, and for their streams if these must be moved to aligned places.
@@ -110,7 +111,7 @@ impl BloscChunks {
         })
     }
 
-    /// The shuffle of blocks of `size_bytes`; `None` for blocks that Blosc does not shuffle.
+    /// How blocks of `size_bytes` are shuffled; `None` if Blosc does not shuffle them.
     fn shuffle_of(&self, size_bytes: usize) -> Option<Shuffle> {
         let unit = usize::from(self.layout.type_bytes);
         match self.layout.shuffling {
@@ -128,7 +129,8 @@ impl BloscChunks {
         (0..self.row.count * each).map(move |index| index / each * stride + first + index % each * size_bytes)
     }
 
-    /// Shuffles blocks of one size, which begin at `begins`, to new memory, `stride_bytes` from one to the next.
+    /// Shuffles blocks of one size, which begin at the offsets `begins` in `src`, to new memory, `stride_bytes` from
+    /// one to the next.
     fn shuffled(
         &self,
         src: &Buffer,
@@ -154,7 +156,7 @@ impl BloscChunks {
         Ok(work)
     }
 
-    /// Returns the streams of whole blocks, as a row of chunks for their encoder.
+    /// Returns the shuffled streams of all whole blocks in one buffer, as their encoder expects them.
     fn whole(&self, src: &Buffer, stream: &Stream) -> Result<Buffer> {
         let BloscLayout { block_bytes: block, chunk_bytes, .. } = self.layout;
         let (bytes, stride) = (self.layout.stream_bytes(), self.rows[0].stride_bytes);
@@ -175,7 +177,8 @@ impl BloscChunks {
     }
 }
 
-/// Copies pieces of one size. `places` holds the offsets of each piece in `src` and `dst`.
+/// Copies pieces of `size_bytes` bytes each from `src` to `dst`. `places` holds the offsets of each piece in `src` and
+/// `dst`.
 fn copy_each(
     src: &Buffer,
     dst: &Buffer,

@@ -13,15 +13,16 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// Streams begin at multiples of this, as encoders require of chunks.
+/// In the memory that encoders read, streams begin at multiples of this.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
-/// How chunks are cut into blocks and streams, and what the header says.
+/// How chunks are cut into blocks and streams, and what is written into the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Number of streams of a block. If the last block of a chunk is shorter than the others, it is one stream.
+    /// Number of streams that a block is split into. If the last block of a chunk is shorter than the others, it is one
+    /// stream.
     pub(super) splits: usize,
     pub(super) type_bytes: u8,
     pub(super) shuffling: Shuffling,
@@ -33,18 +34,18 @@ impl BloscLayout {
         self.block_bytes / self.splits
     }
 
-    /// Number of streams of a chunk's whole blocks.
+    /// Number of streams in all whole blocks of a chunk.
     fn whole_streams(&self) -> usize {
         self.chunk_bytes / self.block_bytes * self.splits
     }
 
-    /// Bytes of the short last block; 0 if there is none.
+    /// Bytes of a chunk's last block if it is shorter than the others; 0 if it is not.
     pub(super) fn rest_bytes(&self) -> usize {
         self.chunk_bytes % self.block_bytes
     }
 
-    /// The streams of the chunks in `row`, as rows of chunks for encoders: those of whole blocks, and those of short
-    /// last blocks.
+    /// How the streams of the chunks in `row` lie in memory for their encoders: those of whole blocks, and those of
+    /// short last blocks.
     fn rows(&self, row: &ChunkRow) -> [ChunkRow; 2] {
         let stride = |bytes: usize| bytes.next_multiple_of(STREAM_ALIGNMENT_BYTES);
         let of = |count, bytes| ChunkRow { device: row.device, count, stride_bytes: stride(bytes) };
@@ -56,9 +57,9 @@ impl BloscLayout {
 #[derive(Clone, Debug)]
 pub(super) struct BloscEncoder {
     pub(super) layout: BloscLayout,
-    /// The encoder of the streams of whole blocks.
+    /// The encoder for the streams of whole blocks.
     pub(super) streams: Arc<dyn DeviceEncoder>,
-    /// The encoder of the short last block's stream, if there is one.
+    /// The encoder for the stream of a short last block, if chunks have one.
     pub(super) rest: Option<Arc<dyn DeviceEncoder>>,
 }
 

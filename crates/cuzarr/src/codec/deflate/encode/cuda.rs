@@ -15,7 +15,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_EN
 use crate::codec::lz;
 use crate::codec::lz::find::{self, Blocks, Found};
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/deflate/encode` that kernels include.
 const HEADERS: &[Header] = &[header!("codec/deflate/encode/deflate_encode.cuh")];
 const ALL_HEADERS: &[&[Header]] = &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS];
 
@@ -30,14 +30,14 @@ const HEADER: &str = include_str!("deflate_encode.cuh");
 const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_DEFLATE_COUNTERS") as usize;
 const CODES_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
-/// Threads of the kernels that have a block of threads for each block of data. `simt` uses fewer, because each thread
+/// Threads of a thread block, for kernels that have one for each deflate block. `simt` uses fewer, because each thread
 /// is a fiber.
 const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
 const SIMT_THREADS: u32 = 64;
-/// Maximum number of blocks in a grid. With more work, they stride.
+/// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of the kernels: `DeflateEncode` in deflate_encode.cuh.
+/// The arguments of all encoding kernels: `DeflateEncode` in deflate_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeflateTask {
@@ -56,7 +56,7 @@ struct DeflateTask {
     trailer_bytes: u32,
 }
 
-/// Chunks that become frames.
+/// Chunks in one buffer that are ready to be encoded to deflate frames.
 pub(super) struct DeflateChunks {
     blocks: Blocks,
     output_bound_bytes: usize,
@@ -87,7 +87,7 @@ impl DeflateChunks {
         }
     }
 
-    /// The ranges of the chunks in the source.
+    /// The ranges of the chunks in the source buffer.
     fn ranges(&self, task: &EncodeTask<'_>) -> Vec<Range<usize>> {
         let begins = (0..self.row.count).map(|index| index * self.row.stride_bytes);
         begins.zip(task.chunk_bytes).map(|(begin, bytes)| begin..begin + bytes).collect()
@@ -97,7 +97,7 @@ impl DeflateChunks {
         [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     pub(super) fn memory_bytes(&self) -> usize {
         let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
         let checksums = checksum::compute_bytes(chunks);

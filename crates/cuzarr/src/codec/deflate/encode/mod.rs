@@ -18,15 +18,15 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Larger chunks are left to the host: positions in a frame are counted in bits, as 32-bit numbers.
+/// Maximum bytes of a chunk that kernels encode: they count positions in a frame in bits, as 32-bit numbers.
 const MAX_CHUNK_BYTES: usize = 1 << 28;
-/// Higher levels are left to the host: they look for the smallest stream, which these kernels do not.
+/// Maximum level at which kernels encode: higher ones look for the smallest stream, which kernels do not.
 const MAX_LEVEL: i32 = 9;
-/// Maximum bytes of a block besides its content: the header of a stored block, filled up to a whole byte.
+/// Maximum bytes of a deflate block besides its content: the header of a stored block, filled up to a whole byte.
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
-/// Encodes chunks of at most `chunk_bytes` to deflate streams in one container.
+/// Encodes chunks of at most `chunk_bytes` to deflate streams inside one kind of container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeflateEncoder {
     container: Container,
@@ -35,27 +35,27 @@ pub(crate) struct DeflateEncoder {
 }
 
 impl DeflateEncoder {
-    /// An encoder of gzip members.
+    /// An encoder to gzip members; `None` for chunks that the host encodes.
     pub(crate) fn gzip(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
         DeflateEncoder::new(Container::Gzip, chunk_bytes, level)
     }
 
-    /// An encoder of zlib streams.
+    /// An encoder to zlib streams; `None` for chunks that the host encodes.
     pub(crate) fn zlib(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
         DeflateEncoder::new(Container::Zlib, chunk_bytes, level)
     }
 
-    /// An encoder of bare streams.
+    /// An encoder to deflate streams without a container; `None` for chunks that the host encodes.
     pub(super) fn raw(chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
         DeflateEncoder::new(Container::Raw, chunk_bytes, level)
     }
 
-    /// Returns an encoder; `None` for chunks that the host encodes: empty and very large ones.
+    /// Returns an encoder to one container; `None` for chunks that the host encodes: empty and very large ones.
     fn new(container: Container, chunk_bytes: usize, level: i32) -> Option<DeflateEncoder> {
         (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(DeflateEncoder { container, chunk_bytes, level })
     }
 
-    /// The bytes before the stream, as libdeflate writes them.
+    /// The bytes of the container before the stream, as libdeflate writes them.
     fn header(&self) -> Vec<u8> {
         match self.container {
             Container::Raw => Vec::new(),
@@ -83,7 +83,7 @@ impl DeflateEncoder {
         }
     }
 
-    /// Bytes of the checksum and size after the stream.
+    /// Number of bytes that the container has after the stream: checksum and size.
     fn trailer_bytes(&self) -> usize {
         match self.container {
             Container::Raw => 0,

@@ -18,38 +18,41 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// Two ways to measure regions: `FEW` if there is little work for the device, else `MANY`. An entry has some rounds,
-/// each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in one row.
+/// Two ways to measure how far regions of a frame decode: `FEW` if there is little work for the device, else `MANY`. An
+/// entry has some rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in
+/// one row.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Fewer decoded bytes than this are little work. `simt` has a smaller limit, so that tests take both ways.
+/// Batches of fewer decoded bytes than this are little work for the device. `simt` has a smaller limit, so that tests
+/// take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
-/// Encoded bytes for each place in the list. About one place in 180 bytes passes the first check. Places that do not
-/// fit are left out, which only costs time.
+/// The list of possible block beginnings has room for one in this many encoded bytes. About one place in 180 bytes
+/// passes the first check. Places that do not fit are left out, which only costs time.
 const BYTES_PER_PLACE: usize = 64;
-/// Encoded bytes for each entry in the list. An entry is a block, or some rounds of 1.4 KB encoded; a block has at
-/// least one round. Frames with more entries or rounds are decoded in order.
+/// The list of blocks and their parts has room for one entry in this many encoded bytes. An entry is a block, or some
+/// rounds of 1.4 KB encoded; a block has at least one round. Frames with more entries or rounds are decoded in order.
 const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
-/// Encoded bytes for each block whose tables are kept. The tables of further blocks are made twice.
+/// Decoding tables are kept for one block in this many encoded bytes. The tables of further blocks are made twice.
 const BYTES_PER_TABLE: usize = 16 << 10;
-/// Minimum decoded bytes of a sequence, on average; frames with shorter ones are decoded in order. A match has at least
-/// three bytes, and literals in front, so that even short sequences have more than six on average.
+/// Minimum bytes that a sequence of literals and a match decodes to, on average; frames with shorter ones are decoded
+/// in order. A match has at least three bytes, and literals in front, so that even short sequences have more than six
+/// on average.
 const BYTES_PER_SEQUENCE: usize = 4;
-/// Number of blocks of one warp that a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of 256 threads;
-/// `MEASURING_WARPS` are warps that measure.
+/// For kernels whose thread blocks are one warp: how many a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of
+/// 256 threads; `MEASURING_WARPS` are warps that measure.
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// Number of lists in scratch memory. A launch sets the first `ZEROED` to zeros, and those after them up to `FILLED`
-/// to ones.
+/// Number of lists that kernels keep in scratch memory. A launch sets the first `ZEROED` to zeros, and those after them
+/// up to `FILLED` to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
 const FILLED: usize = 4;
 
-/// Bytes of one element of each list.
+/// Bytes of one element in each of the lists in scratch memory.
 const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
 const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
 const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");
@@ -63,7 +66,7 @@ const LISTED_BYTES: usize = size_of::<u32>();
 const COUNT_BYTES: usize = size_of::<u32>();
 const ALIGNMENT_BYTES: usize = 256;
 
-/// `DeflateSplit` in deflate_split.cuh.
+/// The addresses and limits of all lists, for kernels: `DeflateSplit` in deflate_split.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tables {
@@ -86,22 +89,23 @@ struct Tables {
     inside_slots: u32,
 }
 
-/// How regions are measured.
+/// With how many rounds and warps a kernel measures regions.
 struct Measuring {
     rounds: u32,
     warps: u32,
-    /// One in this many slots may begin inside a block of the fixed codes.
+    /// One in this many slots for regions may begin inside a block of the fixed codes.
     inside_slots: u32,
     kernel: &'static str,
 }
 
-/// The lists that the frames of a batch need, and the copies that follow.
+/// How the frames of a batch are split for decoding by many warps: the lists that kernels need, and the copies of
+/// matches that follow.
 pub(in crate::codec::deflate) struct DeflateSplit {
     lists: Lists,
     engine: lz::LzEngine,
 }
 
-/// The numbers that determine the sizes of the lists.
+/// The numbers of frames, regions, sequences and bytes that determine the sizes of the lists.
 struct Lists {
     frames: u32,
     slots: usize,
@@ -110,14 +114,14 @@ struct Lists {
     dst_bytes: usize,
 }
 
-/// Maximum number of sequences of a frame that is split.
+/// Maximum number of literal-match sequences in a frame that is split.
 fn most_sequences(unit: &Unit) -> usize {
     unit.dst.len() / BYTES_PER_SEQUENCE + unit.src.len() / BYTES_PER_ENTRY + 64
 }
 
 impl DeflateSplit {
-    /// Plans the split of frames, and completes their `entries`. Scratch memory keeps within `scratch_aim_bytes` if it
-    /// can.
+    /// Plans how frames are split, and completes their entries in the table of frames. Scratch memory keeps within
+    /// `scratch_aim_bytes` if it can.
     pub(in crate::codec::deflate) fn new(
         device: Device,
         units: &[Unit],
@@ -180,7 +184,7 @@ impl Lists {
         if self.dst_bytes < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Sizes of the lists, one after the other.
+    /// Bytes of each list in scratch memory, in their order there.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
@@ -204,8 +208,8 @@ impl DeflateSplit {
         self.lists.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }
 
-    /// Decodes the regions that can be decoded side by side. Returns the scratch memory, and the address in it of the
-    /// states, which say which frames are done.
+    /// Decodes those regions of frames that can be decoded at the same time. Returns the scratch memory, and the
+    /// address in it of the states, which say which frames are done.
     pub(in crate::codec::deflate) fn launch(
         &self,
         container: Container,

@@ -7,7 +7,7 @@ use super::{BLOCK_BYTES, Blocks, ENTRY_BYTES, Found};
 use crate::Result;
 use crate::codec::device::EncodeTask;
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/lz/find` that kernels include.
 pub(crate) const HEADERS: &[Header] = &[header!("codec/lz/find/lz_find.cuh")];
 
 const TEXT: &str = include_str!("lz_find.cu");
@@ -15,16 +15,16 @@ static FIND: KernelSource = KernelSource { name: "lz_find", text: TEXT, headers:
 
 const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
 const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
-/// Blocks of threads that a multiprocessor has room for.
+/// Thread blocks that a multiprocessor has room for.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
-/// Multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates of a
-/// block: `CANDIDATE_BYTES` for each byte.
+/// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
+/// of a block: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 
-/// Bytes of an `LzFoundBlock`.
+/// Bytes of an `LzFoundBlock`, which says what was found in a block.
 const COUNT_BYTES: usize = 8;
-/// Bytes of the counter by which blocks of threads share the work.
+/// Bytes of the counter by which thread blocks share the blocks to be searched.
 const TAKEN_BYTES: usize = 4;
 
 /// Maximum device memory that [`find`] takes, in bytes, including its results.
@@ -35,7 +35,7 @@ pub(crate) fn memory_bytes(blocks: &Blocks) -> usize {
         + blocks.count() * (blocks.most_sequences() * ENTRY_BYTES + COUNT_BYTES)
 }
 
-/// Finds the sequences of all blocks, except in chunks of size 0.
+/// Finds repeated bytes in all blocks, except in chunks of size 0.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

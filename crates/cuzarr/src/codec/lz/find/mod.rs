@@ -12,18 +12,19 @@ use cuzarr_device::{Buffer, Device};
 use crate::codec::device::{ChunkRow, EncodeTask};
 
 const FIND: &str = include_str!("lz_find.cuh");
-/// Bytes of a block. A match ends in its block; the bytes that it repeats may lie in earlier blocks of the chunk.
+/// Size of the blocks of a chunk that are searched for repeated bytes. A match ends in its block; the bytes that it
+/// repeats may lie in earlier blocks of the chunk.
 pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") as usize;
-/// Bytes of a sequence.
+/// Bytes of one sequence of literals and a match that was found.
 pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
 const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
-/// Number of entries that are read at a time.
+/// Number of sequences that a kernel reads at a time.
 const ENTRIES_TOGETHER: usize = 4;
 
-/// From this compute capability on, a block of threads gets the shared memory that `lz_find.cu` asks for.
+/// From this compute capability on, a thread block gets the shared memory that `lz_find.cu` asks for.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// Why the host encodes chunks of a value on `device`; `None` if the finder runs there.
+/// Why the host encodes chunks in the memory of `device`; `None` if repeated bytes can be found there.
 pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
     let has_room = match device {
         Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
@@ -33,12 +34,12 @@ pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
         .then_some("GPUs before compute capability 8.0 have too little shared memory to look for what chunks repeat")
 }
 
-/// Chunks, each cut into blocks. `LzBlocks` in lz_find.cuh.
+/// How chunks of one buffer are cut into blocks that are searched for repeated bytes. `LzBlocks` in lz_find.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     stride: u64,
-    /// Address of the chunks' sizes; 0 before a launch.
+    /// Address of the chunks' sizes in device memory; 0 before a launch.
     sizes: usize,
     chunks: u32,
     chunk_blocks: u32,
@@ -47,7 +48,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of the chunks in `row`, each of at most `chunk_bytes`, which is less than 2 GiB.
+    /// Cuts the chunks in `row`, each of at most `chunk_bytes`, into blocks; `chunk_bytes` is less than 2 GiB.
     pub(crate) fn new(chunk_bytes: usize, row: &ChunkRow) -> Blocks {
         let most = chunk_bytes.min(BLOCK_BYTES) / LEAST_MATCH + 1;
         Blocks {
@@ -60,26 +61,26 @@ impl Blocks {
         }
     }
 
-    /// Returns the blocks with the chunk sizes of `task`.
+    /// Returns a copy that refers to the chunk sizes of `task`, for a launch.
     pub(crate) fn sized(&self, task: &EncodeTask<'_>) -> Blocks {
         Blocks { sizes: task.sizes.address(), ..*self }
     }
 
-    /// Number of blocks in all chunks.
+    /// Number of blocks in all chunks together.
     pub(crate) fn count(&self) -> usize {
         self.chunks as usize * self.chunk_blocks as usize
     }
 
-    /// Maximum number of sequences in a block.
+    /// Maximum number of sequences of literals and a match in one block.
     pub(crate) fn most_sequences(&self) -> usize {
         self.most_sequences as usize
     }
 }
 
-/// The sequences that were found.
+/// The sequences of literals and matches that were found in blocks, in device memory.
 pub(crate) struct Found {
-    /// `LzFound`s, [`Blocks::most_sequences`] for each block.
+    /// The sequences as `LzFound`s, with room for [`Blocks::most_sequences`] in each block.
     pub(crate) sequences: Buffer,
-    /// An `LzFoundBlock` for each block.
+    /// An `LzFoundBlock` for each block, which counts its sequences.
     pub(crate) counts: Buffer,
 }

@@ -9,7 +9,7 @@ use crate::codec::batch::{self, place_frames};
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_ENTRY_BYTES, Launched};
 use crate::codec::lz::{self, find};
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/lz4/encode` that kernels include.
 const HEADERS: &[Header] = &[header!("codec/lz4/encode/lz4_encode.cuh")];
 
 const TEXT: &str = include_str!("lz4_encode.cu");
@@ -17,40 +17,40 @@ static ENCODE: KernelSource =
     KernelSource { name: "lz4_encode", text: TEXT, headers: &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS] };
 
 const HEADER: &str = include_str!("lz4_encode.cuh");
-/// Bytes of a piece's entry, which one kernel hands to the next. The entry of a chunk's last literals has
-/// `TRAIL_BYTES`.
+/// Bytes of the entry about one piece of a chunk, which one kernel hands to the next. The entry of a chunk's last
+/// literals has `TRAIL_BYTES`.
 const PIECE_ENTRY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_ENTRY_BYTES") as usize;
 const TRAIL_BYTES: usize = defined(TEXT, "CUZARR_LZ4_TRAIL_BYTES") as usize;
-/// Bytes of a piece. Its matches may begin in the `HISTORY_BYTES` before it. Both are small on `simt`, so that small
-/// chunks have several pieces.
+/// Bytes of a piece, one of those into which a chunk is cut to be encoded. Its matches may begin in the `HISTORY_BYTES`
+/// before it. Both are small on `simt`, so that small chunks have several pieces.
 const PIECE_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_BYTES") as usize;
 const HISTORY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_HISTORY_BYTES") as usize;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
 const SIMT_HISTORY_BYTES: usize = 512;
-/// Threads that encode a piece; few in `simt`, where each is a fiber.
+/// Threads that encode a piece; few on the emulated device `simt`, where each thread is a fiber.
 const PIECE_THREADS: u32 = defined(HEADER, "CUZARR_LZ4_THREADS");
 const SIMT_PIECE_THREADS: u32 = 64;
 const SHARED_BYTES: u32 = defined(HEADER, "CUZARR_LZ4_SHARED_BYTES");
-/// Blocks of threads that a multiprocessor has room for.
+/// Thread blocks, each with one piece, that a multiprocessor has room for.
 const PIECES_PER_MULTIPROCESSOR: u32 = 3;
-/// Multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates of a
-/// piece: `CANDIDATE_BYTES` for each byte.
+/// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
+/// of a piece: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
-/// Bytes of the counter by which blocks of threads share the work.
+/// Bytes of the counter by which thread blocks share the pieces.
 const TAKEN_BYTES: usize = 4;
-/// Threads of a block in the other kernels. A multiprocessor holds `BLOCKS_PER_MULTIPROCESSOR` of the blocks that move
-/// bytes.
+/// Threads of a block in the kernels that do not encode pieces. A multiprocessor holds `BLOCKS_PER_MULTIPROCESSOR` of
+/// the blocks that move bytes.
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// How chunks become frames. `Shape` in lz4_encode.cu.
+/// The sizes of chunks, pieces and frames that kernels need. `Shape` in lz4_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     stride: u64,
     slot_stride: u64,
-    /// Address of the chunks' sizes; 0 before a launch.
+    /// Address of the chunks' sizes in device memory; 0 before a launch.
     sizes: usize,
     chunks: u32,
     piece_bytes: u32,
@@ -60,7 +60,7 @@ struct Shape {
     reserved: u32,
 }
 
-/// Chunks that become frames.
+/// Chunks in one buffer that are ready to be encoded to LZ4 frames.
 pub(super) struct Lz4Chunks {
     shape: Shape,
     output_bound_bytes: usize,
@@ -91,13 +91,13 @@ impl Lz4Chunks {
         self.shape.chunks as usize * self.shape.pieces as usize
     }
 
-    /// Number of blocks of threads that encode pieces, on `multiprocessors` multiprocessors.
+    /// Number of thread blocks that encode pieces on a GPU with `multiprocessors` multiprocessors.
     fn working(&self, multiprocessors: u32) -> usize {
         let resident = multiprocessors.min(MOST_MULTIPROCESSORS) * PIECES_PER_MULTIPROCESSOR;
         self.pieces().clamp(1, resident as usize)
     }
 
-    /// Bytes of slots, candidates, pieces, trails, entries of frames, the counter, and frames.
+    /// Bytes of device memory for slots, candidates, pieces, trails, entries of frames, the counter, and frames.
     fn sizes_bytes(&self, multiprocessors: u32) -> [usize; 7] {
         let Shape { slot_stride, piece_bytes, chunks, .. } = self.shape;
         [
@@ -111,7 +111,7 @@ impl Lz4Chunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }

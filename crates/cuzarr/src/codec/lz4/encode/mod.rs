@@ -12,8 +12,8 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// Largest chunk that kernels encode; the host encodes larger ones. Positions in a frame are counted in 32 bits, with
-/// room for data that does not compress.
+/// Maximum bytes of a chunk that kernels encode; the host encodes larger ones. Positions in a frame are counted in 32
+/// bits, with room for data that does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
 /// Encodes chunks of at most `chunk_bytes` to LZ4 blocks.
@@ -24,8 +24,8 @@ pub(crate) struct Lz4Encoder {
 }
 
 impl Lz4Encoder {
-    /// An encoder of chunks of `chunk_bytes`, whose blocks begin with their decoded size in `header_bytes` bytes, 4 or none.
-    /// `None` for chunks that the host encodes: empty and very large ones.
+    /// An encoder of chunks of up to `chunk_bytes`; each frame states its decoded size in `header_bytes` bytes, 4 or
+    /// none. `None` for chunks that the host encodes: empty and very large ones.
     pub(crate) fn new(chunk_bytes: usize, header_bytes: usize) -> Option<Lz4Encoder> {
         (1..=MAX_CHUNK_BYTES).contains(&chunk_bytes).then_some(Lz4Encoder { chunk_bytes, header_bytes })
     }

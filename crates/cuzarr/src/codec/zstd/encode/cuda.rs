@@ -10,7 +10,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode, EncodeTask, FRAME_EN
 use crate::codec::lz::find::{self, BLOCK_BYTES, Blocks, Found};
 use crate::codec::{lz, zstd};
 
-/// Headers of this folder that kernels include.
+/// CUDA headers in `codec/zstd/encode` that kernels include.
 const HEADERS: &[Header] = &[header!("codec/zstd/encode/zstd_encode.cuh")];
 const ALL_HEADERS: &[&[Header]] = &[HEADERS, zstd::HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS];
 
@@ -27,20 +27,20 @@ const HEADER: &str = include_str!("zstd_encode.cuh");
 const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_ZSTD_COUNTERS") as usize;
 const CODES_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
-/// Bytes of a step of the three chains of states, two for each.
+/// Bytes that one sequence takes in the three chains of states of the encoder, two bytes for each chain.
 const STATES_BYTES: usize = 2 * 3;
-/// Bytes that may be read after literals, because kernels read 16 bytes and more at a time.
+/// Number of bytes after the literals that may be read, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
-/// CUZARR_ZSTD_CHAIN_BLOCKS in zstd_chains.cu.
+/// The constant CUZARR_ZSTD_CHAIN_BLOCKS of zstd_chains.cu.
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
-/// Threads of the kernels that have a block of threads for each block of data. `simt` uses fewer, because each thread
+/// Threads of a thread block, for kernels that have one for each block of data. `simt` uses fewer, because each thread
 /// is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
-/// Maximum number of blocks in a grid. With more work, they stride.
+/// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of the kernels: `ZstdEncode` in zstd_encode.cuh.
+/// The arguments of all encoding kernels: `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ZstdTask {
@@ -59,7 +59,7 @@ struct ZstdTask {
     checksum: u32,
 }
 
-/// Chunks that become frames.
+/// Chunks in one buffer that are ready to be encoded to Zstandard frames.
 pub(super) struct ZstdChunks {
     blocks: Blocks,
     literal_stride: usize,
@@ -91,7 +91,7 @@ impl ZstdChunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides the chunks, including its results.
+    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes

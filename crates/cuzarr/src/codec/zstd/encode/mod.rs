@@ -16,14 +16,14 @@ use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 use crate::codec::lz::find::{self, BLOCK_BYTES};
 
-/// Larger chunks are left to the host: positions in a frame are counted in 32 bits.
+/// Maximum bytes of a chunk that kernels encode: they count positions in a frame in 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
-/// Larger chunks that want a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
+/// Larger chunks whose frames need a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
-/// Higher levels are left to the host: they ask for frames at least a tenth smaller than libzstd's at level 3, which
-/// these kernels do not make.
+/// Maximum level at which kernels encode: higher ones ask for frames at least a tenth smaller than libzstd's at level
+/// 3, which these kernels do not make.
 const MAX_LEVEL: i32 = 9;
-/// Maximum bytes of a frame's header. A block's header and the checksum follow.
+/// Maximum bytes of the header of a Zstandard frame. A block's header and the checksum follow.
 const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
@@ -37,7 +37,8 @@ pub(crate) struct ZstdEncoder {
 }
 
 impl ZstdEncoder {
-    /// An encoder of chunks of `chunk_bytes`. `None` for chunks that the host encodes: empty and very large ones.
+    /// An encoder of chunks of up to `chunk_bytes` to Zstandard frames. `None` for chunks that the host encodes: empty
+    /// and very large ones.
     pub(crate) fn new(chunk_bytes: usize, level: i32, checksum: bool) -> Option<ZstdEncoder> {
         let most = if checksum { MAX_CHECKED_BYTES } else { MAX_CHUNK_BYTES };
         (1..=most).contains(&chunk_bytes).then_some(ZstdEncoder { chunk_bytes, level, checksum })

@@ -14,12 +14,13 @@ use crate::meta::json::{
 use crate::meta::names::{CONSOLIDATED, ZATTRS, key};
 use crate::meta::{ZarrFormat, invalid};
 
-/// A change of one entry of consolidated metadata.
+/// A change of one node in consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct EntryChange {
-    /// Path relative to the group that holds the copy. `""` is the group itself; only `.zmetadata` has entries for it.
+    /// The node's path, relative to the group that holds the consolidated metadata. `""` is the group itself; only
+    /// `.zmetadata` has entries for it.
     pub path: String,
-    /// The node's documents; `None` removes the entry and all entries below it.
+    /// The node's new documents; `None` removes the entry and all entries below it.
     pub node: Option<NodeDocuments>,
 }
 
@@ -52,7 +53,7 @@ pub fn edit_consolidated(format: ZarrFormat, document: &[u8], changes: &[EntryCh
     }))
 }
 
-/// See [`edit_consolidated`].
+/// Like [`edit_consolidated`], for a document that is already text.
 pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> Result<Option<String>> {
     let goal = Goal::new(format, changes)?;
     let Some(scan) = find(format, text)? else { return Ok(None) };
@@ -66,7 +67,7 @@ pub(super) fn edit(format: ZarrFormat, text: &str, changes: &[EntryChange]) -> R
     Ok(plan.changes_something().then(|| edit.write(&plan)))
 }
 
-/// Finds the consolidated metadata of a document; `None` if it has none.
+/// Finds the consolidated metadata in the text of a document; `None` if it has none.
 fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     read_document(text, |parser| {
         if format == ZarrFormat::V2 {
@@ -96,7 +97,7 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     })
 }
 
-/// The result of all changes together.
+/// The entries that all changes together remove and add.
 struct Goal {
     nodes: BTreeMap<String, NodeDocuments>,
     /// Paths whose entries are removed, if they exist.
@@ -143,7 +144,7 @@ impl Goal {
         }
     }
 
-    /// Whether an existing entry is removed.
+    /// Whether the changes remove the existing entry at `path`.
     fn loses(&self, path: &str) -> bool {
         let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
         let is_below_root = !path.is_empty() && self.emptied.contains("");
@@ -153,11 +154,11 @@ impl Goal {
 
 /// How new entries are written, so that they look like existing ones.
 struct TextLayout<'a> {
-    /// White space of one level; `None` if entries are on one line.
+    /// The white space that indents one level; `None` if entries are on one line.
     unit: Option<&'a str>,
-    /// The depth of the entries in the document.
+    /// The nesting depth of the entries in the document.
     level: usize,
-    /// The text between two entries.
+    /// The text between two entries: a comma and white space.
     gap: Cow<'a, str>,
 }
 
@@ -197,19 +198,19 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// The change of an existing member.
+/// The change of one existing member of the text.
 #[derive(Clone)]
 enum EditStep {
     Keep,
     Drop,
-    /// It gets another value.
+    /// It keeps its name and gets another value.
     Value(String),
-    /// It gets another name and value.
+    /// It is replaced by another name and value.
     Member(String),
 }
 
 struct EditPlan {
-    /// One step for each existing member.
+    /// For each existing member, what happens to it.
     steps: Vec<EditStep>,
     /// New members, each with the index of the existing member that follows it.
     new: Vec<(usize, String)>,
@@ -221,7 +222,7 @@ impl EditPlan {
     }
 }
 
-/// The member `metadata` of a document.
+/// An edit of the member `metadata`, which holds all entries, in a stored document.
 struct Edit<'a> {
     text: &'a str,
     place: Range<usize>,
@@ -286,7 +287,7 @@ impl Edit<'_> {
         EditPlan { steps, new }
     }
 
-    /// The step for a member that gets the value `members`.
+    /// Compares an existing member with the value `members`, which it shall get.
     fn replaced(&self, at: usize, members: &Object) -> EditStep {
         let old = Json::parse_object(self.text[self.members[at].value.clone()].as_bytes());
         if old.is_ok_and(|old| old == *members) { EditStep::Keep } else { EditStep::Value(self.layout.value(members)) }
@@ -323,7 +324,7 @@ impl Edit<'_> {
         out
     }
 
-    /// Writes the text before a member. An existing member keeps its own white space.
+    /// Writes the comma and white space that come before a member. An existing member keeps its own white space.
     fn begin(&self, out: &mut String, is_first: &mut bool, at: Option<usize>) {
         let members = &self.members;
         match (std::mem::take(is_first), at) {
@@ -339,7 +340,7 @@ impl Edit<'_> {
     }
 }
 
-/// The places of new members: each comes before the first existing member whose path sorts after its own.
+/// Where new members are inserted: each before the first existing member whose path sorts after its own.
 fn places(paths: &[Cow<'_, str>], steps: &[EditStep], new: Vec<(&str, Vec<String>)>) -> Vec<(usize, String)> {
     let mut new = new;
     new.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));

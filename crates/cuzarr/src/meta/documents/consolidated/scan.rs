@@ -13,33 +13,34 @@ use crate::meta::names::{CONSOLIDATED, ZARRAY, ZATTRS, ZGROUP};
 use crate::meta::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// The content of consolidated metadata, as ranges in the text. Only its JSON syntax was checked.
+/// The contents of consolidated metadata, as ranges in its text. Only its JSON syntax was checked.
 #[derive(Default)]
 pub(super) struct Scan<'a> {
-    /// The member that names the form: `kind` in v3, `zarr_consolidated_format` in v2.
+    /// The value that states the layout of the entries: of `kind` in v3, of `zarr_consolidated_format` in v2.
     form: Option<Json>,
     metadata: Option<Metadata<'a>>,
 }
 
-/// The member `metadata`, and its members if it is an object.
+/// Where the member `metadata` lies in the text, and its members if it is an object.
 struct Metadata<'a> {
     place: Range<usize>,
     members: Option<Vec<Member<'a>>>,
 }
 
-/// A member of `metadata`.
+/// One member of the object `metadata`: an entry, or one document of it in v2.
 pub(super) struct Member<'a> {
-    /// Offset of the member's name.
+    /// Offset in the text at which the member's name begins.
     pub start: usize,
     pub name: Cow<'a, str>,
     pub value: Range<usize>,
     is_object: bool,
-    /// The range of the member `node_type` in the value.
+    /// The range of the member's own member `node_type`, if it has one.
     node_type: Option<Range<usize>>,
 }
 
 impl<'a> Scan<'a> {
-    /// Reads the next value. If it is not an object, returns `None` and does not advance.
+    /// Reads consolidated metadata at the position of `parser`. If it is not an object, returns `None` and does not
+    /// advance.
     pub fn of(format: ZarrFormat, parser: &mut Parser<'a>) -> Result<Option<Scan<'a>>> {
         let form = match format {
             ZarrFormat::V2 => "zarr_consolidated_format",
@@ -59,7 +60,7 @@ impl<'a> Scan<'a> {
         Ok(found.map(|_| scan))
     }
 
-    /// The range of `metadata`, and its members.
+    /// Where `metadata` lies in the text, and its members.
     ///
     /// # Errors
     /// `UnsupportedFeature`, `MetadataInvalid` when it has another form.
@@ -115,7 +116,8 @@ fn value_at(text: &str, place: &Range<usize>) -> Result<Value> {
     Ok(Json::parse(text[place.clone()].as_bytes())?.to_value())
 }
 
-/// Finds the entries by path. Checks everything that can be checked without parsing documents.
+/// Finds the documents of each node in the text, by the node's path. Checks everything that can be checked without
+/// parsing documents.
 pub(super) fn entries(format: ZarrFormat, text: &Text) -> Result<IndexMap<String, Entry>> {
     let scan = text.read(|parser| Scan::of(format, parser))?.unwrap_or_default();
     let source = text.document();
@@ -189,12 +191,13 @@ pub(super) fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
-/// 0 for the document of an array, 1 for that of a group, 2 for attributes; `None` for other names.
+/// The kind of a v2 document by its name: 0 for an array's, 1 for a group's, 2 for attributes; `None` for other names.
 pub(super) fn document_kind(name: &str) -> Option<usize> {
     [ZARRAY, ZGROUP, ZATTRS].iter().position(|known| *known == name)
 }
 
-/// Refuses a path with too many names. A hierarchy is listed level by level, and no real store has so many levels.
+/// Refuses a path of more names than a node can have. A hierarchy is listed level by level, and no real store has so
+/// many levels.
 fn check_depth(path: &str) -> Result<()> {
     match path.split('/').count() {
         depth if depth <= MAX_DEPTH => Ok(()),

@@ -164,7 +164,7 @@ mod edits {
         edit_consolidated(format, document, &changes).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
-    /// The entries of a document, found through its tree.
+    /// The entries of a document, found by parsing all of it.
     fn entries(format: ZarrFormat, document: &[u8]) -> Object {
         let mut tree = Json::parse_object(document).unwrap();
         let mut take = |name: &str| match tree.swap_remove(name) {
@@ -180,7 +180,7 @@ mod edits {
         }
     }
 
-    /// A slow model of a change: applies it to a map of entries.
+    /// A slow but simple way to make a change: applies it to a map of entries.
     fn model(format: ZarrFormat, entries: &mut BTreeMap<String, Json>, path: &str, node: Option<&NodeDocuments>) {
         let is_array = node.is_some_and(NodeDocuments::is_array);
         let name = |key: &str| key.rsplit_once('/').map_or("", |(path, _)| path).to_owned();
