@@ -56,7 +56,7 @@ impl CancellationToken {
         CancellationToken(Arc::new(State { listen: Some(Box::new(listen)), ..State::default() }))
     }
 
-    /// Cancels the token, so that calls with it stop. Calls with this token fail before their next object.
+    /// Cancels the token. Calls with this token fail before their next object.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
     }

@@ -228,8 +228,8 @@ impl Config {
         Config::from_variables(|variable| std::env::var(variable).ok())
     }
 
-    /// Makes a configuration from the defaults and the variables that `lookup` finds. `lookup` returns the value of
-    /// each variable.
+    /// Makes a configuration from the defaults and the environment variables that `lookup` has. `lookup` returns the
+    /// value of each variable.
     ///
     /// # Errors
     /// `ConfigInvalid` when the value of a variable is not valid.

@@ -126,8 +126,8 @@ struct Inner {
     others: Vec<Error>,
 }
 
-/// Maximum number of characters in a message, and in one entry of a trail. They contain names, shapes and keys, which
-/// come from stored bytes.
+/// Maximum number of characters in a message, and in one entry of a trail. Such texts contain names, shapes and keys,
+/// which come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
 /// Returns the text, or only its beginning if it is too long.
@@ -181,8 +181,7 @@ impl Error {
         }
     }
 
-    /// Adds the cause of this error, whose text the message does not contain. The message does not repeat the cause's
-    /// text.
+    /// Adds the cause of this error, whose text the message does not contain.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
@@ -190,9 +189,8 @@ impl Error {
         self
     }
 
-    /// Adds the cause of this error, whose text the message already contains. The message repeats the cause's text, so
-    /// `source` skips it and returns the cause of the cause, as [`std::io::Error`] does. [`Error::source_as`] returns
-    /// the cause itself.
+    /// Adds the cause of this error, whose text the message already contains. So `source` skips it and returns the
+    /// cause of the cause, as [`std::io::Error`] does. [`Error::source_as`] returns the cause itself.
     ///
     /// ```
     /// # use std::error::Error as _;

@@ -139,8 +139,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Makes an array from known metadata, without reading its documents. Nothing is read, and the codecs are checked
-    /// when they are first needed.
+    /// Makes an array from known metadata, without reading its documents. The codecs are checked when they are first
+    /// needed.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.
@@ -265,8 +265,8 @@ impl Array {
         Ok(self.chain.get_or_init(|| Arc::new(chain)))
     }
 
-    /// The shape of a chunk; chunks are decoded as a whole. In a sharded array, extents of the inner chunks of the
-    /// outermost shards.
+    /// The shape of a chunk; chunks are decoded as a whole. In a sharded array, this is the shape of the inner chunks
+    /// of the outermost shards.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.

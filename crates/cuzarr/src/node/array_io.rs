@@ -72,8 +72,7 @@ impl Array {
         read_all(&selections.iter().map(read).collect::<Vec<_>>())
     }
 
-    /// Reads selections of one shape and step into one nd-buffer, stacked along a new first dimension. Its first
-    /// dimension counts the selections.
+    /// Reads selections of one shape and step into one nd-buffer, stacked along a new first dimension.
     ///
     /// # Errors
     /// Those of [`Array::read_into`]; `ShapeMismatch` when shapes or steps differ, or there are no selections.
@@ -153,8 +152,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes `value`, which may be on any device, to the selected elements. The value may be on any device, and its
-    /// shape is broadcast to the selection's.
+    /// Writes `value`, which may be on any device, to the selected elements. Its shape is broadcast to the selection's.
     ///
     /// # Errors
     /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements. No chunk is
@@ -294,8 +292,7 @@ impl Array {
         }
     }
 
-    /// Returns the array bound to `device`, for reads that convert elements to `dtype`. If `dtype` is not the array's
-    /// type, it converts elements to `dtype`.
+    /// Returns the array bound to `device`, for reads that convert elements to `dtype` if that is not the array's type.
     pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
         let access = self.access(device)?;
         match access.dtype() {

@@ -185,7 +185,7 @@ impl Copy<'_> {
         Ok(written.at(|| documents::place(self.store, self.group))?.then_some(true))
     }
 
-    /// Changes the consolidated metadata of a group whose lock the caller holds. The caller holds the group's lock.
+    /// Changes the consolidated metadata of a group whose lock the caller holds.
     fn edit_held(&self, changes: &[EntryChange]) -> Result<()> {
         for _ in 0..MOST_ATTEMPTS {
             if self.try_edit(changes)?.is_some() {

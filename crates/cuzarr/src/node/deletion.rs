@@ -143,8 +143,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         .with_hint("unless another program is creating it, delete what is left there with overwrite"))
 }
 
-/// Returns the key of one of the array's first chunks, if one is stored. Returns the key of one that is stored, if
-/// there is any.
+/// Returns the key of one of the array's first chunks, if one is stored.
 fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts: &[u64]) -> Result<Option<String>> {
     let grid: Bounds = counts.iter().map(|&count| (0, count)).collect();
     let encoding = metadata.chunk_key_encoding();
@@ -162,7 +161,7 @@ pub(super) struct ChunksOutside<'a> {
     pub kept: &'a [u64],
 }
 
-/// Returns the keys of stored chunks in this part of an array. Some of them may not be stored, unless the store cannot
+/// Returns the keys of the chunks in this part of an array. Some of them may not be stored, unless the store cannot
 /// delete.
 fn keys_of(store: &dyn Store, chunks: &ChunksOutside<'_>) -> Result<Vec<String>> {
     let ChunksOutside { path, metadata, .. } = *chunks;

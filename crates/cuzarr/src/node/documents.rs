@@ -206,8 +206,7 @@ pub fn find_many(
 /// Maximum number of requests that are in flight to a far store at a time.
 pub(super) const REQUESTS_AT_ONCE: usize = 64;
 
-/// Makes a request for each item, several at a time if the store is far away. In a far store, many requests run at
-/// once. Results are in the order of the items.
+/// Makes a request for each item, many at a time if the store is far away. Results are in the order of the items.
 pub(super) fn each<I: Sync, T: Send>(
     store: &dyn Store,
     items: &[I],

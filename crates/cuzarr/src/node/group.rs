@@ -104,7 +104,7 @@ impl Group {
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 
-    /// Makes a group from known metadata, without reading its documents. Nothing is read.
+    /// Makes a group from known metadata, without reading its documents.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.

@@ -79,7 +79,7 @@ pub struct Unit {
     pub(crate) layout: Arc<ChunkLayout>,
     /// Size of the chunk or piece in bytes after all host codecs are undone.
     pub packed_size_bytes: usize,
-    /// Whether this is a whole chunk, and not only a piece of one. Otherwise it is a piece of an uncompressed chunk.
+    /// Whether this is a whole chunk. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
     /// The boxes of results that the elements fill, in the order of results. There are several if several selections
     /// need the chunk.

@@ -379,8 +379,7 @@ impl Plan {
         Plan { label: Some(name.into()), ..self }
     }
 
-    /// Returns this plan for a call of several arrays: with the array's number, and the number of its first result. Its
-    /// results are numbered from `first_out` on.
+    /// Returns this plan for a call of several arrays: with the array's number, and the number of its first result.
     #[must_use]
     pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
         self.goals.iter_mut().for_each(|goal| goal.out += first_out);

@@ -136,8 +136,8 @@ impl Context {
         &self.stores[array]
     }
 
-    /// Reads a batch from the store of an array, or from its objects that were read whole. It comes from held objects
-    /// if they have all of it, else from the store.
+    /// Reads a batch from the objects of an array that were read whole, or from the array's store if they do not have
+    /// all of it.
     pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let CallStore { store, held, .. } = self.of(array);
         if let Some(held) = held.get().filter(|held| held.have(&batch)) {

@@ -96,8 +96,8 @@ impl Engine {
         cache.into_iter().for_each(|cache| cache.clear());
     }
 
-    /// Allocates memory for a result by calling `allocate`, and again if there was too little. If there is too little,
-    /// the device's chunk cache drops chunks.
+    /// Allocates memory for a result by calling `allocate`, and again if there was too little. Before the second call,
+    /// the device's chunk cache drops its chunks.
     ///
     /// # Errors
     /// Those of `allocate`.

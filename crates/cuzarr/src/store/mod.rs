@@ -286,7 +286,7 @@ pub const LOCK_NAME: &str = ".cuzarr-lock";
 
 /// The result of [`Store::try_lock`].
 pub enum Lock {
-    /// The caller has the lock, until this value is dropped. It is held until this value is dropped.
+    /// The caller has the lock, until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
     /// Another caller, here or in another process, holds the lock.
     Busy,

@@ -177,8 +177,8 @@ impl Version {
         }
     }
 
-    /// Whether values of both versions certainly have the same bytes. Names and attributes may differ. For versions
-    /// from [`Version::of_hints`], true only means that nothing proves a difference.
+    /// Whether values of both versions have the same bytes. Names and attributes may differ. For versions from
+    /// [`Version::of_hints`], true only means that nothing proves a difference.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
             (VersionKind::File { identity, .. }, VersionKind::File { identity: other, .. }) => identity == other,

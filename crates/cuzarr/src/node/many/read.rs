@@ -34,8 +34,8 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { array, wanted: Wanted::Selection(selection), dtype: None, out: None }
     }
 
-    /// Makes a read of ranges of a one-dimensional array, one after the other, such as rows of a sparse matrix. The
-    /// result has them one after the other. They may overlap, and come in any order.
+    /// Makes a read of ranges of a one-dimensional array, such as rows of a sparse matrix. The result has them one
+    /// after the other. They may overlap, and come in any order.
     ///
     /// ```
     /// use cuzarr::node::{ArraySelection, read_all};

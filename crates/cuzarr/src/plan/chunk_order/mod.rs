@@ -314,8 +314,8 @@ impl Along {
     }
 }
 
-/// How the points within a chunk are sorted for reading: by element in uncompressed chunks. Of an uncompressed chunk,
-/// only the part with the points is read.
+/// How the points within a chunk are sorted for reading: by element in uncompressed chunks, of which only the parts
+/// with points are read.
 fn of_read(source: &Source) -> Within {
     if source.layout().packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }

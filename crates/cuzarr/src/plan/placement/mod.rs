@@ -49,8 +49,7 @@ pub struct Merging {
 enum ViaHost {
     /// All codecs run on the host.
     All(&'static str),
-    /// Only the codecs with these numbers run on the host, each for its reason. They are given by their number in order
-    /// of encoding.
+    /// Only the codecs with these numbers, in order of encoding, run on the host, each for its reason.
     These(Vec<(usize, &'static str)>),
 }
 

@@ -91,8 +91,8 @@ pub(crate) enum ChunkRoute {
     Merge,
     /// The chunk is packed on the device, packed bytes cross the bus, and the host encodes them.
     Packed,
-    /// Elements cross the bus unpacked, and the host merges or encodes them. The host compares them, or merges them
-    /// with old elements, and encodes them.
+    /// Elements cross the bus without being packed on the device. The host compares them, or merges them with old
+    /// elements, and encodes them.
     Elements,
 }
 
@@ -347,7 +347,7 @@ fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
     division.whole().ok_or(reason.unwrap_or("kernels do not decode the old chunks"))
 }
 
-/// Decides whether the device or the host merges old elements with new ones. Returns the reason if it is on the host.
+/// Decides whether the device or the host merges old elements with new ones. Returns the reason if the host does.
 fn merging_place(
     program: &Program,
     device: Device,

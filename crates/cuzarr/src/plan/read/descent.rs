@@ -164,8 +164,7 @@ impl Plan {
     }
 }
 
-/// Looks up where the chunk in a grid cell is stored; `None` if it does not exist. `None` if the shard's index says
-/// that there is none.
+/// Looks up where the chunk in a grid cell is stored; `None` if the shard's index says that there is none.
 pub(super) fn find(source: &Source, label: &Label, open: &OpenGrid, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &open.shard else {
         return Ok(Some(Found { name: missing_name(source, label, open, at), span: None, version: None }));

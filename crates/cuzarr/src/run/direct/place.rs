@@ -36,7 +36,7 @@ pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
 
-/// Groups the numbers of arrays that have the same shape and type. Returns the numbers of the arrays in each group.
+/// Groups the numbers of arrays that have the same shape and type.
 pub(crate) fn kinds(arrays: &[NdBuffer]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<Vec<usize>> = Vec::new();
     for (number, array) in arrays.iter().enumerate() {

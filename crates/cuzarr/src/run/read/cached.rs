@@ -36,9 +36,8 @@ pub(crate) fn with_cache(call: Arc<Context>, engine: &Engine, accesses: &[&Acces
     call
 }
 
-/// Splits the units of a batch: chunks that the cache has, chunks that this read decodes, and chunks that other reads
-/// decode. Returns units of chunks that another read decodes now, or has added just now. If `now`, this read decodes
-/// those too.
+/// Splits the units of a batch: chunks that the cache has, and chunks that this read decodes. Returns units of chunks
+/// that another read decodes now, or has added just now. If `now`, this read decodes those too.
 ///
 /// # Errors
 /// `Cancelled`

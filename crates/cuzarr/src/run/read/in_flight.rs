@@ -28,7 +28,7 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 /// From this many packed bytes on, several threads decode the units of one read.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes calls it.
+/// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes may call its methods.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Lends memory for a read of `size_bytes`: the memory in which its bytes are needed, or scratch memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;

@@ -56,8 +56,7 @@ impl Indexes {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index for later calls, and drops older ones if there are too many. Drops the oldest indexes while all
-    /// together are larger than `limit_bytes`.
+    /// Keeps an index for later calls. Drops the oldest indexes while all together are larger than `limit_bytes`.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

@@ -123,8 +123,8 @@ impl InTurn {
         Ok(elements)
     }
 
-    /// Counts elements of the current region that are on their way; hands the region over when none is missing. When it
-    /// has all elements, the region is handed to the caller.
+    /// Counts elements of the current region that are on their way; hands the region to the caller when none is
+    /// missing.
     pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };
         filling.missing_elems = filling.missing_elems.saturating_sub(elems);

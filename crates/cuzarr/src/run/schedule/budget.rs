@@ -104,7 +104,7 @@ impl Bytes {
         let _ = self.0.spare.set(Box::new(spare));
     }
 
-    /// Frees unused memory, if there is any. Returns whether there was any. The caller does not hold the lock.
+    /// Frees unused memory. Returns whether there was any. The caller does not hold the lock.
     fn make_room(&self) -> bool {
         self.0.spare.get().is_some_and(|spare| spare())
     }

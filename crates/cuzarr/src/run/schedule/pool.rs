@@ -37,8 +37,7 @@ impl Workers for Threads {
     }
 }
 
-/// The queue of one call's jobs, for threads that it shares with other calls. At most `threads` of them run at once, in
-/// a pool that other calls share.
+/// The queue of one call's jobs, of which at most `threads` run at once, in a pool that other calls share.
 #[derive(Clone)]
 pub(crate) struct Jobs(Arc<Queue>);
 

@@ -34,8 +34,8 @@ pub(crate) struct Object {
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects an object that other writers store after this call has read its old bytes. Only the version that was read
-/// is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
+/// Protects what other writers store in an object after this call has read its old bytes. Only the version that was
+/// read is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
@@ -142,8 +142,8 @@ impl Object {
         })
     }
 
-    /// Maximum size of a shard whose inner chunks can be written as soon as they are encoded; `None` if they cannot.
-    /// `None` if the chunks must be written together, or are too small to be written alone.
+    /// Maximum size of a shard whose inner chunks can be written as soon as they are encoded. `None` if the chunks must
+    /// be written together, or are too small to be written alone.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
         let can = self.array.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;

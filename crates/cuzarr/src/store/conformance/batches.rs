@@ -84,8 +84,7 @@ impl Workers for Threads {
     }
 }
 
-/// Reads a batch, waits for every item, and returns the outcomes. Returns the sizes that were reserved, and the
-/// outcomes of each item.
+/// Reads a batch, and waits for every item. Returns the sizes that were reserved, and the outcomes of each item.
 fn read_all(
     store: &Arc<dyn Store>,
     batch: Vec<ReadRequest>,

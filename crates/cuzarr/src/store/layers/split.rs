@@ -12,8 +12,8 @@ use crate::store::{
     ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 
-/// Two stores that act as one: one has the metadata documents, the other everything else. One holds the documents of
-/// arrays and groups; the other holds chunks and everything else.
+/// Two stores that act as one: one holds the documents of arrays and groups; the other holds chunks and everything
+/// else.
 #[derive(Clone, Debug)]
 pub struct Split {
     data: Arc<dyn Store>,
@@ -31,8 +31,8 @@ impl Split {
     }
 }
 
-/// Passes the results of some items of a batch on to the batch's sink, under their numbers there. It passes each call
-/// on with the item's number in the whole batch.
+/// A sink for some items of a batch, which passes each call on to the batch's sink, with the item's number in the whole
+/// batch.
 pub(in crate::store) struct Side {
     sink: Arc<dyn ReadSink>,
     places: Vec<usize>,

@@ -27,7 +27,7 @@ pub enum ZipMode {
     Append,
     /// Writes a new file, which replaces an existing one when it is complete.
     Replace,
-    /// Writes a new file, and replaces none. No file with its name may exist yet.
+    /// Writes a new file; no file with its name may exist yet.
     Create,
 }
 

@@ -171,7 +171,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Copies the members of the old file before anything else is written. If no member of the base is left, nothing is
+    /// Copies the bytes of the old file before anything else is written. If none of its members is left, nothing is
     /// copied.
     fn prepare(&self) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
@@ -220,8 +220,8 @@ impl Draft {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"))
     }
 
-    /// Returns a guard that keeps the draft from being published while a member is written. As long as it exists, the
-    /// file does not get its real name. `None` if the file already has that name.
+    /// Returns a guard that keeps the draft from being published while a member is written. `None` if the file already
+    /// has that name.
     fn unpublished(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_published = self.is_published.read().unwrap_or_else(PoisonError::into_inner);
         if *is_published { None } else { Some(is_published) }

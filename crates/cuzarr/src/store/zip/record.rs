@@ -27,7 +27,7 @@ pub(super) struct Described<'a> {
     pub(super) size_bytes: u64,
 }
 
-/// The value for a 32-bit field, or all ones if it does not fit. All ones mean that the value is in the ZIP64 field.
+/// The value for a 32-bit field, or all ones if it does not fit. Then the value is in the ZIP64 field.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -92,8 +92,7 @@ impl TryFrom<Out> for Outs {
     }
 }
 
-/// Arrays whose chunks are decoded in the same way, so that they can share batches. Their chunks are decoded in the
-/// same way, and share batches.
+/// Arrays whose chunks are decoded in the same way, so that they share batches.
 pub(crate) struct Group {
     /// The placement that was chosen for the array of the group with the largest chunks.
     placement: ReadPlacement,

@@ -242,8 +242,7 @@ impl Target {
         Ok(())
     }
 
-    /// Decodes a chunk into `packed`, of which only the bytes `wanted` are needed. Only the bytes `wanted` must be
-    /// right.
+    /// Decodes a chunk into `packed`, of which only the bytes `wanted` must be right.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);

@@ -200,8 +200,8 @@ impl Fetched {
         self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// Prepares the decoding, or prepares it again for another amount of scratch memory. It tries to use at most this
-    /// much scratch memory.
+    /// Prepares the decoding, or prepares it again, for this amount of scratch memory. It tries to use at most this
+    /// much.
     fn lay_out(&mut self, route: &KernelsBatch, plan: &Batch, scratch: ScratchLimit) -> Result<()> {
         // The old batch is dropped first: there is memory for the packed bytes of only one.
         self.batch = None;
