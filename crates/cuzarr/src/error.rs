@@ -157,7 +157,7 @@ impl Error {
         }))
     }
 
-    /// Adds to the front of the trail where the error happened, such as a chunk or an array. Each caller adds its place
+    /// Adds `place`, which says where the error happened, to the front of the error's trail. Each caller adds its place
     /// as the error passes, so the trail reads array → chunk → codec → device.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
@@ -249,7 +249,8 @@ impl Error {
 
 /// Adds to the error of a result where it happened: `result.at("chunk 'c/0'")`.
 pub trait ResultExt<T> {
-    /// Adds to the front of the error's trail where the error happened. `place` is only called if there is an error.
+    /// Adds `place`, which says where the error happened, to the front of the error's trail. `place` is only called if
+    /// there is an error.
     fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T>;
 }
 

@@ -53,7 +53,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the same state for another handle of the array, for example one that differs in its store.
+    /// Shares what is kept between calls with another handle of the array, for example one that differs in its store.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -216,8 +216,8 @@ impl Array {
         Array { store, ..self.sharing() }
     }
 
-    /// Returns a clone that also shares the state that is kept between calls. Small reads make two such clones, so
-    /// copying the state would cost too much.
+    /// Returns a clone that also shares what is kept between calls: bound codecs and the last report. Small reads make
+    /// two such clones, so copying the state would cost too much.
     fn sharing(&self) -> Array {
         Array {
             store: Arc::clone(&self.store),

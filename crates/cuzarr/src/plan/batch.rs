@@ -16,7 +16,8 @@ pub struct ChunkName {
     pub array: Option<Arc<str>>,
     /// The key of the object.
     pub key: Arc<str>,
-    /// The chunk's place in its shard, for each level of shards. Empty for a chunk that is an object itself.
+    /// The chunk's coordinates in its shard, for each level of shards; empty for an object. Empty for a chunk that is
+    /// an object itself.
     pub inner: Vec<u64>,
 }
 
@@ -145,7 +146,7 @@ pub struct Fill {
     pub extent: Vec<usize>,
 }
 
-/// One request to the store, and the units in its bytes.
+/// One request to the store: a range of an object's bytes, and the units that lie in this range.
 #[derive(Clone, Debug)]
 pub struct Read {
     /// The array's number among the arrays of the call.

@@ -48,8 +48,8 @@ pub(crate) struct Context {
     pub(crate) _within: Within,
 }
 
-/// The store of one array of a call. Two arrays may use the same keys, so each has its own open shards and held
-/// objects.
+/// The store of one array of a call, and what the call keeps open or has read of it. Two arrays may use the same keys,
+/// so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
     /// Shards that stay open after their index was read. Their chunks must come from the same version.

@@ -60,7 +60,7 @@ pub(crate) struct Circumstances {
 /// `run/read/route`.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// The host decodes elements directly to their place in host memory.
+    /// The host decodes elements directly into the result, which is in host memory.
     Host,
     /// The host decodes elements of variable length.
     Variable,
@@ -71,11 +71,11 @@ pub(crate) enum Route {
     Hybrid(Option<(usize, Arc<Native>)>),
     /// Chunks cross the bus in stored form, and kernels decode them.
     Kernels(Arc<Native>),
-    /// The stored bytes of chunks come in the device's memory.
+    /// The store hands over the stored bytes of chunks in device memory.
     Resident(Resident),
 }
 
-/// How chunks are treated whose stored bytes come in device memory.
+/// How a read treats chunks whose stored bytes the store hands over in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
     /// Stored bytes are packed bytes, and are scattered from the memory in which they came.

@@ -191,7 +191,7 @@ enum Outcome {
     Landed,
     /// The unit's chunk does not exist.
     Missing,
-    /// The unit's bytes came in device memory.
+    /// The store handed over the unit's bytes in device memory.
     Resident,
 }
 

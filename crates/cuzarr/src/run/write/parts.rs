@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the waiting parts, and the parts that come while it writes.
+    /// Writes the parts that wait, and the parts that are added meanwhile.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

@@ -23,7 +23,7 @@ use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, w
 /// Maximum size of the members that are fetched again at a time.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// The sink for reads of the ZIP file, of members' bytes. It passes each call on to the batch's sink, with the item's
+/// A sink for reads of members from the ZIP file. It passes each call on to the batch's sink, with the item's
 /// number in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
