@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// Time between two checks of a token by a waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Stops calls, from any thread. Clones share one state. A cancelled token stays cancelled.
+/// Stops calls from any thread, if it was passed to them in their options. Clones share one state. A cancelled token
+/// stays cancelled.
 ///
 /// ```
 /// use cuzarr::{CancellationToken, ErrorKind};
@@ -48,8 +49,8 @@ impl CancellationToken {
         CancellationToken(Arc::new(State { parents, ..State::default() }))
     }
 
-    /// Makes a token with a listener, which cancels it by returning true. Each check of the token, or of a token under
-    /// it, calls the listener from the checking thread. So the listener must be quick.
+    /// Makes a token that is cancelled when its listener returns true. Each check of the token, or of a token under it,
+    /// calls the listener from the checking thread. So the listener must be quick.
     #[must_use]
     pub fn listening(listen: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         CancellationToken(Arc::new(State { listen: Some(Box::new(listen)), ..State::default() }))
@@ -73,7 +74,8 @@ impl CancellationToken {
         if self.hears() { Err(Error::new(ErrorKind::Cancelled, "the call was cancelled")) } else { Ok(()) }
     }
 
-    /// Waits for the next message, and checks the token while it waits. `None` if there is no sender left.
+    /// Waits for the next message from `receiver`, and meanwhile checks whether the token is cancelled. `None` if there
+    /// is no sender left.
     ///
     /// # Errors
     /// `Cancelled`
@@ -87,7 +89,8 @@ impl CancellationToken {
         }
     }
 
-    /// Asks the listeners. Returns whether this token or one of its parents is cancelled.
+    /// Asks the listeners of this token and its parents whether to cancel. Returns whether this token or one of its
+    /// parents is cancelled.
     fn hears(&self) -> bool {
         if self.0.listen.as_ref().is_some_and(|listen| listen()) {
             self.cancel();
@@ -96,7 +99,7 @@ impl CancellationToken {
     }
 }
 
-/// Tokens are equal if they share their state.
+/// Tokens are equal if one is a clone of the other.
 impl PartialEq for CancellationToken {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

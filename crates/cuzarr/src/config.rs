@@ -24,16 +24,16 @@ use cuzarr_device::{Device, Order};
 use self::environment::{cores, environment_variable, size};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// The origin of a setting's value. Later origins take precedence.
+/// Where the value of a setting comes from. Later origins take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The built-in default.
+    /// The value is the built-in default.
     Default,
-    /// The environment variable of this name.
+    /// The value comes from the environment variable of this name.
     Environment(String),
-    /// A value set for the process.
+    /// The value was set for the whole process.
     Set,
-    /// A value set for a part of the program.
+    /// The value was set for a part of the program only.
     Scoped,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Origin {
 /// A setting's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// The library chooses.
+    /// The library chooses the value.
     Automatic,
     /// Yes or no.
     Flag(bool),
@@ -72,13 +72,13 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// The kind of value that a key accepts.
+/// The kind of value that a configuration key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigKind {
     Flag,
-    /// A number of at least this.
+    /// A number that is at least this one.
     Number(u64),
-    /// A number of at least this, or automatic.
+    /// A number that is at least this one, or no number, so that the library chooses.
     OptionalNumber(u64),
     Bytes,
     OptionalBytes,
@@ -86,7 +86,7 @@ enum ConfigKind {
     Device,
 }
 
-/// One key in the table of all settings.
+/// The description of one configuration key, in the table of all settings.
 struct ConfigKey {
     name: &'static str,
     kind: ConfigKind,
@@ -181,14 +181,14 @@ const KEYS: &[ConfigKey] = &[
     key("async.concurrency", ConfigKind::Number(1), "10", "requests in flight to stores that are not local"),
 ];
 
-/// A setting, and the origin of its value.
+/// A configuration key with its value, and where the value comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The key.
+    /// The name of the configuration key.
     pub name: &'static str,
-    /// The value.
+    /// The value of the setting.
     pub value: ConfigValue,
-    /// The origin of the value.
+    /// Where the value comes from.
     pub origin: Origin,
     /// What the setting does, in one line.
     pub meaning: &'static str,
@@ -197,7 +197,7 @@ pub struct Setting {
 /// An immutable set of all settings. See the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// One setting for each of `KEYS`, in the same order.
+    /// The setting of each key in `KEYS`, in the same order.
     settings: Vec<Setting>,
 }
 
@@ -228,7 +228,8 @@ impl Config {
         Config::from_variables(|variable| std::env::var(variable).ok())
     }
 
-    /// Makes a configuration from the defaults and variables. `lookup` returns the value of each variable.
+    /// Makes a configuration from the defaults and the environment variables that `lookup` has. `lookup` returns the
+    /// value of each variable.
     ///
     /// # Errors
     /// `ConfigInvalid` when the value of a variable is not valid.
@@ -243,8 +244,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the configuration with one key changed. `text` is a value as people write it: `true`, `8 GiB`, `cuda:1`,
-    /// `none`.
+    /// Returns the configuration with the value of one key changed to the value in `text`. `text` is a value as people
+    /// write it: `true`, `8 GiB`, `cuda:1`, `none`.
     ///
     /// # Errors
     /// `ConfigInvalid` when there is no such key, or the text is not a valid value.
@@ -264,7 +265,7 @@ impl Config {
         &self.settings
     }
 
-    /// Returns one setting.
+    /// Returns the setting of one key.
     ///
     /// # Errors
     /// `ConfigInvalid` when there is no such key.

@@ -6,10 +6,10 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Declares [`ErrorKind`], and the list of kinds that other languages mirror.
+/// Declares the enum [`ErrorKind`] with a list of its kinds, from which other languages copy theirs.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The kind of an error, for callers that handle some kinds.
+        /// The kind of an error, by which callers can tell what happened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -77,7 +77,7 @@ kinds! {
     PermissionDenied,
     /// The store or array was opened for reading only.
     ReadOnly,
-    /// Memory is on a device where the operation cannot use it.
+    /// The memory is on a device where the operation cannot use it.
     MemorySpace,
     /// The operation has no implementation for this data type or device.
     Unsupported,
@@ -93,20 +93,21 @@ kinds! {
     KernelCompileFailed,
     /// The device's driver reported a failure.
     DeviceFailed,
-    /// A fall-back to the host was needed, and `strict` forbids it.
+    /// The host would have to do part of the work, and `strict` forbids it.
     FallbackRefused,
     /// The work was cancelled.
     Cancelled,
 }
 
 impl ErrorKind {
-    /// Whether the store failed or refused, so that the content of the store is not known.
+    /// Whether the kind says that the store failed or refused, so that it is not known what is stored.
     pub(crate) const fn is_of_store(self) -> bool {
         matches!(self, ErrorKind::StoreFailed | ErrorKind::PermissionDenied)
     }
 }
 
-/// An error of the library. It has the size of one pointer.
+/// An error of this library: its kind, a message, where it happened, a hint and a cause. It has the size of one
+/// pointer.
 ///
 /// `to_string` returns trail, message and hint. If the message repeats the text of an error, that error is left out of
 /// the chain of [`source`](StdError::source). So a program that prints the chain prints nothing twice.
@@ -120,13 +121,13 @@ struct Inner {
     trail: Vec<String>,
     hint: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Whether the message repeats the text of `source`.
+    /// Whether the message already contains the text of `source`, so that it is not printed twice.
     is_source_told: bool,
     others: Vec<Error>,
 }
 
-/// Maximum number of characters in a message, and in a place of a trail. They contain names, shapes and keys, which
-/// come from stored bytes.
+/// Maximum number of characters in a message, and in one entry of a trail. Such texts contain names, shapes and keys,
+/// which come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
 /// Returns the text, or only its beginning if it is too long.
@@ -156,8 +157,8 @@ impl Error {
         }))
     }
 
-    /// Prepends a place to the trail. Each caller adds its place as the error passes, so the trail reads array → chunk
-    /// → codec → device.
+    /// Adds `place`, which says where the error happened, to the front of the error's trail. Each caller adds its place
+    /// as the error passes, so the trail reads array → chunk → codec → device.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.0.trail.insert(0, shortened(place.into()));
@@ -180,7 +181,7 @@ impl Error {
         }
     }
 
-    /// Adds the cause of this error. The message does not repeat the cause's text.
+    /// Adds the cause of this error, whose text the message does not contain.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
@@ -188,8 +189,8 @@ impl Error {
         self
     }
 
-    /// Adds the cause of this error. The message repeats the cause's text, so `source` skips it and returns the cause
-    /// of the cause, as [`std::io::Error`] does. [`Error::source_as`] returns the cause itself.
+    /// Adds the cause of this error, whose text the message already contains. So `source` skips it and returns the
+    /// cause of the cause, as [`std::io::Error`] does. [`Error::source_as`] returns the cause itself.
     ///
     /// ```
     /// # use std::error::Error as _;
@@ -208,7 +209,7 @@ impl Error {
         self
     }
 
-    /// Adds errors of other parts of the same call.
+    /// Adds errors that other threads of the same call reported.
     #[must_use]
     pub fn with_others(mut self, others: impl IntoIterator<Item = Error>) -> Self {
         self.0.others.extend(others);
@@ -225,7 +226,7 @@ impl Error {
         &self.0.message
     }
 
-    /// The places where the error happened, the outermost first.
+    /// Where the error happened, from the outermost place to the innermost, such as an array and then a chunk.
     pub fn trail(&self) -> &[String] {
         &self.0.trail
     }
@@ -240,15 +241,16 @@ impl Error {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Other errors of the same call.
+    /// Errors that other threads of the same call reported.
     pub fn others(&self) -> &[Error] {
         &self.0.others
     }
 }
 
-/// Adds places to the error of a result: `result.at("chunk 'c/0'")`.
+/// Adds to the error of a result where it happened: `result.at("chunk 'c/0'")`.
 pub trait ResultExt<T> {
-    /// Prepends a place to the error's trail. `place` is only called if there is an error.
+    /// Adds `place`, which says where the error happened, to the front of the error's trail. `place` is only called if
+    /// there is an error.
     fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T>;
 }
 
@@ -299,7 +301,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Like [`printable`], but keeps line feeds, for text of several lines.
+/// Like [`printable`], but keeps line feeds, for a text of several lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_printable(character)) {
         return Cow::Borrowed(text);
@@ -380,8 +382,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, candidate)| candidate)
 }
 
-/// The number of edits that turn one word into another. An edit inserts, deletes or replaces a letter, or swaps two
-/// neighbours.
+/// The number of edits that turn one word into another, for finding the most similar word. An edit inserts, deletes or
+/// replaces a letter, or swaps two neighbours.
 fn edits(from: &[char], to: &[char]) -> usize {
     // Three rows of the table: the one before the last, the last, and the current one.
     let mut before: Vec<usize> = Vec::new();
@@ -430,7 +432,7 @@ mod tests {
         );
     }
 
-    /// The text of everything after `source`, as anyhow prints it.
+    /// The text of an error with all its causes, as anyhow prints it.
     fn printed_chain(error: &Error) -> String {
         let mut text = error.to_string();
         let mut next = error.source();

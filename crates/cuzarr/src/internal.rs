@@ -4,7 +4,7 @@
 pub use crate::config::environment::{cores, environment_variable, parse_bytes};
 pub use crate::error::{is_printable, nearest, printable, printable_lines};
 
-/// Binding and running of codec chains.
+/// Codec chains: binding them to a device, and running them.
 pub mod codec {
     pub use crate::codec::binding::{Stage, Support};
     pub use crate::codec::chain::{Chain, Sharding};
@@ -14,41 +14,41 @@ pub mod codec {
     pub use crate::codec::sharding_indexed::ShardIndex;
     pub use crate::codec::size::Size;
 
-    /// Batches of frames of one codec that one launch decodes or encodes.
+    /// Decoding or encoding many frames of one codec by one launch.
     pub mod batch {
         pub use crate::codec::batch::*;
     }
 
-    /// The costs of codecs, by device and size.
+    /// The costs of codecs, by device and frame size, from which it is decided where to decode.
     pub mod cost {
         pub use crate::codec::cost::*;
     }
 
-    /// The traits of codecs with kernels.
+    /// The traits that codecs with kernels implement.
     pub mod device {
         pub use crate::codec::device::*;
     }
 }
 
-/// Metadata documents, and the choice of codecs.
+/// Parts of metadata documents, and the choice of codecs.
 pub mod meta {
-    /// Chunks as callers specify them.
+    /// Chunk and shard shapes in the forms in which callers give them.
     pub mod chunking {
         pub use crate::meta::chunking::*;
     }
 
-    /// Codecs and chunks of new and changed arrays.
+    /// The choice of codecs and chunks for new and changed arrays.
     pub mod encoding {
         pub use crate::meta::encoding::*;
     }
 
-    /// Names of documents.
+    /// The names of metadata documents, such as `zarr.json`.
     pub mod node {
         pub use crate::meta::node::*;
     }
 }
 
-/// Steps of creation, deletion and copies; and parts of arrays and groups.
+/// The separate steps of creating, deleting and copying nodes; and parts of arrays and groups.
 pub mod node {
     use std::sync::Arc;
 
@@ -105,20 +105,20 @@ pub mod node {
         array.chain()
     }
 
-    /// Marks that an array's metadata came, or may have come, from the consolidated copy of a group above.
+    /// Marks that an array's metadata came, or may have come, from the consolidated metadata of a group above it.
     #[must_use]
     pub fn trusting_consolidated(array: Array) -> Array {
         array.trusting_consolidated()
     }
 
-    /// Returns a handle of the array with another view of its store, such as one that counts requests. Both handles
+    /// Returns the array with another store object for the same data, such as one that counts requests. Both handles
     /// share the bound codecs and the last report.
     #[must_use]
     pub fn with_store(array: &Array, store: Arc<dyn Store>) -> Array {
         array.with_store(store)
     }
 
-    /// Like [`resize_all`](crate::node::resize_all), with options.
+    /// Like [`resize_all`](crate::node::resize_all), but with options.
     ///
     /// # Errors
     /// Those of [`resize_all`](crate::node::resize_all).
@@ -126,7 +126,7 @@ pub mod node {
         resize::resize_with(arrays, options)
     }
 
-    /// Marks a group as the root of unfinished work, or removes the mark (`None`), in the group and in the store.
+    /// Marks in a group, and in the store, that work on the group is unfinished; `None` removes the mark.
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].
@@ -135,7 +135,7 @@ pub mod node {
     }
 }
 
-/// Plans, and the values that the engine needs to execute them.
+/// Plans of reads and writes, and the values that the engine needs to execute them.
 pub mod plan {
     pub use crate::plan::batch::{Batch, ChunkName, Fill, Place, Read, SizeRule, Unit};
     pub use crate::plan::costs::{Costs, Load};
@@ -145,13 +145,13 @@ pub mod plan {
     pub use crate::plan::source::{KeyOf, Source};
     pub use crate::plan::whole::WholeShards;
 
-    /// The kind of a selection, with its parts.
+    /// The kind of a selection, with its ranges, lists or points.
     pub fn parts(selection: &crate::plan::Selection) -> &Parts {
         selection.parts()
     }
 }
 
-/// The engine, its threads, and its sizes.
+/// The engine that executes plans, its threads, and the sizes of batches.
 pub mod run {
     use cuzarr_device::Device;
 
@@ -163,23 +163,23 @@ pub mod run {
     pub use crate::run::read::call::{ArrayRead, ArrayResult};
     pub use crate::run::schedule::walk::{apart, aside, relay, walk, write_behind};
 
-    /// The sizes of batches, for tests and measurements that change them.
+    /// The sizes of batches in these options, for tests and measurements that change them.
     pub fn tuning(options: &mut Options) -> &mut Tuning {
         &mut options.tuning
     }
 
-    /// Packed bytes of one batch of a read into memory of `device`.
+    /// Packed bytes that one batch of a read into memory of `device` should have.
     pub fn batch_bytes(options: &Options, device: Device) -> u64 {
         options.batch_bytes(device)
     }
 }
 
-/// Parts of stores, and stores for tests.
+/// Parts from which stores are built, and stores for tests.
 pub mod store {
     pub use crate::store::registry::{has_zip_name, is_zip};
     pub use crate::store::values::Values as KeyTable;
 
-    /// Stores that record, fail and delay operations.
+    /// Stores for tests that record, fail and delay operations.
     pub mod testing {
         pub use crate::store::testing::*;
     }

@@ -1,6 +1,6 @@
 //! Methods that set one field of an options struct.
 
-/// Makes a method for each line. It sets the field of that name.
+/// Makes setter methods for an options struct, one from each line. A method sets the field of that name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -46,7 +46,8 @@ impl Array {
         self.append_by(axis, &given, &|longer, region| longer.write(region, elements))
     }
 
-    /// Like [`Array::append`], for memory of any device. The value must have the array's shape, except along `axis`.
+    /// Like [`Array::append`], for elements in memory of any device. The value must have the array's shape, except
+    /// along `axis`.
     ///
     /// # Errors
     /// Those of [`Array::append`] and of [`Array::write_buffer`].
@@ -64,8 +65,8 @@ impl Array {
         self.append_by(axis, &given, &|longer, region| longer.write_variable(region, elements))
     }
 
-    /// Writes chunks behind the old end as a whole, or deletes them if they only hold the fill value. So chunks that a
-    /// killed call left there never become elements.
+    /// Writes every chunk after the array's old end as a whole, or deletes it if it only holds the fill value. So
+    /// chunks that a killed call left there never become elements.
     fn append_by(
         &mut self,
         axis: usize,
@@ -103,14 +104,14 @@ impl Array {
     }
 }
 
-/// The shape of the elements to append, or their number if they have no shape.
+/// The shape of the elements to append; or only their number, if they have no shape.
 enum Given {
     Shape(Vec<usize>),
     Count(u64),
 }
 
 impl Given {
-    /// Returns the extent of the elements along `axis`, for an array of shape `shape`.
+    /// Returns how many elements are appended along `axis` to an array of shape `shape`.
     ///
     /// # Errors
     /// `InvalidArgument` without such a dimension; `ShapeMismatch` when they do not fit the other dimensions.

@@ -28,8 +28,8 @@ pub struct Array {
     options: ArrayOptions,
     warnings: Vec<String>,
     chain: OnceLock<Arc<Chain>>,
-    /// Whether the metadata came from the consolidated copy of a group above. If so, that copy is checked as well as
-    /// the array's own document.
+    /// Whether the metadata came from the consolidated metadata of a group above the array. If so, that copy is checked
+    /// as well as the array's own document.
     pub(super) trusts_consolidated: bool,
     pub(super) io: ArrayIo,
 }
@@ -53,7 +53,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shares this state with another handle of the same array, for example one that differs in its store.
+    /// Shares what is kept between calls with another handle of the array, for example one that differs in its store.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -74,7 +74,7 @@ impl Array {
         Array::open_format(store, path, None, options)
     }
 
-    /// Opens the array at `path`. With a `format`, only an array of that format is found.
+    /// Opens the array at `path`, of one format or of any. With a `format`, only an array of that format is found.
     ///
     /// # Errors
     /// Those of [`Array::open`].
@@ -122,7 +122,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Makes an array of chunks that are already stored at its path, and creates the groups above it.
+    /// Makes an array of chunks that are already stored at its path: stores its metadata, and creates the groups above
+    /// it.
     ///
     /// A program can write all chunks through [`Array::from_metadata`], and then call this function. So readers see the
     /// whole array or nothing.
@@ -138,7 +139,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Makes an array from known metadata. Nothing is read, and the codecs are checked when they are first needed.
+    /// Makes an array from known metadata, without reading its documents. The codecs are checked when they are first
+    /// needed.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.
@@ -161,23 +163,23 @@ impl Array {
         })
     }
 
-    /// Marks that the metadata came, or may have come, from the consolidated copy of a group above.
+    /// Marks that the metadata came, or may have come, from the consolidated metadata of a group above.
     #[must_use]
     pub(crate) fn trusting_consolidated(self) -> Array {
         Array { trusts_consolidated: true, ..self }
     }
 
-    /// The store.
+    /// The store in which the array is.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The path in the store; the root's is empty.
+    /// The array's path in the store; the root's is empty.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The path with a leading `/`.
+    /// The array's path with a leading `/`.
     pub fn name(&self) -> String {
         format!("/{}", self.path)
     }
@@ -192,14 +194,14 @@ impl Array {
         &self.options
     }
 
-    /// Returns the array with other options.
+    /// Returns a handle of the array with other options.
     #[must_use]
     pub fn with_options(&self, options: ArrayOptions) -> Array {
         Array { options, ..self.clone() }
     }
 
-    /// Returns a handle of the array whose calls `cancellation` can stop. Both handles share the bound codecs and the
-    /// last report.
+    /// Returns a handle of the array whose reads and writes `cancellation` can stop. Both handles share the bound
+    /// codecs and the last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -207,15 +209,15 @@ impl Array {
         array
     }
 
-    /// Returns a handle of the array with another view of its store, such as one that counts requests. Both handles
+    /// Returns the array with another store object for the same data, such as one that counts requests. Both handles
     /// share the bound codecs and the last report.
     #[must_use]
     pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
         Array { store, ..self.sharing() }
     }
 
-    /// Returns a clone that shares the state between calls. Small reads make two such clones, so copying the state
-    /// would cost too much.
+    /// Returns a clone that also shares what is kept between calls: bound codecs and the last report. Small reads make
+    /// two such clones, so copying the state would cost too much.
     fn sharing(&self) -> Array {
         Array {
             store: Arc::clone(&self.store),
@@ -229,29 +231,29 @@ impl Array {
         }
     }
 
-    /// A value that is equal for handles of one opened array with the same metadata and store, as long as both handles
-    /// exist.
+    /// A value that identifies the opened array: it is equal for handles with the same metadata and store, as long as
+    /// both exist.
     pub(super) fn handle(&self) -> [usize; 3] {
         let store = Arc::as_ptr(&self.store).cast::<()>();
         [Arc::as_ptr(&self.io.state) as usize, Arc::as_ptr(&self.metadata) as usize, store as usize]
     }
 
-    /// Warnings about the metadata documents.
+    /// Warnings about the array's metadata documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The device of results.
+    /// The device on which results are made.
     pub fn device(&self) -> Device {
         self.options.device
     }
 
-    /// Elements along each dimension.
+    /// Number of elements along each dimension.
     pub fn shape(&self) -> &[u64] {
         self.metadata.shape()
     }
 
-    /// The codec chain.
+    /// The codec chain of the array's chunks.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -263,7 +265,8 @@ impl Array {
         Ok(self.chain.get_or_init(|| Arc::new(chain)))
     }
 
-    /// Extents of a chunk. In a sharded array, extents of the inner chunks of the outermost shards.
+    /// The shape of a chunk; chunks are decoded as a whole. In a sharded array, this is the shape of the inner chunks
+    /// of the outermost shards.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -272,7 +275,7 @@ impl Array {
         Ok(chain.sharding().map_or(&chain.spec().shape, |sharding| &sharding.inner().spec().shape).clone())
     }
 
-    /// Extents of a shard; `None` without sharding.
+    /// The shape of a shard; `None` if chunks are stored without shards.
     ///
     /// # Errors
     /// `UnknownCodec` and others that the codecs report.
@@ -281,12 +284,12 @@ impl Array {
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
     }
 
-    /// The name of this array in the trail of errors.
+    /// How errors name this array in their trail.
     pub(super) fn place(&self) -> String {
         format!("{}: array '/{}'", self.store, self.path)
     }
 
-    /// The keys of the stored objects, which are chunks or shards. Keys are relative to the array, and sorted.
+    /// The keys of the stored objects (chunks, or shards) that exist. Keys are relative to the array, and sorted.
     ///
     /// # Errors
     /// What the store reports.
@@ -297,15 +300,15 @@ impl Array {
         Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
     }
 
-    /// The place of the chunk with this key; `None` for other keys, and outside the grid. The key is relative to the
-    /// array.
+    /// The grid coordinates of the chunk with this key; `None` for other keys, and outside the grid. The key is
+    /// relative to the array.
     fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
         let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
         let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;
         chunk.iter().zip(counts).all(|(&at, count)| at < count).then_some(chunk)
     }
 
-    /// Number of stored objects, which are chunks or shards.
+    /// Number of stored objects (chunks, or shards) that exist.
     ///
     /// # Errors
     /// What the store reports.
@@ -313,7 +316,7 @@ impl Array {
         Ok(self.stored_chunks()?.len() as u64)
     }
 
-    /// Bytes that are stored below the array's path, including metadata.
+    /// Number of bytes that are stored below the array's path, including metadata.
     ///
     /// # Errors
     /// What the store reports.
@@ -325,7 +328,7 @@ impl Array {
         Ok(total)
     }
 
-    /// Replaces the attributes, in this array and in the store.
+    /// Replaces all attributes, in this array and in the store.
     ///
     /// # Errors
     /// `ArrayNotFound` when the array is gone; what the store reports.
@@ -335,7 +338,8 @@ impl Array {
         self.store_attributes(metadata)
     }
 
-    /// Like [`Array::set_attributes`], with the JSON object in `text`. The spelling of numbers is kept.
+    /// Like [`Array::set_attributes`], but takes the attributes as a JSON object in `text`. The spelling of numbers is
+    /// kept.
     ///
     /// # Errors
     /// `MetadataInvalid` when the text is not a JSON object; those of [`Array::set_attributes`].

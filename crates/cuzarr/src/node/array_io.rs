@@ -49,9 +49,9 @@ impl Array {
         Engine::get().allocate(self.device(), || NdBuffer::empty(self.device(), dtype, shape, order))
     }
 
-    /// Returns the shape of memory for a selection. Checks the selection first, so that no memory is allocated for a
-    /// wrong one. Points are not checked here: their number does not depend on the array, and the plan checks each of
-    /// them.
+    /// Returns the shape that memory for a selection must have. Checks the selection first, so that no memory is
+    /// allocated for a wrong one. Points are not checked here: their number does not depend on the array, and the plan
+    /// checks each of them.
     pub(super) fn result_shape(&self, selection: &Selection) -> Result<Vec<usize>> {
         if !selection.is_points() {
             selection.check(self.shape())?;
@@ -72,7 +72,7 @@ impl Array {
         read_all(&selections.iter().map(read).collect::<Vec<_>>())
     }
 
-    /// Reads selections of one shape and step into one nd-buffer. Its first dimension counts the selections.
+    /// Reads selections of one shape and step into one nd-buffer, stacked along a new first dimension.
     ///
     /// # Errors
     /// Those of [`Array::read_into`]; `ShapeMismatch` when shapes or steps differ, or there are no selections.
@@ -109,12 +109,12 @@ impl Array {
         Ok(())
     }
 
-    /// Whether [`Array::read_in_turn`] can read to the array's device.
+    /// Whether [`Array::read_in_turn`] can read from the array's store to the array's device.
     pub(crate) fn reads_in_turn(&self) -> bool {
         reads_in_turn(&**self.store(), self.device())
     }
 
-    /// Reads boxes to the array's device in one pipeline, in order, and hands each to `deliver` when it is complete.
+    /// Reads boxes in order, in one pipeline, to the array's device, and hands each to `deliver` when it is complete.
     /// Memory is allocated for `at_once` boxes. After an error, no delivered box may be used.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes to the selected elements. The value may be on any device, and its shape is broadcast to the selection's.
+    /// Writes `value`, which may be on any device, to the selected elements. Its shape is broadcast to the selection's.
     ///
     /// # Errors
     /// Those of [`Array::read_into`]; `ReadOnly`. Chunks that were written before a failure keep their new elements. No chunk is
@@ -162,7 +162,7 @@ impl Array {
         self.write_alone(selection, value)
     }
 
-    /// Like [`Array::write_buffer`], for a caller that holds the lock of the selection's objects.
+    /// Like [`Array::write_buffer`], for a caller that already holds the lock of the selection's objects.
     pub(super) fn write_alone(&self, selection: &Selection, value: &NdBuffer) -> Result<()> {
         let work = || -> Result<()> {
             let access = self.access(Device::Cpu)?;
@@ -198,7 +198,7 @@ impl Array {
         self.write_variable_alone(selection, value)
     }
 
-    /// Like [`Array::write_variable`], for a caller that holds the lock of the selection's objects.
+    /// Like [`Array::write_variable`], for a caller that already holds the lock of the selection's objects.
     pub(super) fn write_variable_alone(&self, selection: &Selection, value: &VariableElements) -> Result<()> {
         let work = || -> Result<()> {
             let (access, options) = (self.access(Device::Cpu)?, self.options());
@@ -209,14 +209,14 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Waits for the lock of the selection's objects, against other writes of this process. `None` if the selection
-    /// touches no objects.
+    /// Waits until no other write of this process touches the selection's stored objects, and locks them. `None` if the
+    /// selection touches no objects.
     pub(super) fn turn(&self, selection: &Selection) -> Result<Option<Turn>> {
         let Some(objects) = self.objects(selection)? else { return Ok(None) };
         Engine::get().turn(vec![objects], &self.options().cancellation).map(Some)
     }
 
-    /// The box of objects that a selection touches, from the first to the last. `None` if the selection is empty.
+    /// The stored objects that a selection touches, as a box in the array's grid. `None` if the selection is empty.
     pub(super) fn objects(&self, selection: &Selection) -> Result<Option<Objects>> {
         let Some(bounds) = chunk_bounds(self.metadata().chunk_grid(), self.shape(), selection)? else {
             return Ok(None);
@@ -226,7 +226,7 @@ impl Array {
         Ok(Some(Objects { array, bounds }))
     }
 
-    /// Explains what reading the selection would do, and why. Nothing is read.
+    /// Explains how the selection would be read, and why so. Nothing is read.
     ///
     /// # Errors
     /// `SelectionInvalid`; what the codecs report.
@@ -238,7 +238,7 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Explains what writing to the selection from the array's device would do, and why. Nothing is written.
+    /// Explains how the selection would be written from the array's device, and why so. Nothing is written.
     ///
     /// # Errors
     /// Those of [`Array::explain`].
@@ -250,13 +250,13 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// The report of the last read or write through this array.
+    /// The measurements of the last read or write through this array.
     pub fn last_report(&self) -> Option<Report> {
         self.io.state().report.clone()
     }
 
-    /// Decodes every stored chunk. Returns the keys (relative to the array) of chunks that cannot be read, each with its error.
-    /// `on_chunk` is called for each checked object, from any thread.
+    /// Decodes every stored chunk, to find damaged ones. Returns the keys (relative to the array) of chunks that cannot
+    /// be read, each with its error. `on_chunk` is called for each checked object, from any thread.
     ///
     /// # Errors
     /// When the store cannot list its keys, or a codec is unknown. Damaged chunks are not an error here.
@@ -292,8 +292,7 @@ impl Array {
         }
     }
 
-    /// Returns the access that reads into memory of a device. If `dtype` is not the array's type, it converts elements
-    /// to `dtype`.
+    /// Returns the array bound to `device`, for reads that convert elements to `dtype` if that is not the array's type.
     pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
         let access = self.access(device)?;
         match access.dtype() {
@@ -312,12 +311,12 @@ impl Array {
         }
     }
 
-    /// Keeps the report of a call.
+    /// Keeps the measurements of a call.
     pub(super) fn set_report(&self, report: Report) {
         self.io.state().report = Some(report);
     }
 
-    /// Returns the chain bound to a device.
+    /// Returns the array bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let access =
@@ -326,7 +325,7 @@ impl Array {
         Ok(access)
     }
 
-    /// Returns the chain bound to a device, with elements converted to `cast`. It is bound again if the metadata has
+    /// Returns the array bound to a device, with elements converted to `cast`. It is bound again if the metadata has
     /// changed.
     fn bound(&self, device: Device, cast: Option<DType>, bind: impl FnOnce() -> Result<Access>) -> Result<Arc<Access>> {
         let chain = self.chain()?;
@@ -346,5 +345,5 @@ impl Array {
     }
 }
 
-/// Maximum number of bindings, by device and type, that an array keeps.
+/// An array keeps its bindings for at most this many pairs of device and type.
 const KEPT_ACCESSES: usize = 16;

@@ -19,7 +19,7 @@ use crate::meta::{
 };
 use crate::store::{Registry, Store};
 
-/// Builds a new array; see [`Array::builder`].
+/// Sets the properties of a new array step by step, and creates it; see [`Array::builder`].
 ///
 /// Errors in any step are reported by the last one: [`create`](ArrayBuilder::create),
 /// [`create_in`](ArrayBuilder::create_in) or [`metadata`](ArrayBuilder::metadata).
@@ -55,15 +55,15 @@ enum BuilderCodecs {
 
 #[derive(Debug)]
 enum BuilderFill {
-    /// The value's type and bytes.
+    /// The type and the bytes of the fill value.
     Element(DType, Vec<u8>),
     Json(Value),
     Stored(FillValue),
 }
 
 impl Array {
-    /// Begins a new array of this shape and data type. The defaults are format 3, chunks of a suitable size, no shards,
-    /// zstd as the compressor, and zero as the fill value.
+    /// Begins to build a new array of this shape and data type. The defaults are format 3, chunks of a suitable size,
+    /// no shards, zstd as the compressor, and zero as the fill value.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -104,7 +104,7 @@ impl Array {
 }
 
 impl ArrayBuilder {
-    /// Sets the shape of a chunk, the unit that is decoded.
+    /// Sets the shape of a chunk, the box of elements that is decoded as a whole.
     pub fn chunks(mut self, shape: impl Into<Vec<u64>>) -> ArrayBuilder {
         self.chunks = Some(Chunks::of_shape(&shape.into()));
         self
@@ -123,19 +123,19 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the place of the index in a shard. The default is the end.
+    /// Sets whether the index of a shard lies at its start or at its end. The default is the end.
     pub(crate) fn index_location(mut self, location: IndexLocation) -> ArrayBuilder {
         self.index_location = location;
         self
     }
 
-    /// Sets the JSON of the data type in the document, for a spelling that differs from our own.
+    /// Sets the JSON of the data type in the metadata document, for a spelling that differs from cuzarr's own.
     pub(crate) fn data_type_words(mut self, words: Value) -> ArrayBuilder {
         self.data_type_words = Some(words);
         self
     }
 
-    /// Sets the names of the stored chunks. The default is `c/0/0`, and `0.0` in format 2.
+    /// Sets how the keys of stored chunks are made. The default is `c/0/0`, and `0.0` in format 2.
     pub fn chunk_key_encoding(mut self, encoding: ChunkKeyEncoding) -> ArrayBuilder {
         self.chunk_key_encoding = Some(encoding);
         self
@@ -153,8 +153,8 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets a rectilinear grid. `edges` has the length of every chunk along each dimension, or of every shard if
-    /// [`ArrayBuilder::chunks`] is set too.
+    /// Sets a rectilinear grid, whose chunks differ in length. `edges` has the length of every chunk along each
+    /// dimension, or of every shard if [`ArrayBuilder::chunks`] is set too.
     ///
     /// ```
     /// use cuzarr::prelude::*;
@@ -198,32 +198,32 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the value of elements that were never written, as JSON in the form of metadata documents. This also works
-    /// for strings, times and structures.
+    /// Sets the value of elements that were never written, in the JSON form of metadata documents. This also works for
+    /// strings, times and structures.
     pub fn fill_value_json(mut self, value: impl Into<Value>) -> ArrayBuilder {
         self.fill_value = Some(BuilderFill::Json(value.into()));
         self
     }
 
-    /// Sets the value of elements that were never written, as a value of metadata.
+    /// Sets the value of elements that were never written, as parsed from metadata.
     pub(crate) fn stored_fill_value(mut self, value: FillValue) -> ArrayBuilder {
         self.fill_value = Some(BuilderFill::Stored(value));
         self
     }
 
-    /// Sets the storage format. The default is 3.
+    /// Sets the storage format: Zarr version 2 or 3. The default is 3.
     pub fn zarr_format(mut self, format: ZarrFormat) -> ArrayBuilder {
         self.zarr_format = format;
         self
     }
 
-    /// Adds an attribute.
+    /// Adds one attribute to the array.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> ArrayBuilder {
         self.attributes.insert(name.into(), value.into());
         self
     }
 
-    /// Adds attributes.
+    /// Adds attributes to the array.
     pub fn attributes(mut self, attributes: Map<String, Value>) -> ArrayBuilder {
         self.attributes.extend(attributes);
         self
@@ -247,7 +247,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the options of the opened array. They are not stored.
+    /// Sets the options of the array that is returned. They are not stored.
     pub fn options(mut self, options: ArrayOptions) -> ArrayBuilder {
         self.options = options;
         self
@@ -262,7 +262,7 @@ impl ArrayBuilder {
         self.create_in(Registry::new().open(url)?, "")
     }
 
-    /// Creates the array at a path in a store, and the groups above it.
+    /// Creates the array at a path in a store, and the missing groups above it.
     ///
     /// # Errors
     /// Those of [`ArrayBuilder::metadata`] and [`Array::create`].

@@ -13,11 +13,11 @@ use crate::meta::node::{self, ZARR_JSON, ZGROUP, ZMETADATA};
 use crate::meta::{EntryChange, NodeDocuments, ZarrFormat, edit_consolidated};
 use crate::store::{ByteRange, Condition, Payload, ReadRequest, Store, StoreExt, Version, join_key};
 
-/// A group document of at least this size is assumed to have a consolidated copy, until it has been read.
+/// A group document of at least this size is assumed to have consolidated metadata, until it has been read.
 const LARGE_BYTES: u64 = 64 << 10;
 
-/// Changes the entries of some nodes in all consolidated copies above them. Paths of nodes are relative to the store's
-/// root. Each copy is read and written once. Returns whether a copy was changed.
+/// Changes the entries of some nodes in the consolidated metadata of all groups above them. Paths of nodes are relative
+/// to the store's root. Each copy is read and written once. Returns whether a copy was changed.
 ///
 /// # Errors
 /// What the store reports. Group documents that cannot be read are skipped. Above the store's root, this ends at the
@@ -60,7 +60,7 @@ pub(super) fn update_copies(
     Ok(is_changed)
 }
 
-/// The consolidated copies of one store.
+/// The groups of one store whose consolidated metadata is to be changed.
 struct Copies<'a> {
     store: &'a dyn Store,
     format: ZarrFormat,
@@ -68,8 +68,8 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Returns the groups that seem to have a copy. If requests take long, one batch finds them. Otherwise all groups
-    /// are returned, and each is tried.
+    /// Returns those groups that seem to have consolidated metadata. If requests take long, one batch finds them.
+    /// Otherwise all groups are returned, and each is tried.
     fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());
@@ -91,7 +91,7 @@ impl Copies<'_> {
         matches!(self.store.exists(name), Ok(true))
     }
 
-    /// Changes entries in a group's consolidated copy, if it has one. Returns whether the copy was changed.
+    /// Changes entries in a group's consolidated metadata, if it has any. Returns whether the copy was changed.
     fn edit(&self, group: &str, changes: &[EntryChange]) -> Result<bool> {
         let copy = Copy { store: self.store, group, format: self.format };
         // A conditional write needs no lock. Most groups have no copy, so this is checked before waiting for the lock.
@@ -110,7 +110,7 @@ impl Copies<'_> {
     }
 }
 
-/// Replaces a v2 group's own attributes in its consolidated copy. The caller holds the group's lock.
+/// Replaces a v2 group's own attributes in its consolidated metadata. The caller holds the group's lock.
 ///
 /// # Errors
 /// What the store reports.
@@ -119,7 +119,7 @@ pub(super) fn update_own(store: &dyn Store, group: &str, node: &NodeDocuments) -
     Copy { store, group, format: ZarrFormat::V2 }.edit_held(&[own])
 }
 
-/// The consolidated copy of one group.
+/// The consolidated metadata of one group.
 struct Copy<'a> {
     store: &'a dyn Store,
     group: &'a str,
@@ -127,8 +127,8 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Whether the group seems to have a copy. Large documents almost always have one, so only the end of a document is
-    /// read.
+    /// Whether the group seems to have consolidated metadata. Large documents almost always have one, so only the end
+    /// of a document is read.
     fn is_there(&self) -> Result<bool> {
         if self.format == ZarrFormat::V2 {
             return self.store.exists(&self.key());
@@ -137,7 +137,8 @@ impl Copy<'_> {
         Ok(readable(end)?.flatten().is_some_and(|end| end.len() as u64 == LARGE_BYTES || has_copy(&end)))
     }
 
-    /// The changed document, and the version that was read. `None` if there is no copy, or if nothing changes.
+    /// Returns the group's document with the changed entries, and the version that was read. `None` if there is no
+    /// copy, or if nothing changes.
     fn edited(&self, changes: &[EntryChange]) -> Result<Option<(Vec<u8>, Option<Version>)>> {
         let stored = self.store.get_versioned(&self.key(), limit_bytes());
         let Some(Some((bytes, version))) = readable(stored)? else { return Ok(None) };
@@ -148,9 +149,9 @@ impl Copy<'_> {
         Ok(edited.map(|edited| (edited, version)))
     }
 
-    /// Reads the documents that the nodes have now, after the copy was read. Without a lock, another process may have
-    /// changed a node after this process did. If that process changes the copy between this read and this write, this
-    /// write fails and is tried again.
+    /// Replaces the given entries by the documents that the nodes have now, after the consolidated metadata was read.
+    /// Without a lock, another process may have changed a node after this process did. If that process changes the copy
+    /// between this read and this write, this write fails and is tried again.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {
@@ -174,7 +175,8 @@ impl Copy<'_> {
         changes.iter().map(current).collect()
     }
 
-    /// Tries once to change the copy, and returns whether it was changed; `None` if another writer was faster.
+    /// Tries once to change the consolidated metadata, and returns whether it was changed; `None` if another writer was
+    /// faster.
     fn try_edit(&self, changes: &[EntryChange]) -> Result<Option<bool>> {
         let Some((edited, version)) = self.edited(changes)? else { return Ok(Some(false)) };
         let is_compared = self.store.capabilities().conditional_writes;
@@ -183,7 +185,7 @@ impl Copy<'_> {
         Ok(written.at(|| documents::place(self.store, self.group))?.then_some(true))
     }
 
-    /// Changes the copy of a group. The caller holds the group's lock.
+    /// Changes the consolidated metadata of a group whose lock the caller holds.
     fn edit_held(&self, changes: &[EntryChange]) -> Result<()> {
         for _ in 0..MOST_ATTEMPTS {
             if self.try_edit(changes)?.is_some() {
@@ -198,12 +200,12 @@ impl Copy<'_> {
     }
 }
 
-/// The key of the document that holds a group's consolidated copy.
+/// The key of the document that holds a group's consolidated metadata.
 fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// The value that was read; `None` if the document cannot be used. A failure of the store is an error.
+/// Returns the value that was read; `None` if the document cannot be used. A failure of the store is an error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {
         Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),
@@ -211,7 +213,7 @@ fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Whether a `zarr.json` seems to have consolidated metadata.
+/// Whether a `zarr.json` with these bytes seems to have consolidated metadata.
 fn has_copy(bytes: &[u8]) -> bool {
     const NAME: &[u8] = b"\"consolidated_metadata\"";
     bytes.windows(NAME.len()).any(|window| window == NAME)

@@ -13,7 +13,7 @@ use crate::meta::node::{self, NodeDocuments, ZARRAY};
 use crate::meta::{EntryChange, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
-/// Nodes that will be created, and the missing groups above them.
+/// Documents of the nodes that one call creates, and of the missing groups above them.
 ///
 /// First, [`make_room`](NewNodes::make_room) checks and frees the paths. Then [`publish`](NewNodes::publish) stores the
 /// documents. Chunks may be written in between, so that readers see a whole array or none.
@@ -34,8 +34,8 @@ use crate::store::{Condition, Payload, Store, StoreExt};
 #[derive(Clone, Debug)]
 pub struct NewNodes {
     format: ZarrFormat,
-    /// The nodes, sorted by the segments of their paths, so that parents come first. `None` for missing groups above
-    /// them.
+    /// The new nodes, sorted by the segments of their paths, so that parents come first. `None` for missing groups
+    /// above them.
     nodes: BTreeMap<Vec<String>, Option<NodeDocuments>>,
 }
 
@@ -70,7 +70,7 @@ impl NewNodes {
         NewNodes::plan(store, nodes, false)
     }
 
-    /// Reads all documents at the paths and above them, as one batch.
+    /// Finds out what exists at the paths and above them, with one batch, and plans what must be created.
     fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let mut new = NewNodes::sorted(nodes)?;
         if store.capabilities().read_only {
@@ -185,8 +185,8 @@ impl NewNodes {
     }
 }
 
-/// Creates a node, and the missing groups above it; see [`NewNodes`]. If several programs overwrite a node at the same
-/// time, a program that was too slow begins again. So the node of the last one remains.
+/// Creates one node, and the missing groups above it; see [`NewNodes`]. If several programs overwrite a node at the
+/// same time, a program that was too slow begins again. So the node of the last one remains.
 pub(super) fn create_node(store: &dyn Store, path: &str, node: &NodeMetadata, overwrite: bool) -> Result<()> {
     let node = (path.to_string(), NodeDocuments::from(node));
     let mut attempt = 0;
@@ -206,7 +206,7 @@ fn is_taken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ContainsArray | ErrorKind::ContainsGroup)
 }
 
-/// A document of a new node.
+/// One document of a new node, to be stored.
 struct Write {
     path: String,
     name: &'static str,
@@ -238,7 +238,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// The node that was found; `None` if it cannot be read. A failure of the store is an error.
+/// Returns the node that was found; `None` if its documents cannot be parsed. A failure of the store is an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),
@@ -246,8 +246,8 @@ fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>
     }
 }
 
-/// Whether an array was found. In v2, the name of the document decides. A v3 document that cannot be read does not
-/// count as an array.
+/// Whether the node that was found is an array. In v2, the name of the document decides. A v3 document that cannot be
+/// read does not count as an array.
 fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
     match found {
         Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),
@@ -261,7 +261,7 @@ fn inside_array(store: &dyn Store, path: &str, parent: &str) -> Error {
     Error::new(ErrorKind::ContainsArray, message)
 }
 
-/// Fails if a node was found.
+/// Fails if a node was found at the path.
 fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>>) -> Result<()> {
     let found = match found {
         Ok(None) => return Ok(()),

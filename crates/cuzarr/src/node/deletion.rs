@@ -30,16 +30,16 @@ pub const CHECKPOINT: &str = ".cuzarr-work.json";
 /// Name of the object that recorded the progress of copies before release 0.1.0.
 pub const OLD_COPY_CHECKPOINT: &str = ".cuzarr-copy.json";
 
-/// The documents that are deleted before everything else below a node's path, in three batches. Attributes go after
-/// `.zarray`, because an array that lost its attributes is another array. They go before `.zgroup`, because a group
-/// that is created later would inherit them.
+/// The documents that are deleted first when a node is deleted, in three batches. Attributes go after `.zarray`,
+/// because an array that lost its attributes is another array. They go before `.zgroup`, because a group that is
+/// created later would inherit them.
 const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
 
-/// Maximum number of chunks that are deleted without asking whether they exist. If there are more, the stored chunks
-/// are listed first.
+/// Up to this many chunks are deleted without asking whether they exist. If there are more, the stored chunks are
+/// listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
-/// Maximum number of chunks that are looked up one by one if the store refuses to list.
+/// If the store refuses to list, at most this many chunks are looked up one by one.
 const MOST_ASKED_FOR: u64 = 256;
 
 /// Deletes everything at a path and below it, and its entries in the consolidated metadata of groups above.
@@ -91,8 +91,8 @@ pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
     deleted
 }
 
-/// Copies a node's own documents to its entries in the consolidated metadata of groups above. Groups without an entry
-/// get one. Returns whether anything changed.
+/// Copies a node's documents to the consolidated metadata of the groups above it. Groups without an entry get one.
+/// Returns whether anything changed.
 ///
 /// # Errors
 /// What the store reports; errors in the node's documents.
@@ -103,7 +103,7 @@ pub fn refresh_consolidated(store: &dyn Store, path: &str, format: ZarrFormat) -
     update_copies(store, format, vec![EntryChange { path, node }], &lookup.cancellation)
 }
 
-/// Refuses to make an array where chunks are stored that would become its elements.
+/// Refuses to make an array where chunks are already stored, because they would become its elements.
 ///
 /// # Errors
 /// `ContainsArray`
@@ -143,7 +143,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         .with_hint("unless another program is creating it, delete what is left there with overwrite"))
 }
 
-/// Looks up the first chunks of an array. Returns the key of one that is stored, if there is any.
+/// Returns the key of one of the array's first chunks, if one is stored.
 fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts: &[u64]) -> Result<Option<String>> {
     let grid: Bounds = counts.iter().map(|&count| (0, count)).collect();
     let encoding = metadata.chunk_key_encoding();
@@ -161,7 +161,8 @@ pub(super) struct ChunksOutside<'a> {
     pub kept: &'a [u64],
 }
 
-/// Returns the keys of chunks. Some of them may not be stored, unless the store cannot delete.
+/// Returns the keys of the chunks in this part of an array. Some of them may not be stored, unless the store cannot
+/// delete.
 fn keys_of(store: &dyn Store, chunks: &ChunksOutside<'_>) -> Result<Vec<String>> {
     let ChunksOutside { path, metadata, .. } = *chunks;
     let grid = metadata.chunk_grid();
@@ -198,7 +199,7 @@ pub(super) fn refuse_undeletable(store: &dyn Store, removed: &ChunksOutside<'_>)
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes chunks of several arrays, as one batch.
+/// Deletes these chunks of several arrays, as one batch.
 ///
 /// # Errors
 /// What the store reports.
@@ -222,7 +223,7 @@ pub(super) fn delete_chunks(store: &dyn Store, arrays: &[ChunksOutside<'_>]) -> 
     deleted
 }
 
-/// The range of chunks of a box along each dimension: the first chunk, and the end.
+/// A box of chunks: along each dimension, the first chunk and the end.
 type Bounds = Vec<(u64, u64)>;
 
 /// The chunks of a grid that lie outside a smaller grid, as boxes that do not overlap.
@@ -243,7 +244,7 @@ fn volume(bounds: &[(u64, u64)]) -> u64 {
     bounds.iter().fold(1u64, |all, (start, end)| all.saturating_mul(end - start))
 }
 
-/// The coordinates of the chunk with number `linear`, in C order, in a box.
+/// The grid coordinates of chunk number `linear`, in C order, of a box.
 fn unravel(mut linear: u64, bounds: &[(u64, u64)]) -> Vec<u64> {
     let mut chunk = vec![0; bounds.len()];
     for (at, (start, end)) in chunk.iter_mut().zip(bounds).rev() {

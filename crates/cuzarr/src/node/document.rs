@@ -45,11 +45,11 @@ use crate::meta::node;
 use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, Condition, Payload, ReadRequest, Store, StoreExt};
 
-/// The right to change the documents of one node. Until it is dropped, other changes of the node wait: those of this
-/// process, and, if the store has locks, those of other processes.
+/// The right to change the metadata documents of one node. Until it is dropped, other changes of the node wait: those
+/// of this process, and, if the store has locks, those of other processes.
 pub struct NodeLock(NodeLocks);
 
-/// The right to change the documents of several nodes of one store.
+/// The right to change the metadata documents of several nodes of one store, until it is dropped.
 pub(super) struct NodeLocks {
     store: Arc<dyn Store>,
     nodes: Vec<NodePlace>,
@@ -57,23 +57,23 @@ pub(super) struct NodeLocks {
     _held: HeldDocuments,
 }
 
-/// Where a node is, and what it is.
+/// A node to be locked: its path, its format, and whether it is an array.
 pub(super) struct NodePlace {
     pub path: String,
     pub format: ZarrFormat,
     pub is_array: bool,
 }
 
-/// The stored documents of a node.
+/// The metadata documents of a node, read while they were locked.
 #[derive(Clone, Debug)]
 pub struct StoredNode {
     documents: NodeDocuments,
-    /// For each document, the condition under which it may be replaced.
+    /// For each document, the condition under which the store may replace it.
     conditions: BTreeMap<&'static str, Condition>,
 }
 
 impl StoredNode {
-    /// The documents.
+    /// The documents that were read.
     pub fn documents(&self) -> &NodeDocuments {
         &self.documents
     }
@@ -110,7 +110,7 @@ impl NodeLock {
         NodeLocks::take(store, vec![node], true, cancellation).map(NodeLock)
     }
 
-    /// Reads the stored documents.
+    /// Reads the node's stored documents.
     ///
     /// # Errors
     /// `ArrayNotFound` or `GroupNotFound` when the node is gone; `MetadataInvalid`; what the store reports.
@@ -121,8 +121,8 @@ impl NodeLock {
             .ok_or_else(|| documents::not_found(ErrorKind::NodeNotFound, &*self.0.store, self.path()))
     }
 
-    /// Replaces the stored documents that differ, with `indent` spaces per level, then the node's entries in the
-    /// consolidated copies above. Returns false if another writer has changed a document since it was read. Then that
+    /// Stores those documents that differ from the stored ones, with `indent` spaces per level, and then updates the
+    /// consolidated metadata above. Returns false if another writer has changed a document since it was read. Then that
     /// document is not written.
     ///
     /// # Errors
@@ -132,7 +132,8 @@ impl NodeLock {
         self.0.replace(&[change], indent)?.pop().unwrap_or(Ok(false))
     }
 
-    /// Changes the stored documents. If another writer is faster, `change` is called again with the new documents.
+    /// Changes the node's stored documents. If another writer is faster, `change` is called again with the new
+    /// documents.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`], [`NodeLock::replace`] and `change`; `StoreFailed` when other writers do not stop.
@@ -158,17 +159,17 @@ impl NodeLock {
     }
 }
 
-/// A change of the documents of one locked node.
+/// New documents for one of the locked nodes.
 pub(super) struct NodeChange<'a> {
-    /// The node, by its place among the locked nodes.
+    /// The number of the node among the locked nodes.
     pub number: usize,
     pub stored: &'a StoredNode,
     pub documents: &'a NodeDocuments,
 }
 
 impl NodeLocks {
-    /// Waits for the locks of nodes, whose paths are sorted. With `owns_chunks`, no other caller changes the shape of
-    /// these arrays.
+    /// Waits for the locks of nodes, whose paths must be sorted. With `owns_chunks`, no other caller changes the shape
+    /// of these arrays.
     ///
     /// # Errors
     /// `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.
@@ -183,7 +184,7 @@ impl NodeLocks {
         Ok(NodeLocks { store, nodes, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// Reads the stored documents of some of the nodes, as one batch.
+    /// Reads the stored documents of the nodes with these numbers, as one batch.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`].
@@ -222,8 +223,8 @@ impl NodeLocks {
         nodes().map(parse).collect()
     }
 
-    /// Replaces the stored documents that differ, then the entries of these nodes in the consolidated copies above. Says
-    /// for each change whether it was stored, as [`NodeLock::replace`] does.
+    /// Stores those documents that differ from the stored ones, then updates the consolidated metadata above. Says for
+    /// each change whether it was stored, as [`NodeLock::replace`] does.
     ///
     /// # Errors
     /// What the store reports about consolidated copies.
@@ -246,7 +247,7 @@ impl NodeLocks {
         Ok(stored)
     }
 
-    /// Replaces the stored documents of one node that differ.
+    /// Stores those documents of one node that differ from the stored ones.
     fn put(&self, change: &NodeChange<'_>, indent: Option<usize>) -> Result<bool> {
         let (node, old) = (&self.nodes[change.number], change.stored.documents.documents(indent));
         for (name, bytes) in change.documents.documents(indent) {
@@ -264,7 +265,7 @@ impl NodeLocks {
 }
 
 impl StoredNode {
-    /// The metadata of an array, from its documents.
+    /// Parses the metadata of an array from its stored documents.
     ///
     /// # Errors
     /// `MetadataInvalid`, `UnsupportedFeature`, `UnknownDataType`; `ArrayNotFound` when the documents describe a group.

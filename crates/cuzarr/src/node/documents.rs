@@ -11,14 +11,14 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY, ZATTRS, ZGROUP, ZMET
 use crate::meta::{ArrayMetadata, Consolidated, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Maximum size of a metadata document that is read: the configuration's `metadata_max_bytes`. An array's options
-/// cannot set this limit, because documents are read before there is an array.
+/// Maximum size of a metadata document that is read, in bytes: the configuration's `metadata_max_bytes`. An array's
+/// options cannot set this limit, because documents are read before there is an array.
 pub(super) fn limit_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| Config::from_environment().unwrap_or_default().metadata_max_bytes())
 }
 
-/// Adds a hint to the error of a document that is too large.
+/// Adds a hint to an error about a document that is too large.
 pub(super) fn with_limit_hint(error: Error) -> Error {
     match error.kind() {
         ErrorKind::BudgetExceeded => error.with_hint("if you trust the store, raise metadata_max_bytes"),
@@ -26,22 +26,22 @@ pub(super) fn with_limit_hint(error: Error) -> Error {
     }
 }
 
-/// Whether a group's consolidated metadata is used.
+/// Whether nodes are looked up in a group's consolidated metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Consolidation {
-    /// Use it if the group has it.
+    /// Use consolidated metadata if the group has it.
     #[default]
     WhenPresent,
-    /// Use it, and fail if the group does not have it.
+    /// Use consolidated metadata, and fail if the group does not have it.
     Required,
-    /// Ignore it, and read every node's own documents.
+    /// Ignore consolidated metadata, and read every node's own documents.
     Never,
     /// Like [`Consolidation::Required`], but in v2 the document has this name instead of `.zmetadata`.
     Named(String),
 }
 
 impl Consolidation {
-    /// The name of the v2 document to read, if any.
+    /// The name of the v2 document with consolidated metadata that is to be read, if any.
     fn document(&self) -> Option<&str> {
         match self {
             Consolidation::WhenPresent | Consolidation::Required => Some(ZMETADATA),
@@ -51,7 +51,7 @@ impl Consolidation {
     }
 }
 
-/// Options of a search for the node at a path.
+/// Options of a search for the metadata of nodes.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// Find only documents of this format.
@@ -61,9 +61,9 @@ pub struct Lookup {
     pub arrays: Option<bool>,
     /// Whether consolidated metadata of groups is used.
     pub consolidation: Consolidation,
-    /// Maximum size of a document.
+    /// Maximum size of a document in bytes.
     pub max_bytes: u64,
-    /// Stops a call that reads many nodes, between two batches.
+    /// Stops a search that reads many nodes, between two batches.
     pub cancellation: CancellationToken,
 }
 
@@ -80,14 +80,14 @@ impl Default for Lookup {
     }
 }
 
-/// The documents that were found at a path.
+/// The metadata documents that were found at a path.
 #[derive(Clone, Debug)]
 pub struct FoundNode {
     /// The node's own documents.
     pub documents: NodeDocuments,
     /// The consolidated metadata of the node, if the search used it.
     pub consolidated: Option<Consolidated>,
-    /// Warnings about the documents.
+    /// Warnings about the documents that were found.
     pub warnings: Vec<String>,
 }
 
@@ -117,24 +117,24 @@ pub fn find_documents(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<
     Ok(Some(found))
 }
 
-/// The error for a group without the required consolidated metadata.
+/// The error if a group does not have the consolidated metadata that the caller requires.
 pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
     let message = format!("{store}: the group '/{path}' has no consolidated metadata");
     Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
 }
 
-/// The metadata of the node that was found at a path.
+/// The metadata of a node that was found, and warnings about it.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,
 }
 
-/// The name of a node in the trail of errors.
+/// How errors name a node in their trail.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
 
-/// The error for a path without a node of the wanted kind.
+/// The error if no node of the wanted kind is at a path.
 pub(super) fn not_found(kind: ErrorKind, store: &dyn Store, path: &str) -> Error {
     let what = match kind {
         ErrorKind::ArrayNotFound => "no array",
@@ -158,7 +158,7 @@ pub(super) fn find(
     Ok(Some(Found { metadata, warnings }))
 }
 
-/// Reads the documents at a path, with warnings about them.
+/// Reads the documents at a path, and collects warnings about them.
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
@@ -203,10 +203,10 @@ pub fn find_many(
     paths.iter().map(parse).collect()
 }
 
-/// Number of requests in flight to a far store.
+/// Maximum number of requests that are in flight to a far store at a time.
 pub(super) const REQUESTS_AT_ONCE: usize = 64;
 
-/// Makes a request for each item. In a far store, many requests run at once. Results are in the order of the items.
+/// Makes a request for each item, many at a time if the store is far away. Results are in the order of the items.
 pub(super) fn each<I: Sync, T: Send>(
     store: &dyn Store,
     items: &[I],
@@ -219,7 +219,8 @@ pub(super) fn each<I: Sync, T: Send>(
     Threads::callers().map(threads, items, request).into_iter().collect()
 }
 
-/// Whether an array (`true`) or a group (`false`) is at a path. `None` if there is neither, or if it cannot be read.
+/// Whether the node at a path is an array (`true`) or a group (`false`). `None` if there is neither, or if it cannot be
+/// read.
 pub(super) fn kind_at(store: &dyn Store, path: &str) -> Result<Option<bool>> {
     match find(store, path, None, &Consolidation::Never) {
         Ok(found) => Ok(found.map(|found| found.metadata.as_array().is_some())),
@@ -255,7 +256,7 @@ fn read<'a>(
     values.into_iter().map(|value| value.map_err(with_limit_hint)).collect()
 }
 
-/// The documents at one path.
+/// The stored bytes of each metadata document at one path, if it exists.
 #[derive(Default)]
 struct StoredDocument {
     zarr_json: Option<Vec<u8>>,

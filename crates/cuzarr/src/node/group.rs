@@ -24,11 +24,11 @@ pub struct Group {
     store: Arc<dyn Store>,
     path: String,
     metadata: GroupMetadata,
-    /// The options of arrays that the group opens.
+    /// The options of the arrays that are opened or created through this group.
     options: ArrayOptions,
     warnings: Vec<String>,
     uses_consolidated: bool,
-    /// Whether nodes are read from their own documents, even in a store that cannot be written.
+    /// Whether members are read from their own documents, even if the store cannot be written.
     reads_documents: bool,
 }
 
@@ -72,7 +72,7 @@ impl Group {
         Group { store, path, metadata, options, warnings, uses_consolidated, reads_documents: false }
     }
 
-    /// Creates a group, and the groups above it. [`Group::builder`] has defaults for all but the path.
+    /// Creates a group, and the missing groups above it. [`Group::builder`] has defaults for all but the path.
     ///
     /// # Errors
     /// `ContainsArray` or `ContainsGroup` when the path is taken and `overwrite` is off.
@@ -87,7 +87,7 @@ impl Group {
         Group::create_from(store, path, GroupMetadata::new(format, attributes)?, overwrite, options)
     }
 
-    /// Creates a group from metadata, and the groups above it.
+    /// Creates a group from metadata, and the missing groups above it.
     ///
     /// # Errors
     /// Those of [`Group::create`].
@@ -104,7 +104,7 @@ impl Group {
         Ok(Group::opened(store, path, metadata, options, Vec::new()))
     }
 
-    /// Makes a group from known metadata. Nothing is read.
+    /// Makes a group from known metadata, without reading its documents.
     ///
     /// # Errors
     /// `KeyInvalid` when the path is not valid.
@@ -117,17 +117,17 @@ impl Group {
         Ok(Group::opened(store, normalize_path(path)?, metadata, options, Vec::new()))
     }
 
-    /// The store.
+    /// The store in which the group is.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The path in the store; the root's is empty.
+    /// The group's path in the store; the root's is empty.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The path with a leading `/`.
+    /// The group's path with a leading `/`.
     pub fn name(&self) -> String {
         format!("/{}", self.path)
     }
@@ -137,23 +137,23 @@ impl Group {
         &self.metadata
     }
 
-    /// The options of arrays that the group opens.
+    /// The options of the arrays that are opened or created through this group.
     pub fn options(&self) -> &ArrayOptions {
         &self.options
     }
 
-    /// Warnings about the metadata documents.
+    /// Warnings about the group's metadata documents.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The consolidated metadata, if it is used.
+    /// The group's consolidated metadata, if members are read from it.
     pub fn consolidated(&self) -> Option<&Consolidated> {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Whether members are opened from the consolidated copy alone. In a writable store, the copy only gives their
-    /// names.
+    /// Whether members are opened from the consolidated metadata alone, without reading their documents. In a writable
+    /// store, the copy only gives their names.
     fn trusts_copy(&self) -> bool {
         self.store.capabilities().read_only && !self.reads_documents
     }
@@ -177,7 +177,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Describes how the consolidated copy differs from the nodes' own documents: one sentence for each node that
+    /// Describes how the consolidated metadata differs from the nodes' own documents: one sentence for each node that
     /// differs.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Group {
         Ok(differences)
     }
 
-    /// Replaces the attributes, in this group and in the store.
+    /// Replaces all attributes, in this group and in the store.
     ///
     /// # Errors
     /// `GroupNotFound` when the group is gone; what the store reports.
@@ -212,7 +212,8 @@ impl Group {
         self.store_attributes(metadata)
     }
 
-    /// Like [`Group::set_attributes`], with the JSON object in `text`. The spelling of numbers is kept.
+    /// Like [`Group::set_attributes`], but takes the attributes as a JSON object in `text`. The spelling of numbers is
+    /// kept.
     ///
     /// # Errors
     /// `MetadataInvalid` when the text is not a JSON object; what the store reports.
@@ -231,7 +232,7 @@ impl Group {
         Ok(())
     }
 
-    /// Marks the group as the root of unfinished work, or removes the mark (`None`), in this group and in the store.
+    /// Marks in this group, and in the store, that work on the group is unfinished; `None` removes the mark.
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].
@@ -246,7 +247,7 @@ impl Group {
         documents::place(&*self.store, &self.path)
     }
 
-    /// The path in the store of a path relative to this group.
+    /// Turns a path relative to this group into the path in the store.
     fn absolute(&self, path: &str) -> Result<(String, String)> {
         let relative = normalize_path(path)?;
         let absolute = if relative.is_empty() { self.path.clone() } else { join_key(&self.path, &relative) };
@@ -303,8 +304,9 @@ impl Group {
         }
     }
 
-    /// Opens the array of an image's level, at a path relative to the image's group. In GeoZarr a level may be a group.
-    /// Then the level's array is the only array of two or more dimensions directly below that group.
+    /// Opens the array with one resolution level of an image, at a path relative to the image's group. In GeoZarr a
+    /// level may be a group. Then the level's array is the only array of two or more dimensions directly below that
+    /// group.
     ///
     /// # Errors
     /// `ArrayNotFound` when nothing is there; `Unsupported` for a group with several such arrays, or with none.
@@ -342,7 +344,7 @@ impl Group {
         }
     }
 
-    /// Whether an array or group is at a path relative to this group, even if its metadata cannot be read.
+    /// Whether an array or group is at a path relative to this group; it need not have valid metadata.
     ///
     /// # Errors
     /// What the store reports.
@@ -357,8 +359,8 @@ impl Group {
         }
     }
 
-    /// Calls `visit` with the path (relative to this group) and the metadata of every node below. Each group is
-    /// directly followed by its members, which are sorted.
+    /// Calls `visit` for every node below this group, with the node's path relative to the group and its metadata. Each
+    /// group is directly followed by its members, which are sorted.
     ///
     /// `max_depth` counts levels below the direct members: `Some(0)` visits only direct members, `None` visits all. If
     /// the metadata of a node cannot be read, `visit` gets the error; the walk ends only if `visit` returns this error.
@@ -378,8 +380,8 @@ impl Group {
         }
     }
 
-    /// Opens the nodes below, with their paths relative to this group; see [`Group::walk`]. The codecs of an array are
-    /// checked when it is first used.
+    /// Opens every node below this group, and returns it with its path relative to the group; see [`Group::walk`]. The
+    /// codecs of an array are checked when it is first used.
     ///
     /// # Errors
     /// The first node whose metadata cannot be read; what the store reports.
@@ -411,7 +413,8 @@ impl Group {
         })
     }
 
-    /// Marks an array whose metadata came from this group's consolidated copy, if members are opened from that copy.
+    /// Notes in an array that its metadata came from this group's consolidated metadata, if members are opened from
+    /// that.
     fn trusted(&self, array: Array) -> Array {
         if self.consolidated().is_some() { array.trusting_consolidated() } else { array }
     }
@@ -522,7 +525,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Describes how a node in the consolidated copy differs from the stored node.
+/// Describes how the consolidated metadata of a node differs from the node's own documents.
 fn difference(path: &str, remembered: &NodeMetadata, stored: &NodeMetadata) -> String {
     match (remembered, stored) {
         (NodeMetadata::Array(old), NodeMetadata::Array(new)) if old.shape() != new.shape() => {
@@ -538,7 +541,7 @@ fn difference(path: &str, remembered: &NodeMetadata, stored: &NodeMetadata) -> S
     }
 }
 
-/// Reads the documents of everything below the group at `path`, and stores a copy in the group.
+/// Copies the documents of everything below the group at `path` into the group, as its consolidated metadata.
 ///
 /// # Errors
 /// Those of [`gather_documents`]; errors in the group's metadata.
@@ -583,7 +586,7 @@ pub fn consolidate(
     Ok((documents, found))
 }
 
-/// The format of the group at `path`.
+/// The format of the group at `path`, whose metadata is to be consolidated.
 fn gather_format(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<ZarrFormat> {
     let lookup = Lookup { arrays: Some(false), consolidation: Consolidation::Never, ..lookup.clone() };
     let found = documents::find_documents(store, path, &lookup)?.filter(|found| found.documents.is_group());

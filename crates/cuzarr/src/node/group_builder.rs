@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::meta::{GroupMetadata, ZarrFormat};
 use crate::store::{Registry, Store};
 
-/// Builds a new group; see [`Group::builder`].
+/// Sets the properties of a new group step by step, and creates it; see [`Group::builder`].
 ///
 /// Errors in any step are reported by the last one: [`create`](GroupBuilder::create),
 /// [`create_in`](GroupBuilder::create_in) or [`metadata`](GroupBuilder::metadata).
@@ -24,7 +24,7 @@ pub struct GroupBuilder {
 }
 
 impl Group {
-    /// Begins a new group. The defaults are format 3 and no attributes.
+    /// Begins to build a new group. The defaults are format 3 and no attributes.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -47,19 +47,19 @@ impl Group {
 }
 
 impl GroupBuilder {
-    /// Sets the storage format. The default is 3.
+    /// Sets the storage format: Zarr version 2 or 3. The default is 3.
     pub fn zarr_format(mut self, format: ZarrFormat) -> GroupBuilder {
         self.zarr_format = format;
         self
     }
 
-    /// Adds an attribute.
+    /// Adds one attribute to the group.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> GroupBuilder {
         self.attributes.insert(name.into(), value.into());
         self
     }
 
-    /// Adds attributes.
+    /// Adds attributes to the group.
     pub fn attributes(mut self, attributes: Map<String, Value>) -> GroupBuilder {
         self.attributes.extend(attributes);
         self

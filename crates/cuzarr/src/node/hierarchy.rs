@@ -9,7 +9,7 @@ use crate::store::{Store, join_key};
 
 type Visit<'a> = dyn FnMut(&str, Result<NodeMetadata>) -> Result<()> + 'a;
 
-/// Finds the nodes of `format` below the group at a path. Their paths are relative to the group.
+/// Finds the documents of all nodes of `format` below the group at a path. Their paths are relative to the group.
 ///
 /// `max_depth` counts levels below the direct members: `Some(0)` finds only direct members, `None` finds all. Each
 /// group comes before its members, which are sorted. A node whose documents cannot be read comes as an error. `most`
@@ -69,7 +69,7 @@ pub fn walk_documents(
     Ok(found)
 }
 
-/// Sorts by the segments of paths, so that each group is directly followed by its members.
+/// Sorts items by the segments of their paths, so that each group is directly followed by its members.
 fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
     items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
 }
@@ -93,7 +93,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Visits the nodes of consolidated metadata; see [`Group::walk`](super::Group::walk).
+/// Visits the nodes that consolidated metadata has; see [`Group::walk`](super::Group::walk).
 pub(super) fn walk_consolidated(
     consolidated: &Consolidated,
     max_depth: Option<usize>,
@@ -133,7 +133,7 @@ pub(super) fn walk_named(
     Ok(())
 }
 
-/// The paths of nodes in consolidated metadata, down to a depth. Each group comes before its members.
+/// The paths of the nodes in consolidated metadata, down to the depth `max_depth`. Each group comes before its members.
 fn named(consolidated: &Consolidated, max_depth: Option<usize>) -> Vec<&str> {
     let depth = |path: &str| path.matches('/').count();
     let mut paths: Vec<&str> =

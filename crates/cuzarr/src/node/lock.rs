@@ -12,22 +12,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Engine, Turn};
 use crate::store::{LOCK_NAME, Lock, Store, join_key};
 
-/// Number of attempts of a change if other writers are faster. One writer succeeds each time.
+/// Maximum number of attempts to change a document if other writers change it first. One writer succeeds each time.
 pub(super) const MOST_ATTEMPTS: u32 = 64;
-/// First pause of a caller that waits for another process. Pauses grow up to the longest one.
+/// First pause of a caller that waits until another process releases a lock. Pauses grow up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
-/// Maximum time to wait for a lock on a server.
+/// Maximum time to wait until another client releases a lock on a server.
 const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The locks of the store and of the process. They are released in this order.
+/// The locks of documents that are to be changed: those in the store, and those in this process. They are released in
+/// this order.
 pub(super) struct HeldDocuments {
     _locks: StoreLocks,
     _turn: Turn,
 }
 
-/// Locks of a store. A server is asked to release all of them at once.
+/// Locks on nodes that a store gave. A server is asked to release all of them at once.
 struct StoreLocks {
     locks: Vec<Lock>,
     is_far: bool,
@@ -44,8 +45,8 @@ impl Drop for StoreLocks {
 }
 
 impl HeldDocuments {
-    /// Waits for the locks of the nodes at `paths`, which are sorted. With `owns_chunks`, no other caller changes the
-    /// shape of these arrays.
+    /// Waits for the locks of the nodes at `paths`, which must be sorted. With `owns_chunks`, no other caller changes
+    /// the shape of these arrays.
     pub(super) fn take(
         store: &dyn Store,
         paths: &[&str],
@@ -101,7 +102,7 @@ pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()
     cancellation.check()
 }
 
-/// The error of a change if other writers were faster at each attempt.
+/// The error of a change if other writers were faster at every attempt.
 pub(super) fn outrun(store: &dyn Store, path: &str) -> Error {
     let message =
         format!("{store}: the metadata of '/{path}' was changed by other writers at each of {MOST_ATTEMPTS} attempts");

@@ -64,18 +64,18 @@ pub use resize::{ArrayResize, resize_all};
 pub use update::Update;
 pub use values::{HostData, HostView, Values};
 
-/// An array or a group.
+/// A node of a Zarr hierarchy: an array or a group.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nodes are held one at a time, and are not moved around in bulk")]
 pub enum Node {
-    /// An array.
+    /// The node is an array.
     Array(Array),
-    /// A group.
+    /// The node is a group.
     Group(Group),
 }
 
 impl Node {
-    /// The path in the store; the root's is empty.
+    /// The node's path in the store; the root's is empty.
     pub fn path(&self) -> &str {
         match self {
             Node::Array(array) => array.path(),
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The path with a leading `/`.
+    /// The node's path with a leading `/`.
     pub fn name(&self) -> String {
         format!("/{}", self.path())
     }

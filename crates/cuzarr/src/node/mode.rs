@@ -8,12 +8,12 @@ use super::normalize_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ReadOnly, Store};
 
-/// How a node is opened. The letters are those of zarr-python.
+/// Whether a node that is opened must exist, may be created, and may be written. The letters are those of zarr-python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// `r`: the node must exist, and is read-only.
+    /// `r`: the node must exist, and cannot be written.
     Read,
-    /// `r+`: the node must exist.
+    /// `r+`: the node must exist, and can be written.
     ReadWrite,
     /// `a`: the node is created when it does not exist.
     OpenOrCreate,
@@ -24,22 +24,22 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether an existing node is opened.
+    /// Whether this mode opens an existing node.
     pub(super) fn may_open(self) -> bool {
         matches!(self, Mode::Read | Mode::ReadWrite | Mode::OpenOrCreate)
     }
 
-    /// Whether a node may be created.
+    /// Whether this mode may create a node.
     pub(super) fn may_create(self) -> bool {
         matches!(self, Mode::OpenOrCreate | Mode::Replace | Mode::CreateNew)
     }
 
-    /// Whether an existing node is deleted.
+    /// Whether this mode deletes an existing node.
     pub(super) fn overwrites(self) -> bool {
         self == Mode::Replace
     }
 
-    /// Returns the store with the rights of this mode.
+    /// Returns the store; in mode `r`, one that refuses all writes.
     pub(super) fn restrict(self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         match (self, store.capabilities().read_only) {
             (Mode::Read, false) => Ok(Arc::new(ReadOnly::new(store))),

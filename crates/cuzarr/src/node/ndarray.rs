@@ -19,7 +19,7 @@ impl<T> Values<T> {
     }
 }
 
-/// Elements without gaps are written without a copy, whatever the order of dimensions. Others are packed first.
+/// Takes arrays of the crate `ndarray` for typed writes; elements without gaps are not copied. Others are packed first.
 impl<S: Data<Elem: HostElement>, D: Dimension> HostData for ArrayBase<S, D> {
     type Element = S::Elem;
 

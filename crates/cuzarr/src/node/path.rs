@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::validate_prefix;
 
-/// Normalizes a node's path by zarr-python's rules: `\` becomes `/`, slashes at both ends are removed, and several
+/// Normalizes the path of a node by zarr-python's rules: `\` becomes `/`, slashes at both ends are removed, and several
 /// slashes become one.
 ///
 /// ```

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
-/// Refuses a target that is the source, lies inside it, or contains it. Stores are compared by their identities.
+/// Refuses a target of a copy that is the source, lies inside it, or contains it. Stores are compared by their
+/// identities.
 ///
 /// # Errors
 /// `InvalidArgument`

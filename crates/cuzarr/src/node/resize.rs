@@ -14,8 +14,8 @@ use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrF
 use crate::store::Store;
 
 impl Array {
-    /// Changes the shape. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so their outer
-    /// elements appear again if the array grows.
+    /// Changes the shape of the array. Chunks outside the new shape are deleted. Chunks at its edge stay whole, so
+    /// their outer elements appear again if the array grows.
     ///
     /// The call changes the stored shape, even if this handle remembers another shape. Other changes of the array's
     /// metadata wait until the call returns.
@@ -30,25 +30,25 @@ impl Array {
     }
 }
 
-/// A new shape for an array.
+/// An array, and the new shape that a resize gives it.
 pub struct ArrayResize<'a> {
     array: &'a mut Array,
     shape: Vec<u64>,
 }
 
 impl<'a> ArrayResize<'a> {
-    /// The array gets the shape `shape`.
+    /// Gives the array the shape `shape`.
     pub fn new(array: &'a mut Array, shape: impl Into<Vec<u64>>) -> ArrayResize<'a> {
         ArrayResize { array, shape: shape.into() }
     }
 }
 
-/// Options of a resize.
+/// Options for changing the shapes of arrays.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeOptions {
-    /// Whether chunks outside of the new shapes are deleted.
+    /// Whether chunks outside the new shape are deleted.
     pub deletes_outside: bool,
-    /// Spaces per level in documents; `None` for documents of one line.
+    /// Spaces per level in metadata documents; `None` for documents of one line.
     pub indent: Option<usize>,
 }
 
@@ -58,8 +58,8 @@ impl Default for ResizeOptions {
     }
 }
 
-/// Changes the shapes of several arrays, as [`Array::resize`] changes one. Arrays of one store change together: their
-/// documents are read and written at once, and consolidated metadata above them is changed once.
+/// Changes the shapes of several arrays by one call, as [`Array::resize`] changes one. Arrays of one store change
+/// together: their documents are read and written at once, and consolidated metadata above them is changed once.
 ///
 /// If a shape is refused, no array of its store changes. If a store fails in the middle, some of the arrays have their
 /// new shape, and their handles have it too. Stores are changed one after another.
@@ -84,7 +84,7 @@ pub fn resize_all(arrays: &mut [ArrayResize<'_>]) -> Result<()> {
     resize_with(arrays, ResizeOptions::default())
 }
 
-/// Like [`resize_all`], with options.
+/// Like [`resize_all`], but with options.
 pub(crate) fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions) -> Result<()> {
     let mut stores: Vec<(Arc<dyn Store>, Vec<&mut ArrayResize<'_>>)> = Vec::new();
     for array in arrays {
@@ -128,14 +128,14 @@ fn resize_of_store(store: &Arc<dyn Store>, arrays: &mut [&mut ArrayResize<'_>], 
     Err(outrun(&**store, arrays[left[0]].array.path()))
 }
 
-/// The change of an array, from the stored shape to the wanted one.
+/// How a resize changes one array, from its stored shape to the wanted one.
 struct Change {
-    /// The array's place among those of the call.
+    /// The number of the array among the arrays of the call.
     number: usize,
     path: String,
     stored: StoredNode,
     old: ArrayMetadata,
-    /// The new metadata. The grid covers the old shape, too: a rectilinear grid only grows.
+    /// The array's metadata with the new shape. The grid covers the old shape, too: a rectilinear grid only grows.
     new: ArrayMetadata,
 }
 
@@ -148,7 +148,7 @@ impl Change {
         NodeChange { number: self.number, stored: &self.stored, documents }
     }
 
-    /// The chunks that are added.
+    /// The chunks that only the new shape has.
     fn added(&self) -> ChunksOutside<'_> {
         ChunksOutside { path: &self.path, metadata: &self.new, within: self.new.shape(), kept: self.old.shape() }
     }
@@ -159,7 +159,8 @@ impl Change {
     }
 }
 
-/// Reads the documents of some of the arrays, and says what changes. The arrays get the stored metadata.
+/// Reads the documents of the arrays with these numbers, and computes how each changes. The arrays get the stored
+/// metadata.
 fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers: &[usize]) -> Result<Vec<Change>> {
     let stored = locks.read(numbers)?.into_iter();
     let change = |(&number, stored): (&usize, StoredNode)| {
@@ -173,9 +174,9 @@ fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers:
     numbers.iter().zip(stored).map(change).collect()
 }
 
-/// Deletes chunks before the shapes change: those that a killed resize left behind and that a new shape would include.
-/// A transactional store only accepts chunks of the current shape. So there, the chunks outside the new shape are
-/// deleted instead; a killed resize leaves nothing in such a store.
+/// Deletes stored chunks that the new shapes would include, although they were never elements: a killed resize left
+/// them behind. A transactional store only accepts chunks of the current shape. So there, the chunks outside the new
+/// shape are deleted instead; a killed resize leaves nothing in such a store.
 fn delete_before(store: &dyn Store, changes: &[Change], cancellation: &CancellationToken) -> Result<()> {
     changes.iter().try_for_each(|change| refuse_undeletable(store, &change.removed()))?;
     if store.capabilities().transactional {

@@ -11,7 +11,7 @@ use crate::plan::{Region, Selection};
 use crate::run::{beside, relay, write_behind};
 
 impl Array {
-    /// Reads regions to the array's device, in order, and passes each to `work` in the calling thread. Meanwhile, the
+    /// Reads regions to the array's device in order, and passes each to `work` in the calling thread. Meanwhile, the
     /// next `ahead` regions are read.
     ///
     /// There is memory for `ahead + 1` regions at a time. Other bytes in flight stay below the array's memory limit.
@@ -61,7 +61,7 @@ impl Array {
         })
     }
 
-    /// Makes the elements of regions with `work`, in order and in the calling thread. Each region is written while
+    /// Writes regions in order: `work` makes the elements of each in the calling thread. Each region is written while
     /// `work` makes the next one.
     ///
     /// There is memory for two regions at a time: the one that is being made, and the one that is being written.

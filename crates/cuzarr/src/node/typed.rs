@@ -95,7 +95,7 @@ impl Array {
         })
     }
 
-    /// The type of the elements in memory.
+    /// The type that the array's elements have in memory.
     pub(super) fn device_dtype(&self) -> Result<DType> {
         self.metadata().data_type().device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "elements of variable length do not fit an nd-buffer")

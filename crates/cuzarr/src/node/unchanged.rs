@@ -13,8 +13,8 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY};
 use crate::meta::{ArrayMetadata, CodecsMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Compares arrays with their stored documents: shape, data type, chunks, codecs and fill value. Attributes and names
-/// of dimensions may differ.
+/// Checks that the stored documents of arrays still have the shape, data type, chunks, codecs and fill value of these
+/// handles. Attributes and names of dimensions may differ.
 ///
 /// Reads one document for each array, as one batch per store. If the metadata came from a group's consolidated copy, it
 /// is enough that a group above still describes the array in this way.
@@ -64,7 +64,8 @@ fn parsed(name: &'static str, bytes: Option<Vec<u8>>) -> Result<Option<NodeMetad
     NodeDocuments::parse(&documents)?.map(|documents| documents.check()).transpose().at(|| name)
 }
 
-/// The first difference that changes the array's elements, with the kind of its error.
+/// The first difference between the metadata of a handle and the stored one that changes the array's elements, with the
+/// kind of its error.
 fn change(own: &ArrayMetadata, stored: Option<&NodeMetadata>) -> Option<(ErrorKind, String)> {
     let Some(NodeMetadata::Array(stored)) = stored else {
         let what = if stored.is_some() { "a group took its place" } else { "it was deleted" };
@@ -115,7 +116,7 @@ fn codecs_json(codecs: &CodecsMetadata) -> Value {
     }
 }
 
-/// Whether the consolidated metadata of any group above describes the array as `own` does.
+/// Whether the consolidated metadata of any group above describes the array in the same way as `own`.
 fn is_consolidated_so(store: &dyn Store, path: &str, own: &ArrayMetadata) -> Result<bool> {
     for group in ancestors(path) {
         let found = documents::find(store, group, Some(own.zarr_format()), &Consolidation::WhenPresent)?;

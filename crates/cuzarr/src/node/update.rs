@@ -19,9 +19,9 @@ pub struct Update {
 }
 
 impl Array {
-    /// Begins an update. First waits for other writes of this process to the objects of the selection. Later writes
-    /// wait until the update is dropped. So elements can be read, changed and written back without losing changes of
-    /// another thread.
+    /// Begins an update of the selected elements. First waits for other writes of this process to the objects of the
+    /// selection. Later writes wait until the update is dropped. So elements can be read, changed and written back
+    /// without losing changes of another thread.
     ///
     /// A thread that holds an update must write to these objects only through the update. Any other write of this
     /// thread to them would wait forever.

@@ -8,7 +8,7 @@ use cuzarr_device::{HostElement, Layout, NdBuffer, Order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
 
-/// Elements from a read: a vector in C order, and its shape.
+/// The elements that a read returns: a vector in C order, and its shape.
 ///
 /// It can be used like a slice. With the feature `ndarray`, it converts to an `ndarray::ArrayD`, and [`Values::view`]
 /// returns a view.
@@ -41,7 +41,7 @@ impl<T> Values<T> {
         }
     }
 
-    /// The shape.
+    /// The shape of the values.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -53,7 +53,7 @@ impl<T> Values<T> {
         is_inside.then(|| &self.elements[place])
     }
 
-    /// Converts the values to their vector.
+    /// Converts the values to their vector, in C order.
     pub fn into_vec(self) -> Vec<T> {
         self.elements
     }
@@ -79,14 +79,14 @@ impl<T> DerefMut for Values<T> {
 /// Slices, vectors and arrays take the shape of the selection. The others have a shape of their own, which is broadcast
 /// to the selection's.
 pub trait HostData {
-    /// The elements' type.
+    /// The Rust type of the elements.
     type Element: HostElement;
 
-    /// Returns a view of the elements. If there are gaps between them, the elements are copied first.
+    /// Returns a view of the elements in host memory. If there are gaps between them, the elements are copied first.
     fn view(&self) -> HostView<'_, Self::Element>;
 }
 
-/// A view of host memory; see [`HostData`].
+/// A view of elements in host memory, with their layout; see [`HostData`].
 pub struct HostView<'a, T: HostElement> {
     elements: Cow<'a, [T]>,
     /// The layout of the elements in the slice; `None` for packed elements, which take the selection's shape.
@@ -118,12 +118,12 @@ impl<'a, T: HostElement> HostView<'a, T> {
         self.layout.as_ref().map(|layout| layout.as_ref().map(Layout::shape).map_err(Error::clone))
     }
 
-    /// Number of elements in memory.
+    /// Number of elements in the memory that is viewed.
     pub(super) fn len(&self) -> usize {
         self.elements.len()
     }
 
-    /// Lends the elements to `work` as an nd-buffer.
+    /// Calls `work` with the elements as an nd-buffer, without copying them.
     pub(super) fn lend(self, selection: &Selection, work: impl FnOnce(&NdBuffer) -> Result<()>) -> Result<()> {
         let layout = match self.layout {
             Some(layout) => layout?,

@@ -16,7 +16,8 @@ pub struct ChunkName {
     pub array: Option<Arc<str>>,
     /// The key of the object.
     pub key: Arc<str>,
-    /// The chunk's place in its shard, for each level of shards. Empty for a chunk that is an object itself.
+    /// The chunk's coordinates in its shard, for each level of shards; empty for an object. Empty for a chunk that is
+    /// an object itself.
     pub inner: Vec<u64>,
 }
 
@@ -30,7 +31,7 @@ impl std::fmt::Display for ChunkName {
     }
 }
 
-/// The sizes that a read may have.
+/// The sizes in bytes that the answer to a read may have without being an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
     /// Exactly this many bytes. Any other size means a corrupt chunk.
@@ -42,7 +43,7 @@ pub enum SizeRule {
 }
 
 impl SizeRule {
-    /// Whether a read may have this size.
+    /// Whether bytes of this size are accepted.
     pub fn allows(self, size_bytes: u64) -> bool {
         match self {
             SizeRule::Exact(expected) => size_bytes == expected,
@@ -62,40 +63,41 @@ impl std::fmt::Display for SizeRule {
     }
 }
 
-/// A chunk, or a piece of an uncompressed chunk, and the boxes of results that it fills.
+/// A chunk, or a piece of an uncompressed chunk, and the boxes of results that its elements fill.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub array: usize,
     /// The chunk's name.
     pub name: ChunkName,
     /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
-    /// The range of the unit's bytes in the object.
+    /// The range in the stored object at which the bytes of this chunk or piece lie.
     pub range: ByteRange,
-    /// The sizes that the bytes may have.
+    /// The sizes that the stored bytes of the chunk or piece may have.
     pub size: SizeRule,
     /// The layout of the object to which the chunk belongs, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
-    /// Bytes of the packed unit.
+    /// Size of the chunk or piece in bytes after all host codecs are undone.
     pub packed_size_bytes: usize,
     /// Whether this is a whole chunk. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
-    /// The boxes that the unit fills, in the order of results. There are several if several selections need the chunk.
+    /// The boxes of results that the elements fill, in the order of results. There are several if several selections
+    /// need the chunk.
     pub places: Vec<Place>,
     /// Whether the decoded chunk goes to the chunk cache.
     pub keep: bool,
 }
 
-/// A chunk that the engine keeps between calls. Plans do not look inside.
+/// The content of a chunk cache entry: a decoded chunk, or the index of a shard. Plans do not look inside.
 pub trait Kept: Any + fmt::Debug + Send + Sync {}
 
-/// A box of a result, and where its elements begin in a packed chunk.
+/// A box of a result, and where its first element lies in the packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The result's number in the call.
+    /// The result's number among the results of the call.
     pub out: usize,
-    /// Index of the first wanted element in the packed bytes.
+    /// Index in the packed elements of the unit at which the first element of the box lies.
     pub first_elem: usize,
     /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
@@ -104,7 +106,7 @@ pub struct Place {
 }
 
 impl Unit {
-    /// Makes the box that scattering moves for `place`, if the packed bytes lie at `packed_offset_bytes`.
+    /// Makes the box that scattering fills for `place`, if the unit's packed bytes begin at `packed_offset_bytes`.
     pub fn transfer_box(&self, place: &Place, packed_offset_bytes: usize) -> TransferBox {
         TransferBox {
             packed_offset_bytes,
@@ -115,12 +117,12 @@ impl Unit {
         }
     }
 
-    /// The unit's places, grouped by result.
+    /// The boxes that the unit fills, as one slice for each result.
     pub fn places_by_out(&self) -> impl Iterator<Item = &[Place]> {
         self.places.chunk_by(|one, next| one.out == next.out)
     }
 
-    /// The boxes to fill if the chunk is missing.
+    /// The boxes that get the fill value if the chunk does not exist.
     pub fn fills(&self) -> impl Iterator<Item = Fill> + '_ {
         self.places.iter().map(|place| Fill {
             out: place.out,
@@ -134,9 +136,9 @@ impl Unit {
 /// A box of a result that has no chunk and gets the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The result's number in the call.
+    /// The result's number among the results of the call.
     pub out: usize,
-    /// The missing chunk or shard.
+    /// The chunk or shard that does not exist, for error messages.
     pub name: ChunkName,
     /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
@@ -144,37 +146,37 @@ pub struct Fill {
     pub extent: Vec<usize>,
 }
 
-/// One request to the store, and the units in its bytes.
+/// One request to the store: a range of an object's bytes, and the units that lie in this range.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub array: usize,
     /// The key of the object.
     pub key: Arc<str>,
     /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
-    /// The bytes to read.
+    /// The range of bytes that the request asks for.
     pub range: ByteRange,
-    /// The sizes that the bytes may have.
+    /// The sizes that the answer to the request may have.
     pub size: SizeRule,
-    /// The numbers of the read's units in the batch.
+    /// Which units of the batch lie in the bytes of this request, as a range of their numbers.
     pub units: std::ops::Range<usize>,
 }
 
-/// Reads, units and fills that fit the available memory.
+/// Requests, chunks and boxes of missing chunks that are processed together, and that fit the available memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The number of the group. Arrays of a group share batches.
+    /// The number of the group of arrays to which the batch belongs. Arrays of a group share batches.
     pub group: usize,
     /// The requests, each with the range of its units.
     pub reads: Vec<Read>,
-    /// The units, in the order of `reads`.
+    /// The chunks and pieces to decode, in the order of `reads`.
     pub units: Vec<Unit>,
-    /// Boxes without a chunk.
+    /// Boxes that get the fill value because no chunk is stored for them.
     pub fills: Vec<Fill>,
-    /// Units whose chunks the chunk cache has.
+    /// Units that need no read because the chunk cache has their chunks, each with the cached chunk.
     pub kept: Vec<(Unit, Arc<dyn Kept>)>,
-    /// The limits by which ranges of units were joined to reads.
+    /// The limits by which neighbouring ranges were joined to one request.
     pub(crate) limits: CoalesceLimits,
 }
 
@@ -185,23 +187,23 @@ impl Batch {
         Batch { group, reads, units, fills, kept: Vec::new(), limits }
     }
 
-    /// Makes a batch that reads the kept chunks from the store, too.
+    /// Makes a batch that ignores the chunk cache: it also reads the chunks in `kept` from the store.
     pub(crate) fn without_kept(self) -> Batch {
         let kept = self.kept.into_iter().map(|(unit, _)| unit);
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the batch has nothing to read, to fill or to place.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }
 
-    /// Packed bytes of all units of a read together.
+    /// Size of all chunks and pieces of one request together, after host codecs are undone.
     pub fn packed_bytes(&self, read: usize) -> usize {
         self.units[self.reads[read].units.clone()].iter().map(|unit| unit.packed_size_bytes).sum()
     }
 
-    /// Bytes of a read that belong to none of its units.
+    /// Bytes of a request that are read but not needed, because they lie between the ranges of its units.
     pub fn gap_bytes(&self, read: usize) -> usize {
         let Read { range, units, .. } = &self.reads[read];
         let Some((_, size_bytes)) = span_of(*range) else { return 0 };
@@ -222,22 +224,22 @@ impl Batch {
     }
 }
 
-/// Limits of a merged read.
+/// Limits for joining neighbouring ranges of an object to one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoalesceLimits {
-    /// Largest gap between ranges that one read covers.
+    /// Ranges are joined if the gap between them has at most this many bytes.
     pub gap_bytes: u64,
-    /// Maximum size of a merged read.
+    /// Maximum size of a request that was joined from several ranges.
     pub max_bytes: u64,
-    /// A read of at least this size is not joined with others. Such a read is worth its own request, and separate reads
-    /// run in parallel.
+    /// A request of at least this size is not joined with others. Such a read is worth its own request, and separate
+    /// reads run in parallel.
     pub enough_bytes: u64,
-    /// Maximum size of all gaps of a batch together.
+    /// Maximum size of all gaps together that the requests of one batch cover.
     pub spare_bytes: u64,
 }
 
-/// Joins neighbouring ranges of one object into reads. Sorts the units of each object by offset, and keeps the order of
-/// objects.
+/// Joins neighbouring ranges of one object into single requests. Sorts the units of each object by offset, and keeps
+/// the order of objects.
 pub(crate) fn coalesce(mut units: Vec<Unit>, limits: CoalesceLimits) -> (Vec<Unit>, Vec<Read>) {
     let mut from = 0;
     while from < units.len() {
@@ -273,8 +275,8 @@ fn span_of(range: ByteRange) -> Option<(u64, u64)> {
     }
 }
 
-/// The range that covers both the read and the unit, and the size of the gap between them. `None` if they must not be
-/// joined.
+/// The range of bytes that covers both `read` and `unit`, and the size of the gap between them. `None` if they must not
+/// be joined.
 fn merged(read: &Read, unit: &Unit, limits: &CoalesceLimits) -> Option<(ByteRange, u64)> {
     if read.array != unit.array || read.key != unit.name.key || read.version != unit.version {
         return None;

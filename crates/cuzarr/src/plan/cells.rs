@@ -8,26 +8,26 @@ use super::geometry::cells_inside;
 use super::selection::AxisSelection;
 use crate::meta::RectilinearGrid;
 
-/// A grid whose cells have one shape, or whose cells differ in length along each dimension.
+/// A grid of chunks: either all cells have one shape, or they differ in length along each dimension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cells<'a> {
     Even(&'a [u64]),
     Uneven(&'a Arc<RectilinearGrid>),
 }
 
-/// The cells along one dimension.
+/// How the cells of a grid lie along one dimension.
 #[derive(Clone, Debug)]
 pub(crate) enum CellsAlong {
     Even(u64),
     Uneven(Arc<RectilinearGrid>, usize),
 }
 
-/// One cell along a dimension. Indices count from the first element of the grid.
+/// The number and the extent of one grid cell along one dimension. Indices count from the first element of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellSpan {
     pub(crate) number: u64,
     pub(crate) start: u64,
-    /// The index behind the cell's last element. It may lie beyond the array's edge.
+    /// The index after the cell's last element. It may lie beyond the array's edge.
     pub(crate) end: u64,
 }
 
@@ -77,7 +77,7 @@ impl CellsAlong {
         }
     }
 
-    /// Counts the cells that hold these indices, which must be sorted.
+    /// Counts the cells that hold these array indices, which must be sorted.
     pub(crate) fn touched_by(&self, mut indices: &[u64]) -> u64 {
         let mut cells = 0;
         while let Some(&first) = indices.first() {
@@ -95,7 +95,7 @@ impl CellsAlong {
     }
 }
 
-/// Splits many indices along one dimension into cell number and index in the cell.
+/// Splits many indices along one dimension into the number of the cell and the index within it.
 pub(crate) enum Splitter {
     Even(Divisor),
     Uneven(CellsAlong),
@@ -109,7 +109,7 @@ impl Splitter {
         }
     }
 
-    /// The index counted from the beginning of its cell.
+    /// The index within its cell.
     pub(crate) fn rest(&self, index: u64) -> u64 {
         match self {
             Splitter::Even(divisor) => divisor.rest(index),
@@ -117,8 +117,8 @@ impl Splitter {
         }
     }
 
-    /// Replaces each index in `rests` by the index in its cell. For each, calls `cell` with its place in `rests`, and
-    /// the cell's number and extent.
+    /// Replaces each index in `rests` by the index within its cell. For each, calls `cell` with its place in `rests`,
+    /// and the cell's number and extent.
     pub(crate) fn split(&self, rests: &mut [u64], mut cell: impl FnMut(usize, u64, u64)) {
         match self {
             Splitter::Even(divisor) => divisor.split(rests, |at, number| cell(at, number, divisor.extent())),

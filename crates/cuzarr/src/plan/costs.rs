@@ -18,10 +18,10 @@ const THREADS: f64 = 16.0;
 
 /// Copies between pinned memory and the GPU, GB/s.
 const BUS_GB_S: f64 = 50.0;
-/// Decoded bytes per stored byte.
+/// Assumed decoded bytes per stored byte, for estimating copies to the GPU.
 const RATIO: f64 = 1.8;
-/// Seconds that even the smallest batch takes. On the device: launches and tables. On the host: one frame, or passing
-/// many frames to all threads.
+/// Seconds that decoding even the smallest batch takes. On the device: launches and tables. On the host: one frame, or
+/// passing many frames to all threads.
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
@@ -56,7 +56,8 @@ pub struct Load {
 }
 
 impl Estimate {
-    /// Whether kernels are the better choice. If both are about equally fast, kernels win, so that the host stays free.
+    /// Whether kernels are the better choice, judged by these speeds. If both are about equally fast, kernels win, so
+    /// that the host stays free.
     pub fn prefers_device(&self) -> bool {
         self.device_gb_s >= 0.95 * self.host_gb_s
     }
@@ -85,7 +86,7 @@ impl Costs {
         Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s }
     }
 
-    /// Why the host should do this work for each chunk of a load; `None` if kernels should do it.
+    /// Why the host should run this pass for each chunk of a load; `None` if kernels should run it.
     pub fn host_reason(&self, work: Work<'_>, load: Load) -> Option<&'static str> {
         match work {
             Work::Frame(decoder, frame_bytes) => {
@@ -104,7 +105,7 @@ impl Costs {
     }
 }
 
-/// The speed for frames of this size, interpolated over the logarithm of the size.
+/// The speed of a codec for frames of this size, interpolated over the logarithm of the size.
 fn at(speeds: &[f64; 5], frame_bytes: usize) -> f64 {
     let size = (frame_bytes.max(1) as f64).clamp(FRAME_BYTES[0], FRAME_BYTES[4]);
     let above = FRAME_BYTES.iter().position(|&known| size <= known).unwrap_or(4).max(1);

@@ -1,6 +1,7 @@
 //! Division by the extent of chunks.
 
-/// Divides indices by an extent. Extents are often powers of two, and a division takes ten times as long as a shift.
+/// Divides indices by a fixed extent. Extents are often powers of two, and a division takes ten times as long as a
+/// shift.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     extent: u64,
@@ -23,8 +24,8 @@ impl Divisor {
         self.shift.map_or_else(|| index % self.extent, |_| index & (self.extent - 1))
     }
 
-    /// Replaces each index by its remainder. Calls `times` with the number of the index in `indices`, and with the
-    /// quotient.
+    /// Replaces each index by its remainder after division by the extent. Calls `times` with the number of the index in
+    /// `indices`, and with the quotient.
     pub(super) fn split(&self, indices: &mut [u64], mut times: impl FnMut(usize, u64)) {
         let all = indices.iter_mut().enumerate();
         match self.shift {
@@ -39,7 +40,7 @@ impl Divisor {
         }
     }
 
-    /// The extent, at least 1.
+    /// The extent by which indices are divided, at least 1.
     pub(super) fn extent(&self) -> u64 {
         self.extent
     }

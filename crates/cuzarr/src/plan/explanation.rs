@@ -18,57 +18,57 @@ use crate::error::Result;
 /// Describes what a read or write of a selection would do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Whether it explains a write.
+    /// Whether a write is explained, and not a read.
     pub writing: bool,
     /// The device of the result, or of the value.
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
-    /// The route of the chunks: `host`, `small`, `variable`, `kernels`, `resident`, or two of these.
+    /// How chunks get to their destination: `host`, `small`, `variable`, `kernels`, `resident`, or two of these.
     pub route: String,
     /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,
-    /// Where parts of chunks are merged with old elements. `None` for a read, and for a write that replaces each chunk
-    /// as a whole.
+    /// Where a write merges old elements with new ones. `None` for a read, and for a write that replaces each chunk as
+    /// a whole.
     pub merging: Option<Merging>,
-    /// The speed estimates from which the place of the decoders was chosen.
+    /// The speed estimates from which it was decided where to decode.
     pub decoding: Vec<Decoding>,
     /// Number of stored objects that the selection touches, including missing ones.
     pub objects: u64,
     /// Number of chunks to decode, if all of them exist.
     pub chunks: u64,
-    /// Bytes of the result.
+    /// Size of the result in bytes.
     pub result_bytes: u64,
-    /// Packed bytes of these chunks.
+    /// Size of these chunks in bytes, after host codecs are undone.
     pub packed_bytes: u64,
     /// Upper limit of the bytes to read from the store. It is exact for whole uncompressed chunks; otherwise it follows
     /// from the metadata. `None` if the metadata gives no limit.
     pub stored_bytes_at_most: Option<u64>,
-    /// The number of batches.
+    /// The number of batches into which the read or write is divided.
     pub batches: u64,
-    /// Bytes that may be in flight.
+    /// Maximum number of bytes that may be in flight.
     pub memory_limit_bytes: u64,
-    /// Largest gap between ranges that one read covers.
+    /// Ranges are read by one request if the gap between them has at most this many bytes.
     pub coalesce_gap_bytes: u64,
-    /// Maximum size of one read of several chunks.
+    /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,
-    /// The chunk cache, if the read uses it.
+    /// The chunk cache of the device, if the read uses it.
     pub chunk_cache: Option<CacheState>,
 }
 
 /// The chunk cache of a device: what it holds now, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
-    /// Number of chunks, of all arrays.
+    /// Number of chunks in the cache, of all arrays.
     pub chunks: u64,
-    /// Bytes of the chunks, with the cache's own tables.
+    /// Size of the cached chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,
-    /// Maximum size.
+    /// Maximum size of the cache in bytes.
     pub limit_bytes: u64,
 }
 
 impl Explanation {
-    /// Explains a read of `selection` with this placement. Its chunks are not counted yet.
+    /// Makes the explanation of a read of `selection` with this placement. Its chunks are not counted yet.
     pub(crate) fn of_read(
         chain: &Chain,
         program: Option<&Program>,
@@ -100,7 +100,7 @@ impl Explanation {
         }
     }
 
-    /// Counts the chunks that a plan touches.
+    /// Adds to this explanation the chunks that a plan touches.
     ///
     /// # Errors
     /// Errors from the codecs of an object.
@@ -142,7 +142,7 @@ impl Explanation {
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
     }
 
-    /// Makes this the explanation of a write with this placement.
+    /// Turns this into the explanation of a write with this placement.
     #[must_use]
     pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
         Explanation {

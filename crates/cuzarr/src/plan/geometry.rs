@@ -7,8 +7,8 @@ use super::selection::{AxisSelection, Selection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::ChunkGrid;
 
-/// The strides of a box, in elements, per dimension. The dimensions lie in the order `axes` in memory, the last one
-/// innermost.
+/// For a box that is contiguous in memory, the stride along each dimension, in elements. The dimensions lie in the
+/// order `axes` in memory, the last one innermost.
 pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64]) -> Vec<u64> {
     let mut strides = vec![0; shape.len()];
     let mut stride = 1u64;
@@ -19,20 +19,20 @@ pub(crate) fn strides(axes: impl DoubleEndedIterator<Item = usize>, shape: &[u64
     strides
 }
 
-/// The strides of selected elements in packed bytes, per kept dimension. `kept` has the selection's step and the stride
-/// of neighbouring elements in the chunk.
+/// The strides of selected elements in a packed chunk, for each dimension that the selection keeps. `kept` has the
+/// selection's step and the stride of neighbouring elements in the chunk.
 pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = isize> {
     // A stride is only too large if the chunk has one element along the dimension. Then the stride is not used.
     kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// The start and extent of a box of memory, from the selection's positions in each kept dimension.
+/// The box of memory for these positions of a selection: start and extent along each dimension that it keeps.
 pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
     // The selected elements fit in memory, so their extents fit `usize`.
     kept.map(|(from, to)| (from as usize, (to - from) as usize))
 }
 
-/// Counts the cells of extent `cell` that the positions `indices` of a selection touch, in one dimension of the array.
+/// Counts the chunks of extent `cell` that the positions `indices` of a selection touch, in one dimension of the array.
 pub(crate) fn cells_inside(select: &AxisSelection, indices: Range<u64>, cell: u64) -> u64 {
     let element = |index: u64| select.start + index * select.step;
     match indices.end - indices.start {
@@ -47,7 +47,7 @@ pub(super) fn number_in(grid: &[u64], at: &[u64]) -> usize {
     at.iter().zip(grid).fold(0u64, |number, (&at, &extent)| number * extent + at) as usize
 }
 
-/// The shape of memory for the selected elements.
+/// The shape that memory for the selected elements must have.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.

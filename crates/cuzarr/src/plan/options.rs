@@ -1,17 +1,17 @@
 //! The limits of a plan.
 
-/// Limits for a plan's decisions.
+/// Limits for the requests of a read plan.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
-    /// Largest gap between ranges that one read covers.
+    /// Ranges are read by one request if the gap between them has at most this many bytes.
     pub coalesce_gap_bytes: u64,
-    /// Maximum size of a read of several chunks.
+    /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,
     /// Maximum size of a piece of an uncompressed chunk.
     pub piece_max_bytes: u64,
-    /// Bytes of shard indexes that are fetched at once.
+    /// Size of the shard indexes that are fetched at once, in bytes.
     pub index_window_bytes: u64,
-    /// Maximum size of shards that are read whole before their indexes are known.
+    /// Maximum size of all shards together that are read whole before their indexes are known.
     pub whole_shards_bytes: u64,
     /// Uncompressed chunks of at most this size are read whole, even if a selection needs only a part. For chunks that
     /// the chunk cache keeps.

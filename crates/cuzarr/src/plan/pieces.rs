@@ -1,12 +1,12 @@
 //! Pieces of an uncompressed chunk: the ranges of bytes that hold the wanted elements. A piece has a limited size. It
 //! covers gaps only if they cost less than another request.
 
-/// The wanted elements of one packed dimension.
+/// The wanted elements along one dimension of a packed chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum PackedAxis {
     /// `count` elements at equal distances of `distance` elements.
     Even { count: u64, distance: u64 },
-    /// The sorted places of the elements.
+    /// The sorted indices of the elements, if their distances differ.
     Listed(Vec<u64>),
 }
 
@@ -26,7 +26,7 @@ impl PackedAxis {
         }
     }
 
-    /// The largest distance between neighbours.
+    /// The largest distance between two neighbouring wanted elements.
     fn widest(&self) -> u64 {
         match self {
             PackedAxis::Even { distance, .. } => *distance,
@@ -35,18 +35,18 @@ impl PackedAxis {
     }
 }
 
-/// A range of packed bytes, and the wanted elements in it.
+/// A range of a chunk's packed bytes that is read alone, and the wanted elements in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Offset of the piece from the first wanted element of the chunk.
     pub offset_bytes: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// The range of wanted elements in the piece, per packed dimension: `from..to`.
+    /// Which of the chunk's wanted elements lie in the piece, as one range per packed dimension: `from..to`.
     pub inside: Vec<(u64, u64)>,
 }
 
-/// Limits of a piece.
+/// Limits for dividing a chunk into pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceLimits {
     /// Maximum size of a piece. An element is never divided.
@@ -84,8 +84,8 @@ struct PieceDivision<'a> {
 }
 
 impl PieceDivision<'_> {
-    /// Divides the elements from dimension `axis` on. `above` fixes the elements in the dimensions before, and `base`
-    /// is their offset in elements.
+    /// Divides the elements from dimension `axis` on into pieces, in packed order. `above` fixes the elements in the
+    /// dimensions before, and `base` is their offset in elements.
     fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
         if axis == self.axes.len() {
             return self.emit(base, 1, above.clone());
@@ -113,7 +113,8 @@ impl PieceDivision<'_> {
         }
     }
 
-    /// The end of the piece that begins with element `from`. Each element covers `below` packed elements.
+    /// The index behind the last wanted element of the piece that begins with element `from`. Each element covers
+    /// `below` packed elements.
     fn group_end(&self, along: &PackedAxis, from: u64, below: u64, max_elems: u64) -> u64 {
         let skips =
             |distance: u64| distance.saturating_sub(below).saturating_mul(self.element_bytes) > self.limits.gap_bytes;

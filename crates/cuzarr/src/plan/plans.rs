@@ -9,12 +9,12 @@ use crate::error::Result;
 /// Maximum number of shard indexes that are requested at once, for all arrays of a call.
 const MOST_INDEXES: usize = 4096;
 
-/// The plans of one call, sorted by group.
+/// The read plans of all arrays of one call, sorted by group.
 pub struct Plans {
     plans: Vec<(usize, Plan)>,
-    /// For each array, the place of its plan.
+    /// For each array, where its plan is in `plans`.
     places: Vec<usize>,
-    /// The first plan that is not yet complete.
+    /// Index in `plans` of the first plan that is not yet complete.
     at: usize,
 }
 
@@ -36,17 +36,18 @@ impl Plans {
         Plans { plans: plans.into_iter().map(|(group, _, plan)| (group, plan)).collect(), places, at: 0 }
     }
 
-    /// The plan of an array.
+    /// The plan that reads an array.
     pub(crate) fn of(&self, array: usize) -> &Plan {
         &self.plans[self.places[array]].1
     }
 
-    /// Passes an index to the plan that asked for it; `None` if the shard does not exist.
+    /// Passes a shard index to the plan that asked for it; `None` if the shard does not exist.
     pub fn learn(&mut self, array: usize, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.plans[self.places[array]].1.learn(place, entries);
     }
 
-    /// Returns the next step. A batch has chunks of one group, within the limits that `room` returns for the group.
+    /// Returns the next step of the call: a batch to read, or indexes to fetch first. A batch has chunks of one group,
+    /// within the limits that `room` returns for the group.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts its array's metadata.
@@ -74,8 +75,8 @@ impl Plans {
         }
     }
 
-    /// Collects the indexes that the current plan needs, and those that later plans will need first, so that one round
-    /// serves many arrays.
+    /// Collects the shard indexes that the current plan needs, and those that later plans will need first, so that one
+    /// round serves many arrays.
     fn unknown(&mut self, level: usize) -> Result<Vec<IndexRead>> {
         let (_, current) = &self.plans[self.at];
         let mut wanted = current.wanted_indexes(level)?;

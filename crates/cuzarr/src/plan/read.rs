@@ -32,16 +32,16 @@ use crate::error::{Error, ErrorKind, Result};
 /// of reads.
 const ENOUGH_BYTES: u64 = 1 << 20;
 
-/// Approximate number of cells of the array's own grid that are listed at once, if there are several selections.
+/// Approximate maximum number of objects whose needed parts are listed in advance, if a plan has several selections.
 const LISTED_CELLS: u64 = 64 << 10;
 
 /// Maximum number of index entries that a plan of several selections keeps. Neighbouring selections share shards.
 const KEPT_ENTRIES: usize = 4 << 20;
 
-/// The limits of one batch.
+/// The limits that one batch of a read must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Maximum packed bytes. A larger chunk comes alone.
+    /// Maximum size of all units of the batch together, in packed bytes. A larger chunk comes alone.
     pub packed_bytes: usize,
     /// Approximate maximum of the number of boxes that units and fills write.
     pub units: usize,
@@ -49,18 +49,18 @@ pub struct Room {
     pub alignment_bytes: usize,
 }
 
-/// The next step of a plan.
+/// The next step that the caller of a plan must take.
 #[derive(Debug)]
 pub enum Step {
     /// This batch can be read now.
     Batch(Batch),
-    /// These indexes must be learned first.
+    /// The caller must read these shard indexes first, and pass them to the plan.
     Indexes(Vec<IndexRead>),
     /// The plan is complete.
     Done,
 }
 
-/// Why a plan stops adding to a batch.
+/// Why a plan stopped adding units to a batch.
 pub(crate) enum Filled {
     /// The batch has no more room.
     Full,
@@ -70,28 +70,28 @@ pub(crate) enum Filled {
     Done,
 }
 
-/// Where the elements of a selection go: the result's number in the call, and the place in that result.
+/// Which result of the call a selection fills, and where in that result its elements go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
     out: usize,
     at: At,
 }
 
-/// The place of a selection's elements in its result.
+/// Where the elements of a selection lie in their result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// They are the whole result.
+    /// The selection fills the whole result.
     Alone,
-    /// At this index along a first dimension that counts selections.
+    /// The selection fills the result's box at this index of the first dimension, which counts selections.
     Stacked(usize),
-    /// After this number of other elements, along the only dimension.
+    /// The selection's elements begin at this index of the result, which has one dimension.
     Behind(usize),
 }
 
-/// A part of an array that fills one result.
+/// Which elements of an array fill one result of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultOf<'a> {
-    /// One selection. The result has its shape.
+    /// One selection fills the result. The result has its shape.
     One(&'a Selection),
     /// Selections of one shape and step, stacked along a new first dimension.
     Stack(&'a [Selection]),
@@ -127,16 +127,17 @@ fn length(range: &Range<u64>) -> u64 {
 /// The distances between selected elements in packed chunks, and where index lists place them.
 #[derive(Clone, Debug)]
 pub struct Spacing {
-    /// The order of the elements, and whether results are stacked; `None` if nothing is selected.
+    /// The order of the selected elements, and whether results are stacked; `None` if nothing is selected.
     order: Option<(ChunkOrder, bool)>,
-    /// The strides in chunks of the array's own layout, which is usually the only layout.
+    /// The array's own chunk layout, which is usually the only one, and the strides of selected elements in its chunks.
     usual: (Arc<ChunkLayout>, Vec<isize>),
-    /// The places of elements along dimensions with index lists.
+    /// For dimensions with index lists, where each element lies in packed chunks and in memory.
     pub lists: Option<Arc<Lists>>,
 }
 
 impl Spacing {
-    /// Makes the spacing of the elements of `order`. The `bool` says whether they are stacked along a first dimension.
+    /// Computes the spacing of the elements of `order`. The `bool` says whether they are stacked along a first
+    /// dimension.
     pub(crate) fn new(
         order: Option<(ChunkOrder, bool)>,
         layout: &Arc<ChunkLayout>,
@@ -161,30 +162,30 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
     is_stacked.then_some(0).into_iter().chain(order.packed_strides(&layout.strides)).collect()
 }
 
-/// The name of an array in errors, if a call reads several.
+/// The name of the array in error messages, if a call reads several arrays.
 type Label = Option<Arc<str>>;
 
-/// Plans a read of one or several selections.
+/// Plans a read: decides step by step which bytes of which objects are read, and where their elements go.
 pub struct Plan {
     source: Arc<Source>,
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     array: usize,
     label: Label,
-    /// The number of the plan's first result in the call.
+    /// The number of the plan's first result among the results of the call.
     first_out: usize,
-    /// The selections in the order of their results, and where the elements of each go.
+    /// The selections in the order of their results; `goals` says where the elements of each go.
     selections: Vec<ChunkOrder>,
     goals: Vec<Goal>,
-    /// The number of the first selection that has not begun.
+    /// The number of the first selection that the plan has not begun to visit.
     next: usize,
-    /// Whether each selection is complete before the next one begins.
+    /// Whether all elements of a selection are read before those of the next one.
     in_turn: bool,
     options: PlanOptions,
     stack: Vec<OpenGrid>,
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
-    /// The number of entries of all indexes that the plan keeps.
+    /// The number of entries of all shard indexes that the plan keeps in `known`.
     known_entries: usize,
-    /// Units for which there was no room yet, all of the last chunk.
+    /// Units of the chunk visited last for which the batch had no more room.
     pieces: VecDeque<Unit>,
 }
 
@@ -273,7 +274,8 @@ impl Plan {
         }
     }
 
-    /// Makes the plan of the same read for another binding of the array, whose packed chunks may have another layout.
+    /// Makes the plan of the same read for an array that is bound in another way, so that its packed chunks may have
+    /// another layout.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
@@ -292,12 +294,12 @@ impl Plan {
         &self.source
     }
 
-    /// The selections, in the order of the array's chunks.
+    /// The selections of the plan, each in the order in which the array's chunks are visited.
     pub(crate) fn orders(&self) -> &[ChunkOrder] {
         &self.selections
     }
 
-    /// Whether the plan has one selection, which fills its whole result.
+    /// Whether the plan has only one selection, which fills its whole result.
     pub(crate) fn is_of_one(&self) -> bool {
         matches!(self.goals[..], [Goal { at: At::Alone, .. }])
     }
@@ -307,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins the next selections in the array's own grid. Their number is limited so that the list of their cells
-    /// stays small, but is at least one.
+    /// Begins to visit objects for the next selections. Their number is limited so that the list of their cells stays
+    /// small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);
@@ -329,8 +331,8 @@ impl Plan {
         (!wants.is_empty()).then(|| OpenGrid { level: 0, tour: tour(), shard: None })
     }
 
-    /// Where the elements of a result lie in packed bytes, and in memory of shape `array`. `result` counts from the
-    /// plan's first result.
+    /// Where the selected elements lie, both in packed chunks and in a result whose memory has the shape `array`.
+    /// `result` counts from the plan's first result.
     ///
     /// # Errors
     /// `InvalidArgument` when `array` is not the result's shape.
@@ -354,13 +356,14 @@ impl Plan {
         }
     }
 
-    /// Gives the plan an index that it asked for; `None` if the shard does not exist.
+    /// Gives the plan a shard index that it asked for; `None` if the shard does not exist.
     pub fn learn(&mut self, place: IndexPlace, entries: Option<Arc<dyn Entries>>) {
         self.known_entries += entries.as_ref().map_or(1, |entries| entries.len());
         self.known.insert(place, entries);
     }
 
-    /// Returns an index that the plan was given. The plan keeps it only if another selection may use the same shard.
+    /// Returns a shard index that the plan was given, or `None` if it has not been given yet. The plan keeps it only if
+    /// another selection may use the same shard.
     fn take_known(&mut self, place: &IndexPlace) -> Option<Option<Arc<dyn Entries>>> {
         if self.is_of_several() && self.known_entries <= KEPT_ENTRIES {
             return self.known.get(place).cloned();
@@ -376,14 +379,14 @@ impl Plan {
         Plan { label: Some(name.into()), ..self }
     }
 
-    /// Returns this plan for the array with this number in a call. Its results are numbered from `first_out` on.
+    /// Returns this plan for a call of several arrays: with the array's number, and the number of its first result.
     #[must_use]
     pub(crate) fn numbered(mut self, array: usize, first_out: usize) -> Plan {
         self.goals.iter_mut().for_each(|goal| goal.out += first_out);
         Plan { array, first_out, ..self }
     }
 
-    /// Adds the next units and fills to a batch, until it is full or an index is needed.
+    /// Adds units and fills to a batch, until the batch is full or a shard index must be read.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
@@ -447,7 +450,7 @@ impl Plan {
         }
     }
 
-    /// Returns the next step of this plan alone.
+    /// Returns the next step for a call that has only this plan.
     #[cfg(test)]
     fn next(&mut self, room: &Room) -> Result<Step> {
         let mut filling = Filling::new(*room);
@@ -458,7 +461,7 @@ impl Plan {
         })
     }
 
-    /// The indexes of the first shards that a new plan needs. Empty if objects are chunks.
+    /// The shard indexes that a new plan needs before its first batch. Empty if objects are chunks.
     ///
     /// # Errors
     /// Those of [`Plan::fill_up`].
@@ -471,7 +474,7 @@ impl Plan {
         if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
     }
 
-    /// Makes the batch from what was filled.
+    /// Makes a batch from the units and fills that were collected in `filling`.
     pub(crate) fn hand_out(&self, filling: Filling, group: usize) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
         // Encoded chunks are usually smaller than the memory that was counted for them.

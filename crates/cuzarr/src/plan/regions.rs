@@ -7,10 +7,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RegularGrid;
 use crate::plan::Selection;
 
-/// Size of a region that keeps every thread busy. Larger regions only help if they save reads.
+/// Size at which a region has enough chunks to keep every thread busy. Larger regions only help if they save reads.
 const COMFORTABLE_BYTES: u64 = 128 << 20;
 
-/// One box of an array.
+/// One box of an array, which is processed on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The region's number in the C order of all regions.
@@ -44,7 +44,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// The regions of an array, in C order.
+/// The boxes into which an array is divided, to be processed one at a time; in C order.
 ///
 /// ```
 /// use cuzarr::plan::Regions;
@@ -63,7 +63,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Makes the regions of shape `shape` in an array of shape `array`.
+    /// Divides an array of shape `array` into regions of shape `shape`.
     ///
     /// # Errors
     /// `InvalidArgument` when the dimensions differ; `MetadataInvalid` for regions without elements, or too many of them.
@@ -73,8 +73,8 @@ impl Regions {
         Ok(Regions { array: array.to_vec(), grid, counts, len })
     }
 
-    /// Chooses regions of whole objects of shape `unit`, with at most `most_bytes` bytes. They are chosen so that
-    /// chunks of the shapes `chunks` are read as few times as possible.
+    /// Chooses regions that consist of whole objects of shape `unit` and have at most `most_bytes`
+    /// bytes. They are chosen so that chunks of the shapes `chunks` are read as few times as possible.
     ///
     /// # Errors
     /// `BudgetExceeded` when one object is larger.
@@ -97,7 +97,7 @@ impl Regions {
         Regions::new(array, search.shape)
     }
 
-    /// Extents of a region. Regions at the far edges are cut off.
+    /// Shape of a whole region. Regions at the far edges are cut off.
     pub fn shape(&self) -> &[u64] {
         self.grid.chunk_shape()
     }
@@ -147,7 +147,8 @@ impl Regions {
     }
 }
 
-/// A greedy search. Each time, it takes the step that saves the most reads for the memory that it costs.
+/// A greedy search for the best shape of regions. Each time, it takes the step that saves the most reads for the memory
+/// that it costs.
 struct Search<'a> {
     array: &'a [u64],
     element_bytes: u64,
@@ -165,14 +166,14 @@ impl Search<'_> {
         self.chunks.iter().map(|chunk| reads(self.array, shape, chunk)).sum()
     }
 
-    /// The current shape, with another extent along one dimension.
+    /// The current shape of regions, with another extent along one dimension.
     fn with(&self, dim: usize, extent: u64) -> Vec<u64> {
         let mut shape = self.shape.clone();
         shape[dim] = extent;
         shape
     }
 
-    /// The extent of the whole array along one dimension, rounded up to whole objects.
+    /// The array's extent along one dimension, rounded up to whole objects.
     fn whole(&self, dim: usize) -> u64 {
         self.array[dim].div_ceil(self.unit[dim]).max(1).saturating_mul(self.unit[dim])
     }
@@ -210,8 +211,8 @@ impl Search<'_> {
         }
     }
 
-    /// Uses the remaining memory. It grows the last dimensions first, so that elements are copied in long contiguous
-    /// runs.
+    /// Enlarges the regions until the memory is used up. It grows the last dimensions first,
+    /// so that elements are copied in long contiguous runs.
     fn grow(&mut self, most_bytes: u64) {
         for dim in (0..self.shape.len()).rev() {
             while self.shape[dim] < self.whole(dim) {
@@ -225,7 +226,7 @@ impl Search<'_> {
     }
 }
 
-/// Bytes of the largest box of this shape inside the array.
+/// Size in bytes of the largest region of this shape inside the array.
 fn size_bytes(shape: &[u64], array: &[u64], element_bytes: u64) -> u64 {
     shape.iter().zip(array).fold(element_bytes, |bytes, (&extent, &len)| bytes.saturating_mul(extent.min(len)))
 }

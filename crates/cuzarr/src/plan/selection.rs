@@ -37,7 +37,7 @@ pub enum SliceArg {
     Ellipsis,
 }
 
-/// The selection along one dimension of an outer product.
+/// The selection along one dimension of an outer product: a range or an index list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AxisIndex {
     /// Elements at even distances.
@@ -65,7 +65,7 @@ pub struct Selection {
     parts: Parts,
 }
 
-/// The kinds of selections.
+/// The kinds of selections, each with what it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {
     /// A range along each dimension.
@@ -140,7 +140,7 @@ impl Selection {
         Selection::points(indices)
     }
 
-    /// Selects every element of an array.
+    /// Selects every element of an array of this shape.
     pub fn all(shape: &[u64]) -> Selection {
         let axis = |&count: &u64| AxisSelection { start: 0, count, step: 1, dropped: false };
         Selection { parts: Parts::Box(shape.iter().map(axis).collect()) }
@@ -202,17 +202,17 @@ impl Selection {
         &self.parts
     }
 
-    /// Whether both are boxes that differ only in their place: they have the same shape and steps.
+    /// Whether both are boxes that differ only in where they begin: they have the same shape and steps.
     pub fn is_like(&self, other: &Selection) -> bool {
         self.likeness().is_some_and(|own| other.likeness() == Some(own))
     }
 
-    /// The properties of a box except its place; `None` for other selections.
+    /// The shape, steps and dropped dimensions of a box; `None` for other selections.
     pub(crate) fn likeness(&self) -> Option<Vec<(u64, u64, bool)>> {
         Some(self.axes()?.iter().map(|axis| (axis.count, axis.step, axis.dropped)).collect())
     }
 
-    /// The shape of the result, without dropped dimensions.
+    /// The shape of the result, which lacks dropped dimensions.
     pub fn shape(&self) -> Vec<u64> {
         let range = |axis: &AxisSelection| (!axis.dropped).then_some(axis.count);
         match &self.parts {
@@ -253,7 +253,7 @@ impl Selection {
         self.shape().contains(&0)
     }
 
-    /// The number of elements, or `None` when it does not fit 64 bits.
+    /// The number of selected elements, or `None` when it does not fit 64 bits.
     pub fn len(&self) -> Option<u64> {
         if self.is_empty() {
             return Some(0);
@@ -261,7 +261,7 @@ impl Selection {
         self.shape().into_iter().try_fold(1u64, u64::checked_mul)
     }
 
-    /// Checks that the selection fits an array.
+    /// Checks that the selection fits an array of this shape.
     ///
     /// # Errors
     /// `SelectionInvalid` when the number of dimensions differs or an element lies outside.

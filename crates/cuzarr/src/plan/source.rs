@@ -10,34 +10,35 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RectilinearGrid;
 use crate::store::ByteRange;
 
-/// The chunks of one level: the array's chunks, or the inner chunks of its shards.
+/// One level of chunks: the array's stored chunks, or the inner chunks of its shards.
 #[derive(Clone, Debug)]
 pub struct Level {
     /// Extents of a chunk.
     pub chunk_shape: Vec<u64>,
     /// Maximum size of an encoded chunk; `None` for elements of variable length.
     pub bound_bytes: Option<u64>,
-    /// If the chunk is a shard, its layout. The shard's inner chunks are the next level.
+    /// How the chunks are divided if they are shards; `None` if they are decoded directly. The shard's inner chunks are
+    /// the next level.
     pub shard: Option<ShardLayout>,
 }
 
-/// The place of a shard's index, and the grid of its inner chunks.
+/// Where the index of a shard lies, and the grid of its inner chunks.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
-    /// Number of inner chunks per dimension.
+    /// Number of inner chunks along each dimension.
     pub grid: Vec<u64>,
-    /// The range of the index in the shard: a `Suffix`, or a `Span` from 0.
+    /// Where the index lies in the shard: a `Suffix`, or a `Span` from 0.
     pub index_range: ByteRange,
-    /// Bytes of the encoded index.
+    /// Size of the index in bytes, in its encoded form.
     pub index_size_bytes: u64,
 }
 
 /// The layout of the packed bytes of an innermost chunk: its bytes after the host has undone the codecs.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
-    /// Bytes of a packed chunk; 0 for variable-length elements.
+    /// Size of a packed chunk in bytes; 0 for variable-length elements.
     pub size_bytes: usize,
-    /// Bytes of a packed element; 0 for variable-length elements.
+    /// Size of a packed element in bytes; 0 for variable-length elements.
     pub element_bytes: usize,
     /// Packed dimension `i` is array dimension `axes[i]`.
     pub axes: Vec<usize>,
@@ -47,24 +48,24 @@ pub struct PackedLayout {
     pub divisible: bool,
 }
 
-/// A function that makes the key of a chunk from its place in the grid.
+/// A function that makes the key of a stored chunk from its coordinates in the grid.
 pub type KeyOf = Arc<dyn Fn(&[u64]) -> String + Send + Sync>;
 
 /// A function that makes the layout of objects of a given shape.
 pub(crate) type LayoutOf = Arc<dyn Fn(&[u64]) -> Result<Arc<ChunkLayout>> + Send + Sync>;
 
-/// The layout of objects of one shape, and the codecs that are bound to it.
+/// How stored objects of one shape are divided into chunks, with the codecs that are bound to this shape.
 #[derive(Debug)]
 pub struct ChunkLayout {
-    /// The levels, from objects down to the innermost chunks. Chunks of the last level are decoded.
+    /// The levels of chunks, from stored objects down to the innermost chunks. Chunks of the last level are decoded.
     pub(crate) levels: Vec<Level>,
-    /// The layout of a packed chunk of the last level.
+    /// The layout of the packed bytes of an innermost chunk.
     pub(crate) packed: PackedLayout,
     /// The strides of a packed chunk in elements, per dimension of the array.
     pub(crate) strides: Vec<u64>,
-    /// The codecs of an object.
+    /// The codec chain that encodes a whole object.
     pub(crate) chain: Arc<Chain>,
-    /// The codecs of a chunk of the last level, bound to a device; `None` for elements of variable length.
+    /// The codecs of an innermost chunk, bound to a device; `None` for elements of variable length.
     pub(crate) program: Option<Arc<Program>>,
 }
 
@@ -81,12 +82,12 @@ impl ChunkLayout {
         ChunkLayout { levels, packed, strides, chain, program }
     }
 
-    /// The level whose chunks are decoded.
+    /// The level of the innermost chunks, which are decoded.
     pub(crate) fn leaf(&self) -> &Level {
         &self.levels[self.levels.len() - 1]
     }
 
-    /// The program of the innermost chunks.
+    /// The codecs of the innermost chunks, bound to a device.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
@@ -106,11 +107,11 @@ impl ChunkLayout {
 pub struct Source {
     /// Extents of the array.
     pub shape: Vec<u64>,
-    /// Makes the keys of objects.
+    /// Makes the key of an object from its coordinates in the grid.
     pub key: KeyOf,
-    /// The layout of all objects. In an uneven grid, the layout of the largest object.
+    /// The layout of all objects, if they have one shape. In an uneven grid, the layout of the largest object.
     layout: Arc<ChunkLayout>,
-    /// The grid of objects and their layouts, if objects differ in shape.
+    /// The grid of objects, and a function that makes their layouts, if objects differ in shape.
     uneven: Option<(Arc<RectilinearGrid>, LayoutOf)>,
 }
 
@@ -133,7 +134,7 @@ impl Source {
         Source { uneven: (!is_even).then(|| (Arc::new(grid.clone()), layout_of)), ..self }
     }
 
-    /// The layout of all objects. In an uneven grid, the layout of the largest object.
+    /// The layout of all objects, if they have one shape. In an uneven grid, the layout of the largest object.
     pub(crate) fn layout(&self) -> &Arc<ChunkLayout> {
         &self.layout
     }
@@ -152,7 +153,7 @@ impl Source {
         if shape == self.layout.levels[0].chunk_shape { Ok(Arc::clone(&self.layout)) } else { layout_of(&shape) }
     }
 
-    /// The grid of a level: of objects, or of inner chunks.
+    /// The grid of one level of chunks: 0 for objects, more for inner chunks of shards.
     pub(crate) fn cells(&self, level: usize) -> Cells<'_> {
         match &self.uneven {
             Some((grid, _)) if level == 0 => Cells::Uneven(grid),
@@ -161,12 +162,12 @@ impl Source {
         }
     }
 
-    /// The number of levels.
+    /// The number of levels: 1 without sharding, one more for each level of shards.
     pub(crate) fn levels(&self) -> usize {
         self.layout.levels.len()
     }
 
-    /// The grid of the chunks that are decoded.
+    /// The grid of the innermost chunks, which are decoded.
     pub(crate) fn leaf_cells(&self) -> Cells<'_> {
         self.cells(self.levels() - 1)
     }

@@ -8,7 +8,7 @@ use super::{ChunkLayout, Level, PackedLayout};
 use crate::codec::{Chain, ChunkSpec};
 use crate::meta::{DataType, FillValue};
 
-/// Makes a layout with these levels and packed chunks.
+/// Makes a chunk layout for tests with these levels and packed chunks.
 pub(crate) fn layout_of(levels: Vec<Level>, packed: PackedLayout) -> Arc<ChunkLayout> {
     let data_type = DataType::try_from(DType::UINT8).unwrap();
     let spec = ChunkSpec::new(levels[0].chunk_shape.clone(), data_type.clone(), FillValue::default_of(&data_type));
@@ -16,7 +16,7 @@ pub(crate) fn layout_of(levels: Vec<Level>, packed: PackedLayout) -> Arc<ChunkLa
     Arc::new(ChunkLayout::new(levels, packed, chain, None))
 }
 
-/// Makes a layout whose levels have these chunk shapes, for elements of one byte.
+/// Makes a chunk layout for tests whose levels have these chunk shapes, for elements of one byte.
 pub(crate) fn layout(shapes: &[&[u64]]) -> Arc<ChunkLayout> {
     let level = |shape: &&[u64]| Level { chunk_shape: shape.to_vec(), bound_bytes: None, shard: None };
     let leaf = shapes[shapes.len() - 1];

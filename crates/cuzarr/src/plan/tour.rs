@@ -6,31 +6,31 @@ use super::cells::Cells;
 use super::chunk_order::ChunkOrder;
 use super::chunk_order::{Cell, Walk};
 
-/// The part of a cell that one selection needs.
+/// The part of a grid cell (an object or a chunk) that one selection needs.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
-    /// The selection's number.
+    /// The number of the selection in its plan.
     pub(super) selection: usize,
-    /// The range of the selection's positions in the cell, `from..to`: per dimension, or one for points.
+    /// Which positions of the selection lie in the cell, as `from..to`: per dimension, or one range for points.
     pub(super) inside: Vec<(u64, u64)>,
 }
 
-/// A cell, and the parts of it that selections need.
+/// A grid cell (an object or a chunk), and the parts of it that selections need.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
-    /// The cell's place in the grid.
+    /// The cell's coordinates in the grid.
     pub(super) at: Vec<u64>,
     /// The array element at which the cell begins.
     pub(super) origin: Vec<u64>,
-    /// The needed parts, at least one.
+    /// For each selection that needs elements of the cell, the needed part; at least one.
     pub(super) wants: Vec<Want>,
 }
 
-/// The remaining cells of a grid.
+/// The grid cells that a plan has not visited yet.
 pub(super) enum Tour {
-    /// Cells of one selection.
+    /// Cells of one selection, which are computed one by one.
     Walk(usize, Walk),
-    /// Cells of several selections, in reverse order.
+    /// Cells of several selections, which were listed in advance, in reverse order.
     Listed(Vec<Spot>),
 }
 
@@ -61,7 +61,7 @@ impl Tour {
         Tour::Listed(spots.into_values().rev().collect())
     }
 
-    /// The current cell, or `None` at the end.
+    /// The cell to visit now; `None` after the last one.
     pub(super) fn current(&self) -> Option<Spot> {
         match self {
             Tour::Walk(selection, walk) => walk.current().map(|cell| Spot::new(*selection, cell)),
@@ -69,7 +69,7 @@ impl Tour {
         }
     }
 
-    /// Goes to the next cell.
+    /// Goes to the next cell, if there is one.
     pub(super) fn advance(&mut self) {
         match self {
             Tour::Walk(_, walk) => walk.advance(),
@@ -77,7 +77,7 @@ impl Tour {
         }
     }
 
-    /// The remaining cells: for each, its place in the grid and its first element.
+    /// For each remaining cell, its coordinates in the grid and the array element at which it begins.
     pub(super) fn places(&self) -> Box<dyn Iterator<Item = (Vec<u64>, Vec<u64>)> + '_> {
         match self {
             Tour::Walk(_, walk) => Box::new(places_of(walk.clone())),
@@ -86,7 +86,7 @@ impl Tour {
     }
 }
 
-/// The cells of a walk: for each, its place in the grid and its first element.
+/// For each cell of a walk, its coordinates in the grid and the array element at which it begins.
 pub(super) fn places_of(walk: Walk) -> impl Iterator<Item = (Vec<u64>, Vec<u64>)> {
     walk.map(|cell| (cell.at, cell.origin))
 }

@@ -17,18 +17,18 @@ const SMALL_SHARD_BYTES: u64 = 4 << 20;
 /// An incompressible chunk grows by at most a sixteenth of its size and this number of bytes.
 const HEADER_BYTES: u64 = 64;
 
-/// Objects that can be read whole before their indexes are known.
+/// Shards that one call may read whole, so that it need not read their indexes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
-    /// The objects' keys.
+    /// The keys of the shards.
     pub keys: Vec<Arc<str>>,
-    /// Maximum size of one object.
+    /// Maximum size of one shard, in bytes.
     pub bound_bytes: u64,
 }
 
-/// The shards that hold the selection, if reading them whole is faster. It is faster if they are small, all fit in
-/// memory at once, and at least half of their inner chunks are needed. Otherwise many parts are read while others are
-/// decoded.
+/// The shards that hold the selection, if reading them whole is faster than reading their indexes first. It is faster
+/// if they are small, all fit in memory at once, and at least half of their inner chunks are needed. Otherwise many
+/// parts are read while others are decoded.
 pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOptions) -> Option<WholeShards> {
     let [_, inner, ..] = &source.layout().levels[..] else { return None };
     let Sizes { elements_bytes, bound_bytes } = sizes(source.layout())?;
@@ -59,7 +59,7 @@ struct Sizes {
     bound_bytes: u64,
 }
 
-/// Sizes of the largest shard; `None` for elements of variable length.
+/// Sizes of the largest shard with this layout; `None` for elements of variable length.
 fn sizes(layout: &ChunkLayout) -> Option<Sizes> {
     let (mut chunks, mut indexes_bytes) = (1u64, 0u64);
     for shard in layout.levels.iter().filter_map(|level| level.shard.as_ref()) {

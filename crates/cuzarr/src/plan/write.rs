@@ -21,30 +21,32 @@ use crate::error::Result;
 const SLOT_BYTES: u64 = 96;
 /// Lists of up to this size (thousands of inner chunks) are not counted.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
-/// Bytes for the old and the new place of a variable-length element. A plan cannot know the size of the element itself.
+/// Memory that each variable-length element needs while it is written: its offsets in the old and in the new chunk. A
+/// plan cannot know the size of the element itself.
 const VARIABLE_PLACE_BYTES: u64 = 24;
 /// Number of extra copies of a chunk while it is encoded: packed bytes, and encoded bytes.
 const ENCODING_COPIES: u64 = 2;
 
-/// How much of a chunk's old elements a write keeps.
+/// How many of a chunk's old elements a write must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
-    /// No elements: every element of the chunk is written.
+    /// The write keeps none, because it replaces every element of the chunk.
     Full,
-    /// No elements: every element inside the array is written. Elements beyond the array's edge become the fill value.
+    /// The write keeps none, because it replaces every element of the chunk that lies inside the array. Elements beyond
+    /// the array's edge become the fill value.
     UpToEdge,
-    /// Some elements: the chunk is read, changed and written again.
+    /// The write keeps some, so the chunk is read, changed and written again.
     Part,
 }
 
 impl Coverage {
-    /// Whether the old bytes are not needed.
+    /// Whether the chunk is written without reading its old bytes.
     pub(crate) fn replaces(self) -> bool {
         self != Coverage::Part
     }
 }
 
-/// The least coverage of any chunk that a write of these elements touches.
+/// The coverage of the least covered chunk that a write of these elements touches.
 fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
     let Some(axes) = order.ranges() else { return Coverage::Part };
@@ -62,24 +64,24 @@ fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     least
 }
 
-/// A chunk, a shard or an inner chunk that a write touches.
+/// A chunk or a shard of which a write changes elements: a stored object, or an inner chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
     /// The chunk's name, for keys and messages.
     pub(crate) name: ChunkName,
-    /// The chunk's C-order number in its shard; 0 for an object.
+    /// The chunk's C-order number in its shard; 0 for a chunk that is an object.
     pub(crate) number: usize,
-    /// The chunk's level among chunks and shards; 0 for an object.
+    /// The chunk's level, counted from objects inwards; 0 for an object.
     pub(crate) level: usize,
-    /// How much of the chunk's old elements is kept.
+    /// How many of the chunk's old elements the write keeps.
     pub(crate) coverage: Coverage,
-    /// The layout of the object in which the chunk lies, or which it is; and its codecs.
+    /// The layout and the codecs of the object in which the chunk lies, or which it is.
     pub(crate) layout: Arc<ChunkLayout>,
-    /// The chunk's place in the grid, and the part of the selection in it.
+    /// The chunk's coordinates in its grid, and the part of the selection that lies in it.
     cell: Cell,
 }
 
-/// Plans a write of one selection.
+/// Plans a write of one selection: which objects and chunks it touches, and what it keeps of them.
 pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
@@ -103,12 +105,12 @@ impl WritePlan {
         Ok(WritePlan { source, selection, order })
     }
 
-    /// The places in the array's grid of the objects that the write touches.
+    /// For each object that the write touches, its coordinates in the array's grid.
     pub(crate) fn positions(&self) -> impl Iterator<Item = Vec<u64>> + '_ {
         self.order.walk_all(self.source.cells(0)).map(|cell| cell.at)
     }
 
-    /// The objects that the write touches.
+    /// The stored objects that the write touches: chunks, or shards.
     ///
     /// # Errors
     /// Errors from the codecs of an object of its shape.
@@ -146,22 +148,22 @@ impl WritePlan {
         }
     }
 
-    /// The least coverage of any chunk that the write touches.
+    /// The coverage of the least covered chunk that the write touches.
     pub(crate) fn least_coverage(&self) -> Coverage {
         least_coverage(&self.source, &self.order)
     }
 
-    /// The box of the value for a chunk: starts and extents of the kept dimensions.
+    /// Which box of the value goes to a chunk: starts and extents along the dimensions that the selection keeps.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
         self.order.region(&chunk.cell.inside).unzip()
     }
 
-    /// The index of the first written element in the chunk's packed bytes.
+    /// Where the first written element lies in the chunk's packed bytes, counted in elements.
     pub(crate) fn first_elem(&self, chunk: &Touched) -> usize {
         self.order.first_elem(&chunk.layout.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
 
-    /// Where the elements of a value of shape `value` lie in packed bytes and in the value.
+    /// Where the elements of a value of shape `value` lie, both in packed chunks and in the value.
     ///
     /// # Errors
     /// `InvalidArgument` when the value has another shape than the selection.
@@ -170,15 +172,16 @@ impl WritePlan {
         Ok(Spacing::new(Some((self.order.clone(), false)), self.source.layout(), lists))
     }
 
-    /// Extents of the largest part of a chunk that is written, per kept dimension. Empty for lists and points.
+    /// Shape of the largest part of a chunk that the write replaces, without dropped dimensions. Empty for lists and
+    /// points.
     pub(crate) fn largest_part(&self) -> Vec<u64> {
         let axes = self.selection.axes().unwrap_or_default().iter().zip(&self.source.layout().leaf().chunk_shape);
         let kept = axes.filter(|(axis, _)| !axis.dropped);
         kept.map(|(axis, &chunk)| chunk.div_ceil(axis.step).min(axis.count)).collect()
     }
 
-    /// Host memory for the work on one object, while `threads` threads encode chunks: its `old_bytes`, and its packed
-    /// and encoded chunks.
+    /// Host memory that writing one object needs while `threads` threads encode chunks: `old_bytes`, and its packed and
+    /// encoded chunks.
     pub(crate) fn bytes_in_flight(&self, object: &Touched, old_bytes: u64, threads: usize) -> u64 {
         let (packed, leaf) = (&object.layout.packed, &object.layout.leaf().chunk_shape);
         let chunk_bytes = match packed.element_bytes {
@@ -192,7 +195,7 @@ impl WritePlan {
         chunks_bytes.saturating_add(old_bytes).saturating_add(slots_bytes)
     }
 
-    /// Size of the lists of inner chunks of all touched shards in an object.
+    /// Size of the lists in which the writers of an object's shards keep their inner chunks.
     fn slots_bytes(&self, object: &Touched) -> u64 {
         let slots = object.layout.levels.iter().enumerate().filter_map(|(number, level)| {
             let shards = self.cells_touched(object, number);
@@ -201,7 +204,7 @@ impl WritePlan {
         slots.fold(0, u64::saturating_add).saturating_mul(SLOT_BYTES)
     }
 
-    /// Counts the cells of a level that the write touches in an object.
+    /// Counts the chunks of one level in an object that the write touches.
     fn cells_touched(&self, object: &Touched, level: usize) -> u64 {
         self.order.cells(&object.cell.inside, self.source.cells(level))
     }

@@ -16,59 +16,60 @@ use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
 use crate::store::{ByteRange, Identity, Store};
 
-/// An array bound to a device. It is made once and used by any number of calls.
+/// An array, prepared for reads and writes in memory of one device: codecs, kernels and layouts. It is made once and
+/// used by any number of calls.
 pub struct Access {
     binding: Arc<Binding>,
     source: Arc<Source>,
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// The names of the array's chunks in the chunk cache, if it keeps any.
+    /// How the array's chunks are named in the chunk cache, if the cache keeps any.
     cached_as: OnceLock<CachedAs>,
     /// This array bound to the host, for small reads into another device's memory. It does not convert elements.
     host: OnceLock<Arc<Access>>,
 }
 
-/// The part that all chunks of an array share in their names in the chunk cache.
+/// The part of their names in the chunk cache that all chunks of an array share.
 #[derive(Clone)]
 pub(crate) struct CachedAs {
-    /// The identity of the store.
+    /// The identity of the store that holds the chunks.
     pub(crate) store: Identity,
-    /// Element type, chunk grid, codecs, and the store's view.
+    /// Text that stands for element type, chunk grid, codecs, and the store's view.
     pub(crate) coding: Arc<str>,
 }
 
-/// The properties of a read's result that its placement depends on.
+/// The facts about the result of a read on which its placement depends.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadResult {
-    /// Bytes of the result, if it is contiguous in C order and has its own memory.
+    /// Size of the result in bytes, if it is contiguous in C order and has its own memory.
     pub(crate) contiguous_bytes: Option<usize>,
-    /// Whether boxes are completed in order, and each is handed to the caller.
+    /// Whether regions are completed in order, and each is handed to the caller.
     pub(crate) in_turn: bool,
 }
 
-/// The binding of an array's codecs, for objects of any shape.
+/// An array's codecs, bound to a device, from which layouts for objects of any shape are made.
 struct Binding {
     device: Device,
     /// The type to which elements are converted when they are read.
     cast: Option<DType>,
-    /// The array's codecs, for objects of the array's chunk shape: in a rectilinear grid, the largest chunk.
+    /// The codec chain for objects of the array's chunk shape: in a rectilinear grid, of the largest chunk.
     chain: Arc<Chain>,
     /// For an array whose objects differ in shape: its metadata, and the layouts that were made for the other shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
-/// The size of the chunk cache, divided by this, is the largest uncompressed chunk that is read whole for the cache.
+/// Uncompressed chunks are read whole for the chunk cache if they have at most its size divided by this.
 const WHOLE_SHARE: u64 = 8;
 
-/// Layouts by the shape of objects.
+/// Chunk layouts, by the shape of the object.
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
 /// Maximum number of layouts that an array keeps, for objects of different shapes.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
-    /// Makes the layout of objects with the codecs `chain`.
+    /// Makes the chunk layout of objects with the codecs `chain`.
     fn layout(&self, chain: &Arc<Chain>) -> Result<ChunkLayout> {
         let leaf = chain.leaf();
         let program = if leaf.is_variable() { None } else { Some(leaf.bind(self.device)?) };
@@ -80,7 +81,7 @@ impl Binding {
         Ok(ChunkLayout::new(levels(chain), packed, Arc::clone(chain), program.map(Arc::new)))
     }
 
-    /// Returns the layout of objects of this shape. It is made when it is first needed.
+    /// Returns the chunk layout of objects of this shape. It is made when it is first needed.
     fn layout_of(&self, shape: &[u64]) -> Result<Arc<ChunkLayout>> {
         let Some((metadata, made)) = &self.uneven else { return self.layout(&self.chain).map(Arc::new) };
         let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +96,7 @@ impl Binding {
         Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
     }
 
-    /// Makes the array's description for plans, for this binding. The array has the grid of `like`.
+    /// Describes the array for plans, with the layouts of this binding. The array has the grid of `like`.
     fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
         let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
         Ok(self.with_grid(source))
@@ -108,7 +109,7 @@ impl Binding {
         source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
     }
 
-    /// Binds the same codecs to another device, or to another element type.
+    /// Binds the codecs again, to another device or another element type.
     fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
         let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
         Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
@@ -116,7 +117,7 @@ impl Binding {
 }
 
 impl Access {
-    /// Binds an array whose chunks have keys below `path`.
+    /// Prepares an array for one device; its chunks have keys below `path`.
     ///
     /// # Errors
     /// What the chain reports.
@@ -206,7 +207,7 @@ impl Access {
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
-    /// The device of results.
+    /// The device in whose memory results are made.
     pub fn device(&self) -> Device {
         self.binding.device
     }
@@ -236,7 +237,7 @@ impl Access {
         self.dtype
     }
 
-    /// Chooses the placement of a read by `plan` into memory of the access's device.
+    /// Chooses the placement of the read that `plan` describes, into memory of the access's device.
     pub(crate) fn place_read(
         &self,
         store: &dyn Store,
@@ -259,7 +260,7 @@ impl Access {
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
-    /// Chooses the placement of a write by `plan` from memory of `device`.
+    /// Chooses the placement of the write that `plan` describes, from memory of `device`.
     pub(crate) fn place_write(
         &self,
         store: &dyn Store,
@@ -287,7 +288,7 @@ impl Access {
         WritePlacement::new(self.source.layout().program.as_deref(), &given)
     }
 
-    /// Lets reads keep decoded chunks in the chunk cache, if their options say so too.
+    /// Allows reads to keep decoded chunks in the chunk cache, if their options say so too.
     pub(crate) fn allow_cache(&self, metadata: &ArrayMetadata, store: &dyn Store) {
         self.cached_as.get_or_init(|| {
             let (dtype, grid, codecs) = (metadata.data_type(), metadata.chunk_grid(), metadata.codecs());
@@ -296,7 +297,7 @@ impl Access {
         });
     }
 
-    /// The names of the array's chunks in the chunk cache; `None` if reads with these options keep none. Uncompressed
+    /// How the array's chunks are named in the chunk cache; `None` if reads with these options keep none. Uncompressed
     /// bytes of near stores are not kept in host memory a second time.
     pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
         let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
@@ -312,12 +313,12 @@ impl Access {
         PlanOptions { whole_chunks_bytes: cached.map_or(0, |_| options.chunk_cache_bytes / WHOLE_SHARE), ..limits }
     }
 
-    /// The decoded shard indexes.
+    /// The array's shard indexes that are kept between calls.
     pub(crate) fn indexes(&self) -> &Indexes {
         &self.indexes
     }
 
-    /// The program of the innermost chunks. In an uneven grid, the program of the largest chunk.
+    /// The codecs of the innermost chunks, bound to the device. In an uneven grid, the program of the largest chunk.
     ///
     /// # Errors
     /// `Unsupported` for elements of variable length.
@@ -325,7 +326,7 @@ impl Access {
         self.source.layout().program()
     }
 
-    /// The chain of the innermost chunks.
+    /// The codec chain of the innermost chunks.
     pub(crate) fn leaf(&self) -> &Chain {
         self.chain().leaf()
     }

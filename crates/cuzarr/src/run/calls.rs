@@ -22,8 +22,8 @@ use crate::run::write::coordinator::{OfArray, Value};
 use crate::store::Store;
 
 impl Engine {
-    /// Reads `selection` into `out`, which is on the device that `access` is bound to. When it returns, `out` is ready on
-    /// every stream.
+    /// Reads `selection` of an array into `out`, which is on the device that `access` is bound to. When it returns,
+    /// `out` is ready on every stream.
     ///
     /// # Errors
     /// `ShapeMismatch` and `DTypeMismatch` when `out` does not fit; else the first failure, with the others attached.
@@ -38,7 +38,7 @@ impl Engine {
         self.read_one(access, store, ResultOf::One(selection), out, options)
     }
 
-    /// Like [`Engine::read`], for any [`ResultOf`] that fills one result.
+    /// Like [`Engine::read`], but for any [`ResultOf`] that fills one result, such as a stack of selections.
     ///
     /// # Errors
     /// Those of [`Engine::read`]; `ShapeMismatch` also if the selections of a stack differ in shape.
@@ -60,9 +60,9 @@ impl Engine {
         })
     }
 
-    /// Reads several arrays, each into its own results, in one pipeline. Chunks that are decoded in the same way share
-    /// launches. All arrays are bound to one device. The first failure ends the whole call; the content of the results
-    /// is then unspecified.
+    /// Reads from several arrays in one pipeline, each into its own results. Chunks that are decoded in the same way
+    /// share launches. All arrays are bound to one device. The first failure ends the whole call; the content of the
+    /// results is then unspecified.
     ///
     /// # Errors
     /// Those of [`Engine::read`]; `MemorySpace` when arrays are bound to different devices; `InvalidArgument` when results in host
@@ -95,7 +95,7 @@ impl Engine {
         })
     }
 
-    /// Reads boxes of an array in order, in one pipeline, to the device that `access` is bound to. Hands each box to
+    /// Reads boxes of one array in order, in one pipeline, to the device that `access` is bound to. Hands each box to
     /// `deliver` when it is complete. Beside the memory limit, there is memory for `at_once` boxes. The receiver must
     /// return boxes without waiting for memory of reads and writes. Damage in a box may be noticed after later boxes
     /// were delivered. So a box is only valid once this call has returned without an error.
@@ -127,7 +127,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Reads elements of variable length, in C order.
+    /// Reads elements of variable length into host memory, in C order of the selection.
     ///
     /// # Errors
     /// Those of [`Engine::read`].
@@ -149,7 +149,8 @@ impl Engine {
         })
     }
 
-    /// Writes `value` from any device. Its shape is broadcast to the selection's.
+    /// Writes `value`, which may be on any device, to a selection of an array. Its shape is broadcast to the
+    /// selection's.
     ///
     /// # Errors
     /// `ShapeMismatch` and `DTypeMismatch` when the value does not fit; else the first failure, with the others attached.
@@ -166,7 +167,7 @@ impl Engine {
         self.write_all(&[EngineWrite { access, store, name: None, selection, value }], options)
     }
 
-    /// Writes elements of variable length, in the C order of the selection.
+    /// Writes elements of variable length, given in the C order of the selection.
     ///
     /// # Errors
     /// Those of [`Engine::write`].
@@ -182,8 +183,8 @@ impl Engine {
         self.write_all(&[EngineWrite { access, store, name: None, selection, value }], options)
     }
 
-    /// Writes to several arrays, from values on one device. The arrays must not share stored objects. Nothing is
-    /// written unless all values fit. The first failure ends the whole call.
+    /// Writes to several arrays by one call, from values on one device. The arrays must not share stored objects.
+    /// Nothing is written unless all values fit. The first failure ends the whole call.
     ///
     /// # Errors
     /// Those of [`Engine::write`].
@@ -212,18 +213,18 @@ impl Engine {
 /// Number of arrays of one call that are written at a time.
 const WRITES_AT_ONCE: usize = 16;
 
-/// One array of a call that writes, with the value.
+/// One write of a call that may write to several arrays: a value, and where it goes.
 #[derive(Clone, Copy)]
 pub struct EngineWrite<'a> {
-    /// The array.
+    /// The array that is written, bound to a device.
     pub access: &'a Access,
-    /// The store with its chunks.
+    /// The store that holds the array's chunks.
     pub store: &'a Arc<dyn Store>,
     /// The array's name in errors, if the call writes to several arrays.
     pub name: Option<&'a str>,
     /// The part of the array that is written.
     pub selection: &'a Selection,
-    /// The elements. Their shape is broadcast to the selection's.
+    /// The elements to write. Their shape is broadcast to the selection's.
     pub value: &'a Value,
 }
 
@@ -262,8 +263,8 @@ impl<T> AtArray<T> for Result<T> {
     }
 }
 
-/// Whether [`Engine::read_in_turn`] works for this store and device. It does not work if frames come in the device's
-/// memory: those are checked last, and their elements may be placed again.
+/// Whether [`Engine::read_in_turn`] works for reads from this store to this device. It does not work if frames come in
+/// the device's memory: those are checked last, and their elements may be placed again.
 pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }

@@ -25,15 +25,15 @@ const READ_AGAIN: &str = "read again";
 /// Maximum number of failures that a call keeps beside the first one.
 const OTHER_FAILURES: usize = 15;
 
-/// The context of one read or write.
+/// Everything that the threads of one read or write share: stores, threads, memory budget and failures.
 pub(crate) struct Context {
     /// The stores of the call's arrays, indexed by the number of the array.
     pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Threads,
-    /// The jobs of this call in `pool`.
+    /// The jobs of this call that wait for the threads of `pool`.
     pub(crate) jobs: Jobs,
-    /// Threads that wait for writes to far stores.
+    /// Threads that do nothing but wait for writes to far stores.
     pub(crate) senders: Threads,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
@@ -42,19 +42,19 @@ pub(crate) struct Context {
     pub(crate) limit_bytes: u64,
     pub(crate) counters: Counters,
     pub(crate) failures: Failures,
-    /// The chunk cache, if the call reads arrays that use it.
+    /// The call's view of the chunk cache, if the call reads arrays that use it.
     pub(crate) cache: OnceLock<CallCache>,
     /// Keeps the device's memory pool below the limit while the call runs.
     pub(crate) _within: Within,
 }
 
-/// The store of one array of a call. Two arrays may use the same keys, so each has its own open shards and held
-/// objects.
+/// The store of one array of a call, and what the call keeps open or has read of it. Two arrays may use the same keys,
+/// so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
-    /// Shards that were opened to read their index. Their chunks must come from the same version.
+    /// Shards that stay open after their index was read. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
-    /// Objects that were read whole.
+    /// Objects that were read whole, and are read from here instead of from the store.
     held: OnceLock<HeldValues>,
 }
 
@@ -69,7 +69,7 @@ impl CallStore {
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
     }
 
-    /// Whether objects are held.
+    /// Whether objects were read whole, so that reads may not need the store.
     pub(crate) fn holds(&self) -> bool {
         self.held.get().is_some()
     }
@@ -80,11 +80,11 @@ impl CallStore {
     }
 }
 
-/// One array of a call that writes.
+/// One array to which a call writes, with the call.
 #[derive(Clone)]
 pub(crate) struct CallArray {
     pub(crate) call: Arc<Context>,
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub(crate) number: usize,
     /// The array's name in errors, if the call writes to several arrays.
     pub(crate) name: Option<Arc<str>>,
@@ -110,7 +110,7 @@ impl CallArray {
     }
 }
 
-/// The failures of one call. After the first one, no new work begins.
+/// The errors that threads of one call have reported. After the first one, no new work begins.
 #[derive(Default)]
 pub(crate) struct Failures {
     cancelled: AtomicBool,
@@ -118,7 +118,7 @@ pub(crate) struct Failures {
 }
 
 impl Context {
-    /// The threads that the call lends to stores. They share a new turn of the pool.
+    /// The threads that the call lends to stores for reads. They share a new turn of the pool.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
@@ -128,7 +128,7 @@ impl Context {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
 
-    /// Returns the store of an array.
+    /// Returns the store of the array with this number.
     ///
     /// # Panics
     /// When there is no such array.
@@ -136,7 +136,8 @@ impl Context {
         &self.stores[array]
     }
 
-    /// Reads a batch of an array. It comes from held objects if they have all of it, else from the store.
+    /// Reads a batch from the objects of an array that were read whole, or from the array's store if they do not have
+    /// all of it.
     pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let CallStore { store, held, .. } = self.of(array);
         if let Some(held) = held.get().filter(|held| held.have(&batch)) {
@@ -155,7 +156,7 @@ impl Context {
         self.stores.iter().any(CallStore::is_far)
     }
 
-    /// Records a failure. Work that has not begun then ends early.
+    /// Records an error, which ends the call. Work that has not begun then ends early.
     pub(crate) fn fail(&self, error: Error) {
         self.failures.cancelled.store(true, Ordering::Release);
         let mut failures = self.errors();
@@ -166,12 +167,12 @@ impl Context {
         }
     }
 
-    /// Whether the call has failed.
+    /// Whether the call has failed, so that no new work may begin.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.failures.cancelled.load(Ordering::Acquire)
     }
 
-    /// Checks that the call may go on: nothing failed, and the caller has not cancelled it.
+    /// Checks that the call may go on: no thread has failed, and the caller has not cancelled it.
     ///
     /// # Errors
     /// `Cancelled`
@@ -182,7 +183,7 @@ impl Context {
         self.cancellation.check()
     }
 
-    /// Checks that a value has the wanted version. Without a wanted version, any is accepted.
+    /// Checks that an object that was opened has the wanted version. Without a wanted version, any is accepted.
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
@@ -204,12 +205,12 @@ impl Context {
         self.counters.elapsed_ns()
     }
 
-    /// The report of the work so far.
+    /// The report of what the call has done so far.
     pub(crate) fn report(&self) -> Report {
         self.counters.report()
     }
 
-    /// The first failure with the others attached, if there was one.
+    /// The result of the call: the first error that a thread reported, with the others attached, if there was one.
     ///
     /// # Errors
     /// That failure.

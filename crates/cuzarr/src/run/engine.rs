@@ -30,9 +30,9 @@ const OPEN_SHARDS: usize = 128;
 /// The engine: threads, scratch memory and budgets. Each process has one, which all calls share.
 pub struct Engine {
     pool: Threads,
-    /// The threads of reads in which the calling thread works too.
+    /// The threads for reads in which the calling thread works too.
     driven_pool: Threads,
-    /// Threads that only wait for writes to far stores.
+    /// Threads that do nothing but wait for writes to far stores.
     senders: Threads,
     scratch: Scratch,
     streams: Streams,
@@ -41,7 +41,7 @@ pub struct Engine {
     caches: Mutex<HashMap<Device, ChunkCache>>,
     open_shards: Arc<OpenLimit>,
     turns: Arc<Turns>,
-    /// The locks for changes of metadata, one for each node.
+    /// Locks by which changes of the metadata of one node wait for each other.
     nodes: Arc<Turns>,
 }
 
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Counter of the bytes that all calls together have in flight on a device.
+    /// Counts the bytes that all calls together have in flight on a device.
     pub fn memory(&self, device: Device) -> Memory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }
@@ -96,7 +96,8 @@ impl Engine {
         cache.into_iter().for_each(|cache| cache.clear());
     }
 
-    /// Allocates memory for a result. If there is too little, the device's chunk cache drops chunks.
+    /// Allocates memory for a result by calling `allocate`, and again if there was too little. Before the second call,
+    /// the device's chunk cache drops its chunks.
     ///
     /// # Errors
     /// Those of `allocate`.
@@ -120,7 +121,7 @@ impl Engine {
         });
     }
 
-    /// Like [`Engine::forget`], for everything below a prefix.
+    /// Like [`Engine::forget`], for all objects below a prefix.
     pub(crate) fn forget_below(&self, store: &dyn Store, prefix: &Key) {
         self.forget_by(store, |caches, identity| {
             caches.iter().for_each(|cache| cache.forget_below(&identity.object(prefix)));
@@ -180,7 +181,8 @@ impl Engine {
         })
     }
 
-    /// Waits for the lock of a write. Each item of `objects` is a box of one array's stored objects.
+    /// Waits for the right to write to these objects; earlier writes to them go first. Each item of `objects` is a box
+    /// of one array's stored objects.
     ///
     /// # Errors
     /// `Cancelled`
@@ -188,7 +190,7 @@ impl Engine {
         self.turns.take(objects, cancellation)
     }
 
-    /// Waits for the locks that guard changes of the metadata of nodes.
+    /// Waits for the right to change the metadata of these nodes.
     ///
     /// # Errors
     /// `Cancelled`

@@ -13,14 +13,14 @@ use crate::run::options::Options;
 use crate::run::read::device::Group;
 use crate::store::Store;
 
-/// Bytes of a new result, if it is contiguous in C order.
+/// Size of a new result of this read in bytes, if the result is contiguous in C order.
 fn contiguous_bytes(access: &Access, selection: &Selection, options: &Options) -> Option<usize> {
     let is_c = options.order == Order::C || selection.shape().len() < 2;
     let (dtype, len) = access.dtype().zip(selection.len()).filter(|_| is_c)?;
     usize::try_from(len).ok()?.checked_mul(dtype.size_bytes())
 }
 
-/// The chunk cache, if reads of the array use it.
+/// The size and limit of the device's chunk cache, if reads of the array use it.
 fn cache_state(access: &Access, store: &dyn Store, options: &Options) -> Option<CacheState> {
     access.cached_as(store, options).map(|_| {
         let CacheUse { chunks, size_bytes } = Engine::get().cache_use(access.device());

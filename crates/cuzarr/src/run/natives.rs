@@ -10,7 +10,7 @@ use crate::codec::native::{Native, NativeBatch, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{ChunkLayout, Unit};
 
-/// The device's part of decoding, for chunks of each layout: the passes behind those that run on the host.
+/// The kernels that decode chunks of each layout of an array, after the host has undone the last codecs.
 pub(crate) struct Natives {
     host_passes: usize,
     /// The kernels for the array's own layout, which is usually the only layout.
@@ -19,12 +19,13 @@ pub(crate) struct Natives {
     others: Mutex<HashMap<usize, Other>>,
 }
 
-/// The kernels for another layout. The layout is kept so that no other can get its address.
+/// A layout other than the usual one, and the kernels that decode its chunks. The layout is kept so that no other can
+/// get its address.
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
-    /// Makes the set of kernels that run after `host_passes` passes on the host. `native` has those for the array's own
-    /// layout.
+    /// Makes the kernels that run after the host has undone `host_passes` passes. `native` has those for the array's
+    /// own layout.
     pub(crate) fn new(host_passes: usize, layout: &Arc<ChunkLayout>, native: Arc<Native>) -> Natives {
         Natives { host_passes, usual: (Arc::clone(layout), native), others: Mutex::default() }
     }
@@ -34,7 +35,7 @@ impl Natives {
         &self.usual.1
     }
 
-    /// Number of passes that the host runs first.
+    /// Number of passes that the host undoes before kernels begin.
     pub(crate) fn host_passes(&self) -> usize {
         self.host_passes
     }
@@ -55,7 +56,7 @@ impl Natives {
         made
     }
 
-    /// Prepares the decoding of chunks that lie in `source`, one for each unit.
+    /// Prepares to decode chunks that lie in `source`, one for each unit.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` for a layout that [`Natives::of`] does not know.

@@ -14,10 +14,10 @@ use crate::store::Capabilities;
 /// array keeps.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
-/// Bytes of shard indexes that one call fetches at once, or of shards that it reads whole instead.
+/// Size of the shard indexes that one call fetches at once, or of the shards that it reads whole instead, in bytes.
 const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Default of `coalesce_gap_bytes`: the largest gap between ranges that one read covers.
+/// Default of `coalesce_gap_bytes`: ranges are read by one request if the gap between them has at most this many bytes.
 const DEFAULT_GAP_BYTES: u64 = 1 << 20;
 /// The default of `coalesce_gap_bytes` for near stores: copying more bytes than this from the page cache takes longer
 /// than another read.
@@ -26,7 +26,7 @@ const NEAR_GAP_BYTES: u64 = 128 << 10;
 /// Multiprocessors of the GPU on which the shipped costs were measured.
 const MEASURED_MULTIPROCESSORS: u32 = 132;
 
-/// Options of an array in use. They are not stored.
+/// Options for reads and writes of an array, such as the device of results and the memory limit. They are not stored.
 ///
 /// ```
 /// use cuzarr::{ArrayOptions, Order};
@@ -40,47 +40,49 @@ pub struct Options {
     pub device: Device,
     /// The order of elements in an array's results.
     pub order: Order,
-    /// Whether a fall-back to the host is an error. If so, a device decodes and encodes all that it can, even if the
-    /// host would be faster.
+    /// Whether it is an error if the host must run a codec although the elements are on a device. If so, a device
+    /// decodes and encodes all that it can, even if the host would be faster.
     pub strict: bool,
     /// Whether missing chunks are read as the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub write_empty_chunks: bool,
-    /// Maximum bytes in flight outside results. The limit holds for all calls on the device together, and for each kind
-    /// of memory (host, pinned, device).
+    /// Maximum number of bytes that may be in flight outside results. The limit holds for all calls on the device
+    /// together, and for each kind of memory (host, pinned, device).
     pub memory_limit_bytes: u64,
     /// Maximum number of threads of one call.
     pub threads: usize,
-    /// Largest gap between ranges that one read covers. The default is 1 MiB, which means 128 KiB in stores that divide
-    /// reads, such as local files.
+    /// Ranges are read by one request if the gap between them has at most this many bytes. The default is 1 MiB, which
+    /// means 128 KiB in stores that divide reads, such as local files.
     pub coalesce_gap_bytes: u64,
-    /// Maximum bytes of one read that covers several ranges.
+    /// Maximum size of one request that reads several ranges.
     pub coalesce_max_bytes: u64,
-    /// Maximum decoded bytes of a chunk with elements of variable length.
+    /// Maximum decoded size of a chunk with elements of variable length, in bytes.
     pub variable_limit_bytes: u64,
-    /// Whether decoded chunks are kept in the chunk cache of the device of results.
+    /// Whether decoded chunks are kept in the chunk cache of the device on which results are.
     pub chunk_cache: bool,
     /// Maximum size of the chunk cache of one device.
     pub chunk_cache_bytes: u64,
     /// Time for which the cache trusts that a far store's objects are unchanged, and that missing objects stay missing.
     pub chunk_cache_max_age: Duration,
-    /// Whether reports list every piece of work.
+    /// Whether reports list every piece of work with its start and end.
     pub trace: bool,
-    /// The token that stops the call.
+    /// The token with which the caller can stop the call.
     pub cancellation: CancellationToken,
-    /// The sizes of batches, and where they are decoded.
+    /// The sizes of batches, and whether the device must decode.
     pub(crate) tuning: Tuning,
 }
 
-/// The sizes of batches, and where they are decoded. The defaults suit every array. No value changes a result.
+/// The sizes of batches, and whether the device must decode; for tests and measurements. The defaults suit every array.
+/// No value changes a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Size of a slab of the staging ring.
     pub slab_bytes: usize,
-    /// Decoded bytes of one batch for the kernels, enough to use all multiprocessors of a device.
+    /// Decoded size of one batch for the kernels, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,
-    /// Whether a device decodes and encodes all that it can, even if the host would be faster. `strict` implies it.
+    /// Whether a device decodes and encodes everything that it can, even if the host would be faster. `strict` implies
+    /// it.
     pub force_device: bool,
 }
 
@@ -138,18 +140,18 @@ impl Options {
         with_cancellation(cancellation: CancellationToken) = cancellation;
     }
 
-    /// Packed bytes of one batch of a read into memory of `device`.
+    /// Packed bytes that one batch of a read into memory of `device` should have.
     pub(crate) fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
         if device == Device::Cpu { share } else { share.min(self.tuning.slab_bytes as u64) }
     }
 
-    /// Whether a device decodes and encodes all that it can.
+    /// Whether a device decodes and encodes everything that it can, even if the host would be faster.
     pub(crate) fn force_device(&self) -> bool {
         self.strict || self.tuning.force_device
     }
 
-    /// The circumstances for placing a read of `chunks` chunks to `device`.
+    /// The facts from which the placement of a read of `chunks` chunks to `device` is chosen.
     pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
         Circumstances {
             // A device that does not report its multiprocessors counts as the measured one.

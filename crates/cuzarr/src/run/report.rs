@@ -11,7 +11,7 @@ use cuzarr_device::{Event, Stream, profile};
 use crate::error::{Error, Result};
 use crate::store::{Traffic, TrafficCounts};
 
-/// A stage of a read or write.
+/// A stage of a read or write, whose time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Reading from the store.
@@ -20,11 +20,11 @@ pub enum Stage {
     Decode,
     /// Copying host memory to device memory.
     Upload,
-    /// Moving packed elements to their places.
+    /// Moving packed elements to the result.
     Scatter,
     /// Writing fill values for missing chunks.
     Fill,
-    /// Moving elements from their places to packed memory.
+    /// Moving elements from the value to packed memory.
     Gather,
     /// Copying device memory to host memory.
     Download,
@@ -64,12 +64,12 @@ impl Stage {
     }
 }
 
-/// The work of one stage in one call.
+/// The time and the bytes of one stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageReport {
     /// Bytes that the stage produced.
     pub size_bytes: u64,
-    /// Seconds of work, summed over all threads or over a device's streams.
+    /// Seconds that the stage took, summed over all threads or over a device's streams.
     pub seconds: f64,
     /// Number of reads, chunks, copies or launches.
     pub count: u64,
@@ -77,45 +77,45 @@ pub struct StageReport {
     pub busy_seconds: f64,
 }
 
-/// One piece of work of a stage.
+/// A piece of work of one stage, such as one read or one launch, with its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The stage.
+    /// The stage to which the work belongs.
     pub stage: Stage,
-    /// The start, in nanoseconds from the beginning of the call.
+    /// When the work began, in nanoseconds from the beginning of the call.
     pub start_ns: u64,
-    /// The end, in nanoseconds from the beginning of the call.
+    /// When the work ended, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes of output.
+    /// Bytes that the work produced.
     pub size_bytes: u64,
 }
 
-/// The report of one call.
+/// Measurements of one read or write: the time of each stage, and the requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
     /// Seconds from the call to its return.
     pub wall_seconds: f64,
-    /// Requests to a server, if the store has one.
+    /// Counts of requests to a server, if the store has one.
     pub traffic: TrafficCounts,
     /// Number of chunks that came from the chunk cache.
     pub cached_chunks: u64,
-    /// Every piece of work, in the order in which they ended; empty unless the call was traced.
+    /// Every piece of work, in the order in which they ended; empty unless the option `trace` is set.
     pub spans: Vec<Span>,
 }
 
 impl Report {
-    /// The work of one stage.
+    /// The time and the bytes of one stage.
     pub fn stage(&self, stage: Stage) -> StageReport {
         self.stages[stage as usize]
     }
 
-    /// The stages with work, in order.
+    /// The stages that did any work, in order.
     pub fn stages(&self) -> impl Iterator<Item = (Stage, StageReport)> + '_ {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// Makes the report of a traced call from its pieces of work.
+    /// Makes the report of a traced call from all its pieces of work.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
         let counters = Counters::new(true);
@@ -123,7 +123,7 @@ impl Report {
         counters.report()
     }
 
-    /// Seconds in which a stage was idle.
+    /// Seconds of the call in which no thread or stream worked on this stage.
     pub fn idle_seconds(&self, stage: Stage) -> f64 {
         (self.wall_seconds - self.stage(stage).busy_seconds).max(0.0)
     }
@@ -189,9 +189,9 @@ pub(crate) struct Counters {
     traffic: Traffic,
     stages: [Mutex<StageCounter>; Stage::ALL.len()],
     cached_chunks: AtomicU64,
-    /// Work on a device that is not known to have ended.
+    /// Work that was enqueued on a device and is not known to have ended.
     under_way: Mutex<Timeline>,
-    /// Every piece of work, when the call is traced.
+    /// Every piece of work so far, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
 }
 
@@ -203,11 +203,11 @@ struct StageCounter {
     busy: Busy,
 }
 
-/// The times when a stage worked, as intervals. `join` sorts them, and joins those that overlap.
+/// The intervals of time in which a stage worked. `join` sorts them, and joins those that overlap.
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
-/// Maximum number of intervals. When it is reached, overlapping intervals are joined.
+/// Maximum number of intervals that are kept for one stage. When it is reached, overlapping intervals are joined.
 const KEPT_INTERVALS: usize = 4096;
 
 impl Busy {
@@ -245,7 +245,7 @@ impl Busy {
     }
 }
 
-/// Events that mark the beginning and the end of work on a device.
+/// Events that mark when work on a device begins and ends.
 #[derive(Default)]
 struct Timeline {
     /// The first event, and its time in nanoseconds from the beginning of the call.
@@ -281,7 +281,7 @@ impl Counters {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Counts work that has just ended.
+    /// Counts work that has just ended and took `time`.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
         let end_ns = self.elapsed_ns();
         self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
@@ -304,7 +304,7 @@ impl Counters {
         self.cached_chunks.fetch_add(chunks as u64, Ordering::Relaxed);
     }
 
-    /// Runs `work` and counts it, even if it fails.
+    /// Runs `work` and counts its time, even if it fails.
     pub(crate) fn time<T>(&self, stage: Stage, size_bytes: u64, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let _range = profile::range(stage.name(), size_bytes);
@@ -318,7 +318,7 @@ impl Counters {
         self.traffic.watch(work)
     }
 
-    /// Sets the time from which work on a device is counted. `stream` must be idle.
+    /// Marks on a stream the time from which work on its device is measured. `stream` must be idle.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -347,7 +347,7 @@ impl Counters {
         Ok(done)
     }
 
-    /// Counts copies, whose begin and end were marked by events.
+    /// Counts the time of copies, whose begin and end were marked by events.
     pub(crate) fn add_copies(&self, stage: Stage, copies: Vec<Copied>) {
         let mut timeline = lock(&self.under_way);
         let timed = copies.into_iter().map(|Copied { start, end, size_bytes }| {
@@ -357,7 +357,7 @@ impl Counters {
         timeline.timed.extend(timed);
     }
 
-    /// Counts the work on devices that has ended.
+    /// Counts the work on devices that has ended by now.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -13,26 +13,26 @@ use super::parts::{PART_BYTES, Parts};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Maximum number of requests in a unit. The limit spreads many small ranges of a large shard over the threads. Still,
-/// a thread need not return to the queue after each range.
+/// Maximum number of requests that one thread takes at a time. The limit spreads many small ranges of a large shard
+/// over the threads. Still, a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// A unit that has this many bytes gets no more ranges. A divided read has parts of the same size, so units and parts
-/// keep a thread busy for the same time.
+/// A thread takes no more requests at a time once they have this many bytes together. A divided read has parts of the
+/// same size, so units and parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
-/// A source of values that can be opened.
+/// Opens values of a store, for reads on lent threads.
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
     /// Opens a value; `None` when the key does not exist.
     fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
 
-    /// The name of the source in errors.
+    /// The name of the store in error messages.
     fn name(&self) -> String;
 }
 
-/// Reads a batch on the lent threads.
+/// Reads a batch of requests with the threads that the caller lends.
 pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
     let groups = group_by_key::<S>(&batch);
     let units = split(&groups, &batch);
@@ -53,7 +53,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
-    /// Number of units that still need the value to be open.
+    /// Number of units whose reads still need the value to be open.
     remaining: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// A unit of work: some items of a group, given by their position in it.
+/// The requests that one thread takes at a time: some items of a group, given by their position in it.
 struct BatchUnit {
     group: usize,
     positions: Range<usize>,
@@ -78,7 +78,7 @@ struct SharedBatch<S: Source> {
     groups: Vec<BatchGroup<S>>,
     units: Vec<BatchUnit>,
     next: AtomicUsize,
-    /// The number of lent threads, for reads that are divided.
+    /// The number of lent threads, among which large reads are divided.
     threads: usize,
     helpers: Option<Arc<dyn Workers>>,
 }
@@ -139,7 +139,7 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// Opens the group's value, once. Other threads that need it wait here.
+    /// Opens the value of a group when the first thread needs it. Other threads that need it wait here.
     fn open(&self, group: &BatchGroup<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*opening, Opening::Untried) {
@@ -157,7 +157,7 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// Returns the value that the caller keeps open, or opens it now.
+    /// Returns a value that the caller keeps open between batches, or opens it now.
     fn open_or_kept(&self, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let Some(kept) = self.sink.open_values() else { return Ok(self.source.open(key)?.map(Arc::new)) };
         if let Some(object) = kept.get(key) {
@@ -196,7 +196,8 @@ impl<S: Source> SharedBatch<S> {
         self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
     }
 
-    /// Reserves memory for an item. If the item's bytes come in device memory, returns those bytes instead.
+    /// Reserves memory for an item, and checks its value's version. If the item's bytes come in device memory, returns
+    /// those bytes instead.
     fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
         if let Some(version) = object.version() {
             self.sink.opened(item, version)?;
@@ -224,14 +225,14 @@ impl<S: Source> SharedBatch<S> {
     }
 }
 
-/// The result of [`SharedBatch::begin`].
+/// How the read of one item begins: the result of [`SharedBatch::begin`].
 enum Begun {
-    /// The item is read into lent memory. The number is the offset of its first byte in the value.
+    /// The item is read into memory that the sink lent. The number is the offset of its first byte in the value.
     Lent(u64, Box<dyn Lease>),
     OnDevice(Buffer),
 }
 
-/// Threads may drop jobs that they never ran. Their items end here, so that no caller waits for them forever.
+/// Ends the items of jobs that threads dropped and never ran. Otherwise a caller would wait for them forever.
 impl<S: Source> Drop for SharedBatch<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);

@@ -24,7 +24,8 @@ impl Workers for InlineWorkers {
 /// A value, with its version if the store reports versions.
 pub type Versioned = (Vec<u8>, Option<Version>);
 
-/// Blocking calls for every store. They wait for the store, and return values in new memory.
+/// Blocking methods that every store has, such as reading a whole value. They wait for the store, and return values in
+/// new memory.
 pub trait StoreExt: Store {
     /// Reads a whole value; `None` when the key does not exist.
     ///
@@ -62,7 +63,8 @@ pub trait StoreExt: Store {
         only(collect(self, vec![ReadRequest { key: key.to_string(), range }], u64::MAX))
     }
 
-    /// Reads a batch. Results are in the order of the requests. Each item can fail without the others.
+    /// Reads a batch, and returns the value of each item. Results are in the order of the requests. Each item can fail
+    /// without the others.
     fn get_many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Option<Vec<u8>>>> {
         collect(self, requests, u64::MAX)
     }
@@ -218,7 +220,7 @@ impl ReadSink for Collector {
     }
 }
 
-/// A sink that takes one value, in memory of a device.
+/// A sink that takes the bytes of one item, in memory of a device.
 struct OneBuffer {
     device: Device,
     sender: Mutex<std::sync::mpsc::Sender<Result<Option<Buffer>>>>,

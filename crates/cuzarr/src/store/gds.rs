@@ -28,7 +28,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Number of files that stay registered.
+/// Maximum number of files that stay registered with cuFile.
 const REGISTERED: usize = 128;
 
 /// When cuFile reads and writes values.
@@ -90,7 +90,8 @@ impl GdsStore {
     }
 }
 
-/// The registered files. They stay open, so the system cannot give their inodes to other files.
+/// The files that are registered with cuFile, so that they can be read again without delay. They stay open, so the
+/// system cannot give their inodes to other files.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 
@@ -105,7 +106,7 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the registered handle of an open file, and registers the file if necessary.
+    /// Returns the handle under which cuFile knows an open file, and registers the file if necessary.
     fn get(&self, file: &OpenFile) -> Result<Arc<DirectFile>> {
         let version = file.version();
         if let Some(version) = &version {
@@ -137,8 +138,8 @@ impl Files {
     }
 }
 
-/// Opens the file again, without flags that cuFile refuses. The new handle bypasses the page cache, if drives can write
-/// to GPU memory and the file system allows it.
+/// Opens a file again for reading, without flags that cuFile refuses. The new handle bypasses the page cache, if drives
+/// can write to GPU memory and the file system allows it.
 fn for_reading(file: &File) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
@@ -155,7 +156,7 @@ fn for_reading(file: &File) -> io::Result<File> {
     file.try_clone()
 }
 
-/// Adds a hint, in case cuFile is installed but refuses a file.
+/// Adds a hint to an error, in case cuFile is installed but refuses a file.
 fn with_hint(error: Error) -> Error {
     match error.hint() {
         Some(_) => error,
@@ -168,10 +169,10 @@ fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}"))
 }
 
-/// Opens values for one batch.
+/// Opens values for the reads of one batch.
 struct GdsReader(GdsStore);
 
-/// An open value.
+/// A value that was opened for reads with cuFile.
 struct GdsValue {
     file: OpenFile,
     files: Arc<Files>,

@@ -8,12 +8,13 @@ use super::object::Object;
 use super::{Key, ReadRequest, ReadSink, Workers};
 use crate::error::Result;
 
-/// Values of a store, unchanged since they were read. Clones share them.
+/// Values that were read whole, and are kept in memory so that the store is not asked for them again. Clones share
+/// them.
 #[derive(Clone)]
 pub(crate) struct HeldValues {
-    /// The name of the values' store, for error messages.
+    /// The name of the store from which the values came, for error messages.
     name: String,
-    /// `None` for keys that do not exist.
+    /// The kept values; `None` for keys that do not exist.
     values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
 }
 
@@ -23,12 +24,12 @@ impl HeldValues {
         HeldValues { name, values: Arc::new(values.collect()) }
     }
 
-    /// Whether these values answer a whole batch. A key that is known not to exist counts, too.
+    /// Whether all values that a batch needs are kept here. A key that is known not to exist counts, too.
     pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
         batch.iter().all(|request| self.values.contains_key(&request.key))
     }
 
-    /// Reads a batch like `Store::read`.
+    /// Reads a batch from the kept values, like `Store::read`.
     pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         batch::run(self.clone(), batch, sink, workers);
     }

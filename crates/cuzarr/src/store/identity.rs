@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Key;
 
-/// The identity of a store, or of a part of a store. It is never derived from a name that is meant for people.
+/// The identity of a store, or of a part of a store, by which it can be compared with others. It is never derived from
+/// a name that is meant for people.
 ///
 /// Two stores have the same identity if every key means the same value in both. Write locks, checks for overlapping
 /// copies and caches compare identities.
 #[derive(Clone, Debug)]
 pub struct Identity {
     data: Place,
-    /// The place of the documents of arrays and groups, if it differs from `data`.
+    /// Where the documents of arrays and groups are, if a split store keeps them apart from `data`.
     metadata: Option<Place>,
-    /// The text of [`Identity::with_view`]. It is not compared.
+    /// The text that was given to [`Identity::with_view`]. It is not compared.
     view: Option<Arc<str>>,
 }
 
@@ -38,33 +39,33 @@ impl Hash for Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     root: IdentityRoot,
-    /// The path below the root. In the file system it is absolute, with every link resolved.
+    /// The path of the part of the store, below the root. In the file system it is absolute, with every link resolved.
     path: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum IdentityRoot {
     FileSystem,
-    /// Something that only this process has, such as values in memory.
+    /// A store that only exists in this process, such as values in memory.
     Process(u64),
-    /// Something that has an address, such as the bucket of an object store.
+    /// A store that has an address, such as the bucket of an object store.
     Address(Arc<str>),
 }
 
 impl Identity {
-    /// The identity of the directory at `path`, which need not exist. Relative paths, links and repeated separators are
-    /// resolved.
+    /// Makes the identity of the directory at `path`, which need not exist. Relative paths, links and repeated
+    /// separators are resolved.
     pub fn directory(path: impl AsRef<Path>) -> Identity {
         Identity::at(IdentityRoot::FileSystem, resolved(path.as_ref()))
     }
 
-    /// A new identity that no other store has. A store makes it once; its clones share it.
+    /// Makes a new identity that no other store has. A store makes it once; its clones share it.
     pub fn unique() -> Identity {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Identity::at(IdentityRoot::Process(NUMBER.fetch_add(1, Ordering::Relaxed)), PathBuf::new())
     }
 
-    /// The identity of the thing at an address. A `file://` address means the directory at that path.
+    /// Makes the identity of a store that lies at an address. A `file://` address means the directory at that path.
     pub fn address(address: &str) -> Identity {
         match address.strip_prefix("file://") {
             Some(path) => Identity::directory(path),
@@ -76,7 +77,7 @@ impl Identity {
         Identity { data: Place { root, path }, metadata: None, view: None }
     }
 
-    /// The identity of the part below a prefix or a node's path.
+    /// Returns the identity of the part of the store below a prefix or a node's path.
     #[must_use]
     pub fn below(&self, prefix: &Key) -> Identity {
         let below = |place: &Place| {
@@ -87,26 +88,28 @@ impl Identity {
         Identity { data: below(&self.data), metadata: self.metadata.as_ref().map(below), view: self.view.clone() }
     }
 
-    /// The identity of a split store: the documents of arrays and groups are in `other`, everything else is in this
-    /// store.
+    /// Returns the identity of a split store: the documents of arrays and groups are in `other`, everything else is in
+    /// this store.
     #[must_use]
     pub fn with_metadata_in(self, other: Identity) -> Identity {
         let metadata = Some(other.metadata.unwrap_or(other.data)).filter(|place| *place != self.data);
         Identity { data: self.data, metadata, view: self.view }
     }
 
-    /// Whether both contain the same chunks. Then writers of one must wait for writers of the other.
+    /// Whether keys of chunks mean the same chunks in both stores. Then writers of one must wait for writers of the
+    /// other.
     pub fn has_same_chunks(&self, other: &Identity) -> bool {
         self.data == other.data
     }
 
-    /// Whether a place of one equals a place of the other, or one of the two lies inside the other.
+    /// Whether both stores share values: they lie at the same place, or one of them lies inside the other.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
 
-    /// Adds a text that tells apart handles of one place that may see different values. Examples are the headers and
-    /// query sent to a server, and a table of references. Caches of decoded chunks separate two views; locks do not.
+    /// Adds a text for handles of the same store that may see different values, such as a branch or a snapshot.
+    /// Examples are the headers and query sent to a server, and a table of references. Caches of decoded chunks
+    /// separate two views; locks do not.
     #[must_use]
     pub fn with_view(self, view: &str) -> Identity {
         Identity { view: Some(view.into()), ..self }
@@ -117,8 +120,8 @@ impl Identity {
         self.view.as_deref().unwrap_or("")
     }
 
-    /// The address of a stored object. All stores that have the object give the same text, and no other object of this
-    /// process has that text.
+    /// The address of a stored object, by which the chunk cache finds it. All stores that have the object give the same
+    /// text, and no other object of this process has that text.
     pub(crate) fn object(&self, key: &Key) -> String {
         let Place { root, path } = &self.data;
         let path = if key.is_empty() { path.clone() } else { path.join(key) };

@@ -30,7 +30,7 @@ pub struct MemoryStore {
     identity: Identity,
 }
 
-/// A value with a unique number, which serves as its version.
+/// A value in host memory, and a unique number that serves as its version.
 #[derive(Clone)]
 pub(super) struct Value {
     bytes: Arc<[u8]>,

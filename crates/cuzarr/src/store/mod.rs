@@ -87,26 +87,26 @@ pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 
-/// The part of a value that a request wants.
+/// Which bytes of a value a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
-    /// All bytes.
+    /// All bytes of the value.
     Full,
     /// `size_bytes` bytes from `offset` on; an error when the value is shorter.
     Span {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Size in bytes.
+        /// Number of bytes.
         size_bytes: u64,
     },
     /// All bytes from `offset` on.
     From {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
     },
     /// The last `size_bytes` bytes; all bytes when the value is shorter.
     Suffix {
-        /// Size in bytes.
+        /// Number of bytes.
         size_bytes: u64,
     },
 }
@@ -142,12 +142,12 @@ impl ByteRange {
     }
 }
 
-/// One item of a batch.
+/// A request for one value or a part of it, as an item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadRequest {
     /// The key of the value.
     pub key: String,
-    /// The wanted part of the value.
+    /// The bytes that are wanted.
     pub range: ByteRange,
 }
 
@@ -162,13 +162,13 @@ pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// Memory that is lent to a store for the bytes of one item. It has one owner at a time, so only one side can access
-/// it.
+/// Memory that a reader lends to a store, which fills it with the bytes of one item. It has one owner at a time, so
+/// only one side can access it.
 pub trait Lease: Send {
-    /// The memory, of exactly the reserved size. Its content before the read is unspecified.
+    /// The lent memory, which has exactly the reserved size. Its content before the read is unspecified.
     fn bytes(&mut self) -> &mut [u8];
 
-    /// The reserved size.
+    /// The size of the lent memory in bytes, as it was reserved.
     fn size_bytes(&mut self) -> usize {
         self.bytes().len()
     }
@@ -182,7 +182,7 @@ pub trait Lease: Send {
         write_to(self.bytes(), at, bytes)
     }
 
-    /// Lets the lender convert the lease back to its own type.
+    /// Lets the reader that lent the memory convert the lease back to its own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
     /// Keeps the first `at` bytes, and returns the rest as separate memory. So several threads can fill one item.
@@ -204,9 +204,9 @@ impl Lease for Vec<u8> {
     }
 }
 
-/// The outcome of an item that did not fail.
+/// The result of reading an item without failure: where its bytes are, or that the key does not exist.
 pub enum ReadOutcome {
-    /// The lent memory holds the bytes, and returns to its lender.
+    /// The lent memory, filled with the bytes of the item.
     Filled(Box<dyn Lease>),
     /// The bytes lie in memory of the sink's device. It is the store's own memory, which is never written again, or
     /// memory from [`ReadSink::reserve_on_device`]. The bytes are ready on every stream.
@@ -215,7 +215,8 @@ pub enum ReadOutcome {
     Missing,
 }
 
-/// Receives the bytes of a batch. Its methods are called from any thread.
+/// Takes what a store reads for a batch: lends memory, and receives the outcome of each item. Its methods are called
+/// from any thread.
 pub trait ReadSink: Send + Sync {
     /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It
     /// then either fills all of the memory and hands it back through `done`, or drops it.
@@ -225,7 +226,7 @@ pub trait ReadSink: Send + Sync {
     /// error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
-    /// Checks that the items are still wanted. A store that reads one item after another calls this before each item.
+    /// Checks that the batch was not cancelled. A store that reads one item after another calls this before each item.
     ///
     /// # Errors
     /// When the batch was cancelled. The store passes the error on to `done`.
@@ -233,14 +234,15 @@ pub trait ReadSink: Send + Sync {
         Ok(())
     }
 
-    /// Values that the caller keeps open between its batches, if any. A store that opens values looks here first, and
-    /// adds the values that it opens. After each read of such a value, it checks that the value has not changed.
+    /// Values that the caller keeps open between its batches, if it keeps any. A store that opens values looks here
+    /// first, and adds the values that it opens. After each read of such a value, it checks that the value has not
+    /// changed.
     fn open_values(&self) -> Option<&OpenValues> {
         None
     }
 
-    /// Reports the version of the value of item `index`. A store that knows versions calls this before it reserves
-    /// memory.
+    /// Reports which version the value of item `index` has, before its bytes are read. A store that knows versions
+    /// calls this before it reserves memory.
     ///
     /// # Errors
     /// When the caller wants another version. The store passes the error on to `done`.
@@ -261,16 +263,16 @@ pub trait ReadSink: Send + Sync {
         Err(Error::new(ErrorKind::MemorySpace, "this sink takes bytes in host memory only"))
     }
 
-    /// Ends item `index` with its outcome. It is called exactly once for each item.
+    /// Hands over the outcome of item `index`. It is called exactly once for each item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
 }
 
-/// Threads that a store may borrow for blocking work.
+/// Threads that the caller of a read lends to the store.
 pub trait Workers: Send + Sync {
     /// Runs `job` soon, on some thread.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// Number of jobs that run at once.
+    /// Number of jobs that these threads run at once.
     fn count(&self) -> usize;
 
     /// A handle to these threads, for jobs that start more jobs; `None` if there is only the caller's thread.
@@ -284,7 +286,7 @@ pub const LOCK_NAME: &str = ".cuzarr-lock";
 
 /// The result of [`Store::try_lock`].
 pub enum Lock {
-    /// The lock. It is held until this value is dropped.
+    /// The caller has the lock, until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
     /// Another caller, here or in another process, holds the lock.
     Busy,
@@ -292,7 +294,7 @@ pub enum Lock {
     Unsupported,
 }
 
-/// The keys and prefixes directly below a prefix.
+/// The keys and prefixes that lie directly below a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Full keys of values.
@@ -301,18 +303,18 @@ pub struct Listing {
     pub prefixes: Vec<String>,
 }
 
-/// A value to write.
+/// The bytes of a value to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Bytes in host memory.
+    /// The bytes are in host memory.
     Bytes(&'a [u8]),
-    /// A buffer, perhaps in device memory. It is ready on every stream. Its memory is never written again, so the store
-    /// may keep it.
+    /// The bytes are in a buffer, perhaps in device memory. It is ready on every stream. Its memory is never written
+    /// again, so the store may keep it.
     Buffer(&'a Buffer),
 }
 
 impl Payload<'_> {
-    /// The size of the value.
+    /// The size of the value in bytes.
     pub fn size_bytes(&self) -> usize {
         match self {
             Payload::Bytes(bytes) => bytes.len(),
@@ -320,7 +322,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Calls `write` with the bytes in host memory.
+    /// Calls `write` with the bytes, which are copied to host memory if necessary.
     ///
     /// # Errors
     /// Those of the copy from a device, and of `write`.
@@ -374,13 +376,13 @@ impl Condition {
 /// The size and the version of a value, which a store knows without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The size of the value.
+    /// The size of the value in bytes.
     pub size_bytes: u64,
     /// The version of the value, if the store reports versions.
     pub version: Option<Version>,
 }
 
-/// The abilities of a store, and how to use it best.
+/// Describes what a store can do, and how to use it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether every write is refused.
@@ -423,8 +425,8 @@ impl Default for Capabilities {
     }
 }
 
-/// A value that is written in parts. Readers see it after [`Unfinished::finish`]. If it is dropped unfinished, the old
-/// value remains.
+/// A value whose bytes are written in parts, before its key shows it. Readers see it after [`Unfinished::finish`]. If
+/// it is dropped unfinished, the old value remains.
 pub trait Unfinished: Send + Sync {
     /// Writes `bytes` from `offset` on. Parts may come in any order and from any threads. Each byte must come exactly
     /// once.
@@ -440,14 +442,14 @@ pub trait Unfinished: Send + Sync {
     /// `InvalidArgument` when `size_bytes` is larger than that size; `Unsupported`; what the store reports.
     fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
-    /// Gives the value its key, atomically. All its bytes must have been written.
+    /// Makes the value visible under its key, atomically. All its bytes must have been written.
     ///
     /// # Errors
     /// `InvalidArgument` when bytes are missing; what the store reports. Then the old value remains.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// The result of [`Store::begin`] for stores that only write whole values.
+/// Refuses to begin a value in parts: the result of [`Store::begin`] for stores that only write whole values.
 ///
 /// # Errors
 /// `Unsupported`, always.
@@ -456,10 +458,10 @@ pub fn no_parts(store: &dyn Store, key: &Key) -> Result<Box<dyn Unfinished>> {
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
-/// A store: keys and their bytes. The [module](self) explains its design.
+/// Stores values under keys; every storage back end implements this trait. The [module](self) explains its design.
 pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
-    /// Reads a batch. May return before the items are done. A span that ends beyond its value is an error, never a
-    /// short read. An invalid key fails only its own item.
+    /// Reads the values, or parts of values, that a batch asks for. May return before the items are done. A span that
+    /// ends beyond its value is an error, never a short read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
     /// Writes a value if the condition holds. Returns whether it wrote. The write is atomic: readers see the old value
@@ -508,10 +510,10 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// What the store reports.
     fn list(&self, prefix: &Key) -> Result<Vec<String>>;
 
-    /// The identity of the store's values.
+    /// The identity of the store, by which it can be compared with other stores.
     fn identity(&self) -> Identity;
 
-    /// The abilities of the store.
+    /// Describes what the store can do, and how to use it best.
     fn capabilities(&self) -> Capabilities;
 
     /// Whether values move to and from memory of `device` without passing through host memory. If so, all reads into a
@@ -525,8 +527,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// `KeyInvalid`; what the store reports.
     fn try_lock(&self, prefix: &Key) -> Result<Lock>;
 
-    /// The store of which this one is a part, and this store's prefix in it: the parent of a directory, the bucket of a
-    /// prefix. `None` if the store cannot know.
+    /// The store of which this one is a part, and this store's prefix in that store: the parent of a directory, the
+    /// bucket of a prefix. `None` if the store cannot know.
     fn above(&self) -> Option<(Arc<dyn Store>, String)>;
 }
 

@@ -7,16 +7,16 @@ use cuzarr_device::{Buffer, Device};
 use super::Version;
 use crate::error::Result;
 
-/// An open value.
+/// A value of a store that was opened for reading, such as an open file.
 pub(super) trait Object: Send + Sync {
     fn size_bytes(&self) -> u64;
 
-    /// The version of the value; `None` if it is not known.
+    /// The version of the value when it was opened; `None` if it is not known.
     fn version(&self) -> Option<Version> {
         None
     }
 
-    /// Fills `bytes` from `offset` on. The caller has checked the range against `size_bytes`.
+    /// Fills `bytes` with the value's bytes from `offset` on. The caller has checked the range against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
 
     /// Returns the bytes of `range` in memory of `device`: the value's own memory, or memory from `reserve`, filled.

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The first bytes of an HDF5 superblock. netCDF-4 files begin with one, too.
+/// The first bytes of an HDF5 file, by which such a file is recognized. netCDF-4 files begin with one, too.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 const HDF5_PLACES: [u64; 4] = [0, 512, 1024, 2048];
 
-/// A hint about a file that was found where a directory is expected. It depends on the file's first bytes.
+/// Returns a hint for the user about a file that was found where a directory is expected, such as an HDF5 file. It
+/// depends on the file's first bytes.
 pub fn hint_about_file(place: &Path) -> String {
     let shown = place.display();
     let begin = bytes_at(place, 0);
@@ -30,7 +31,7 @@ pub fn hint_about_file(place: &Path) -> String {
     "use a directory that contains zarr.json, .zarray or .zgroup".to_string()
 }
 
-/// Reads eight bytes at an offset in a file; zeros beyond its end.
+/// Reads eight bytes at an offset in a file, to recognize its format; zeros beyond the file's end.
 fn bytes_at(place: &Path, offset: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     let read = File::open(place).and_then(|mut file| {

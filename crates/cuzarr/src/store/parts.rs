@@ -11,13 +11,13 @@ use super::object::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Size of one part. A thread fills it in about a fifth of a millisecond.
+/// Size of one part of a divided read. A thread fills it in about a fifth of a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
-/// A function that is called once, with the outcome of the item.
+/// A function that is called once, with the outcome of the divided read.
 type PartEnd = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
 
-/// A read whose memory was divided.
+/// One large read whose memory is divided into parts, so that several threads can fill it.
 pub(super) struct Parts<O: Object> {
     object: Arc<O>,
     /// Whether the read must fail if the value changes during the read.
@@ -28,7 +28,7 @@ pub(super) struct Parts<O: Object> {
 }
 
 struct Part {
-    /// Whether this is the first part, whose memory stands for the whole item.
+    /// Whether this is the first part, which is handed back for the whole read when all parts are filled.
     first: bool,
     offset: u64,
     lease: Box<dyn Lease>,
@@ -45,8 +45,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, the memory for the value's bytes from `offset` on. Returns `lease` itself if it cannot be
-    /// divided.
+    /// Divides `lease`, which is the memory for the value's bytes from `offset` on, into parts. Returns `lease` itself
+    /// if it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
         offset: u64,
@@ -89,7 +89,7 @@ impl<O: Object + 'static> Parts<O> {
         }));
     }
 
-    /// Fills the next part. Returns whether more parts wait.
+    /// Fills the next part that no thread has taken. Returns whether more parts wait.
     fn fill_one(&self) -> bool {
         let mut waiting = lock(&self.waiting);
         let (part, others_wait) = (waiting.pop_front(), !waiting.is_empty());
@@ -129,7 +129,7 @@ impl<O: Object + 'static> Parts<O> {
     }
 }
 
-/// A thread that panicked never ends its part. So the item ends here, so that no caller waits for it forever.
+/// Ends the item if a thread panicked and never ended its part. Otherwise a caller would wait for it forever.
 impl<O: Object> Drop for Parts<O> {
     fn drop(&mut self) {
         let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The memory of a vector that can be divided into parts.
+    /// Memory for tests: a vector that can be divided into parts.
     struct Divisible {
         all: Arc<Mutex<Vec<u8>>>,
         part: Vec<u8>,
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Byte `i` of the value is `i % 251`. Reading at or after `broken` fails or panics.
+    /// A value for tests: its byte `i` is `i % 251`. Reading at or after `broken` fails or panics.
     struct Value {
         broken: u64,
         panics: bool,

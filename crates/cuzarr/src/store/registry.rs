@@ -18,11 +18,11 @@ const REMOTE_SCHEMES: [&str; 11] =
 /// A function that opens the store of a URL. A scheme that wraps another store opens it with the given registry.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
-/// A check of a URL before its store is opened.
+/// A function that may refuse a URL before its store is opened.
 type Check = dyn Fn(&Url) -> Result<()> + Send + Sync;
 
-/// A table of schemes that turns URLs into stores. It never changes: [`Registry::with`] returns another table with one
-/// more scheme.
+/// Opens stores by path or URL: a table that has an opener for each scheme. It never changes: [`Registry::with`]
+/// returns another table with one more scheme.
 ///
 /// | URL | store |
 /// |---|---|
@@ -71,7 +71,7 @@ impl Registry {
         Registry { openers: self.openers.clone(), check: Some(Arc::new(check)) }
     }
 
-    /// The known schemes.
+    /// The schemes that this registry can open.
     pub fn schemes(&self) -> impl Iterator<Item = &str> {
         self.openers.keys().map(String::as_str)
     }
@@ -131,7 +131,7 @@ fn open_file(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// Whether a path ends like that of a ZIP file: `.zip`, or OME-Zarr's `.ozx`.
+/// Whether a path ends with an extension of ZIP files: `.zip`, or OME-Zarr's `.ozx`.
 pub fn has_zip_name(place: &Path) -> bool {
     let is = |ending: &str| place.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending));
     is("zip") || is("ozx")

@@ -52,7 +52,7 @@ pub struct Observed {
     transactional: bool,
 }
 
-/// The number of items that are being read, and the largest number so far.
+/// The number of items that are being read now, and the largest such number so far.
 #[derive(Default)]
 struct InFlight {
     now: AtomicUsize,
@@ -61,7 +61,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs on a separate thread, each after a delay.
+/// Runs jobs on a separate thread, each a while after it was given.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,
@@ -168,7 +168,7 @@ fn observe(operations: &Mutex<Vec<Operation>>, failure: Option<&Failure>, operat
     failure.map_or(Ok(()), Err)
 }
 
-/// A value in parts, whose parts are recorded.
+/// A value that is written in parts, and records its parts.
 struct ObservedValue {
     value: Box<dyn Unfinished>,
     key: String,
@@ -193,7 +193,7 @@ impl Unfinished for ObservedValue {
     }
 }
 
-/// Passes the calls of one item on to its batch's sink.
+/// Passes the calls for one item on to its batch's sink.
 struct ItemSink {
     item: usize,
     sink: Arc<dyn ReadSink>,

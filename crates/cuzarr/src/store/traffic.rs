@@ -12,7 +12,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Traffic>> = const { RefCell::new(None) };
 }
 
-/// Counters of requests. Clones share them.
+/// Counts the requests that stores send to servers, and their bytes. Clones share them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ struct TrafficCounters {
     first_byte_ns: AtomicU64,
 }
 
-/// Counts of requests.
+/// Numbers of requests that stores have sent to servers, and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrafficCounts {
     /// Number of requests, including those that failed and were repeated.
@@ -56,36 +56,36 @@ pub struct TrafficCounts {
 }
 
 impl Traffic {
-    /// The counters for calls on this thread, if a caller watches them.
+    /// The counters that a caller has set for this thread, if any.
     pub fn current() -> Option<Traffic> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Runs `work` with these counters as the current ones of this thread.
+    /// Runs `work`, and lets these counters count the requests that this thread makes.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         let _restored = Restored(CURRENT.replace(Some(self.clone())));
         work()
     }
 
-    /// Counts a request. Its answer began, or it failed, after `first_byte`. `is_retried` says whether it may be
-    /// repeated.
+    /// Counts a request that was sent to a server. Its answer began, or it failed, after `first_byte`. `is_retried`
+    /// says whether it may be repeated.
     pub fn answered(&self, first_byte: Duration, is_retried: bool) {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         self.0.retries.fetch_add(u64::from(is_retried), Ordering::Relaxed);
         self.0.first_byte_ns.fetch_add(first_byte.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Counts bytes of an answer's body.
+    /// Counts bytes that were received in an answer's body.
     pub fn received(&self, size_bytes: u64) {
         self.0.received_bytes.fetch_add(size_bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes of a request's body.
+    /// Counts bytes that were sent in a request's body.
     pub fn sent(&self, size_bytes: u64) {
         self.0.sent_bytes.fetch_add(size_bytes, Ordering::Relaxed);
     }
 
-    /// The counts so far.
+    /// The numbers that were counted so far.
     pub fn counts(&self) -> TrafficCounts {
         let TrafficCounters { requests, retries, received_bytes, sent_bytes, first_byte_ns } = &*self.0;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -65,7 +65,7 @@ impl Url {
         Ok((Url { path: format!("{folder}{query}"), ..self.clone() }, name))
     }
 
-    /// The whole URL, with its query. Messages use `Display` instead.
+    /// The whole URL with its query, which may contain secrets. Messages use `Display` instead.
     pub fn address(&self) -> String {
         self.written(&|url| &url.path, &|url| url.address())
     }
@@ -74,7 +74,7 @@ impl Url {
         matches!(&*self.scheme, "http" | "https")
     }
 
-    /// The path for messages: without the query, unless it is a path of this machine.
+    /// The path as it is shown in messages: without the query, unless it is a path of this machine.
     fn shown_path(&self) -> &str {
         let is_here = matches!(&*self.scheme, "file" | "memory" | "zip");
         if is_here { &self.path } else { divided(&self.path).0 }
@@ -100,7 +100,7 @@ fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-/// Splits a path from the query after it. A fragment is dropped, because servers ignore it.
+/// Splits a path from the query that follows it. A fragment is dropped, because servers ignore it.
 fn divided(path: &str) -> (&str, &str) {
     let path = path.split('#').next().unwrap_or(path);
     path.split_at(path.find('?').unwrap_or(path.len()))
@@ -119,14 +119,14 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Leaves out queries, which may be signatures.
+/// Shows the URL without queries, which may be signatures.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written(&Url::shown_path, &ToString::to_string))
     }
 }
 
-/// Leaves out queries, which may be signatures.
+/// Shows the URL without queries, which may be signatures.
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Url('{self}')")

@@ -9,7 +9,7 @@ use super::key::{join_key, validate_key, validate_prefix};
 use super::{Key, Listing};
 use crate::error::Result;
 
-/// A table of keys and values, sorted by key. Clones share it.
+/// A map of keys and values, sorted by key, from which stores in memory are built. Clones share it.
 pub struct Values<V>(Arc<RwLock<BTreeMap<String, V>>>);
 
 impl<V> Clone for Values<V> {
@@ -69,7 +69,7 @@ impl<V: Clone> Values<V> {
         Ok(true)
     }
 
-    /// Removes keys. Missing keys are not an error.
+    /// Removes these keys with their values. Missing keys are not an error.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -82,7 +82,7 @@ impl<V: Clone> Values<V> {
         })
     }
 
-    /// Removes every key below a prefix.
+    /// Removes every key below a prefix, with its value.
     ///
     /// # Errors
     /// `KeyInvalid`

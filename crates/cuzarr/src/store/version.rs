@@ -13,10 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use super::Key;
 
-/// The coarsest tick of any file system's clock. A file that changes twice within one tick may look unchanged.
+/// The coarsest clock of any file system: times of changes may be the same within this time. A file that changes twice
+/// within one tick may look unchanged.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The version of a value. It differs if the value was changed or replaced.
+/// The version of a stored value: it tells whether a value is still the one that was read. It differs if the value was
+/// changed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(VersionKind);
 
@@ -30,12 +32,12 @@ enum VersionKind {
     Number(u64),
     ETag(Tag),
     Hints(Hints),
-    /// The name of a value that never changes.
+    /// A value that never changes, identified by this name.
     Permanent(Arc<str>),
 }
 
-/// Hints about a value's version, from a server without strong entity tags. A difference proves a change; equality
-/// proves nothing.
+/// Properties of a value that may show a change, from a server without strong entity tags. A difference proves a
+/// change; equality proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hints {
     weak_tag: Option<Arc<str>>,
@@ -44,7 +46,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether the hints that both have are equal, so that they prove no change.
+    /// Whether nothing in these properties shows a change.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);
@@ -54,17 +56,17 @@ impl Hints {
     }
 }
 
-/// The text inside a weak or strong entity tag (RFC 9110, section 8.8.3).
+/// The text inside a weak or strong entity tag, without quotes (RFC 9110, section 8.8.3).
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
-/// A version from a server. Two versions are equal if `compared` is equal.
+/// The version of a value from a server that compares a tag or a number. Two versions are equal if `compared` is equal.
 #[derive(Clone, Debug)]
 struct Tag {
     /// The text that the server compares for conditions: the entity tag, or a number instead of it.
     compared: Arc<str>,
-    /// The entity tag, if conditions compare something else.
+    /// The entity tag, if the server compares something else for conditions.
     entity: Option<Arc<str>>,
     modified_seconds: Option<u64>,
 }
@@ -91,7 +93,8 @@ impl Version {
         Version(VersionKind::File { identity: [device, inode, size_bytes, modified_ns], changed_ns })
     }
 
-    /// The version of a value with this number. No other value of this process may have the number.
+    /// Makes the version of a value that a store numbers, for example in memory. No other value of this process may
+    /// have the number.
     pub fn numbered(number: u64) -> Version {
         Version(VersionKind::Number(number))
     }
@@ -149,7 +152,8 @@ impl Version {
         }
     }
 
-    /// Whether a reference with this entity tag may mean the value. Weak tags are compared like strong ones.
+    /// Whether a value of this version may be the one that a reference with this entity tag means. Weak tags are
+    /// compared like strong ones.
     pub fn allows_entity_tag(&self, expected: &str) -> bool {
         self.entity_tag().is_none_or(|found| opaque(found) == opaque(expected))
     }
@@ -173,7 +177,7 @@ impl Version {
         }
     }
 
-    /// Whether both versions have the same bytes. Names and attributes may differ. For versions from
+    /// Whether values of both versions have the same bytes. Names and attributes may differ. For versions from
     /// [`Version::of_hints`], true only means that nothing proves a difference.
     pub fn has_same_bytes(&self, other: &Version) -> bool {
         match (&self.0, &other.0) {
@@ -189,8 +193,8 @@ impl Version {
         }
     }
 
-    /// Whether every later change will get another version. While the last change is recent, another one may fall
-    /// within the same tick of the clock, and get the same version.
+    /// Whether every later change of the value will get another version. While the last change is recent, another one
+    /// may fall within the same tick of the clock, and get the same version.
     pub fn is_settled(&self) -> bool {
         let changed_ns = match self.0 {
             VersionKind::File { changed_ns, .. } => changed_ns,
@@ -202,8 +206,9 @@ impl Version {
     }
 }
 
-/// A limit on the number of values that all callers together keep open. They never keep more than a quarter of the
-/// files that the system lets this process open (often about a thousand), so that threads can open others.
+/// A limit on the number of values that all callers with this limit together keep open. They never keep more than a
+/// quarter of the files that the system lets this process open (often about a thousand), so that threads can open
+/// others.
 #[derive(Debug)]
 pub struct OpenLimit {
     most: usize,
@@ -211,7 +216,7 @@ pub struct OpenLimit {
 }
 
 impl OpenLimit {
-    /// Makes a limit of `most` values.
+    /// Makes a limit of `most` open values.
     pub fn new(most: usize) -> OpenLimit {
         OpenLimit { most, now: AtomicUsize::new(0) }
     }
@@ -272,13 +277,13 @@ impl OpenValues {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open value of a key; `None` if it is not open, or not of type `T`.
+    /// Returns the open value of a key; `None` if it is not open, or not of type `T`.
     pub fn get<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
         self.state().get(key)
     }
 
-    /// Keeps a value open if the limit allows it. Returns the value to use: another thread may have opened the same key
-    /// meanwhile.
+    /// Keeps a value open for later batches, if the limit allows it. Returns the value to use: another thread may have
+    /// opened the same key meanwhile.
     pub fn keep<T: Any + Send + Sync>(&self, key: &Key, value: Arc<T>) -> Arc<T> {
         let mut state = self.state();
         if let Some(earlier) = state.get(key) {

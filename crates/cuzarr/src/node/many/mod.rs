@@ -14,14 +14,14 @@ use crate::run::Options;
 pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One read or one write of a call.
+/// One read or one write of a call for several arrays.
 trait OfMany {
     fn array(&self) -> &Array;
 
-    /// The device of the elements in memory.
+    /// The device on which the elements are, or will be.
     fn device(&self) -> Device;
 
-    /// Whether this item and `other` can share one call of the engine.
+    /// Whether this read or write and `other` can share one call of the engine.
     fn goes_with(&self, other: &Self) -> bool {
         let (one, two) = (self.array().options(), other.array().options());
         self.device() == other.device()
@@ -30,8 +30,8 @@ trait OfMany {
     }
 }
 
-/// Divides reads or writes among calls of the engine, which run at the same time. Returns the result of each call, with
-/// the numbers of its items.
+/// Divides reads or writes among several calls of the engine, which run at the same time. Returns the result of each
+/// call, with the numbers of its items.
 ///
 /// # Errors
 /// The first failure, which ends the other calls.
@@ -64,7 +64,7 @@ fn in_calls<I: OfMany, O: Send>(
     failure.map_or(Ok(done), Err)
 }
 
-/// Makes a token that is cancelled when the token of any array is cancelled.
+/// Makes a token for the call that is cancelled when the token of any of the arrays is cancelled.
 fn token_of(items: &[impl OfMany]) -> CancellationToken {
     let mut tokens: Vec<CancellationToken> = Vec::new();
     for item in items {

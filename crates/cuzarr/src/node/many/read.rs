@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Explanation, ResultOf, Selection};
 use crate::run::{Access, ArrayRead, ArrayResult, Engine, Options, Report};
 
-/// One read of [`read_all`]: a selection of an array.
+/// One read of a call of [`read_all`]: a selection of an array.
 #[derive(Clone, Debug)]
 pub struct ArraySelection<'a> {
     array: &'a Array,
@@ -29,13 +29,13 @@ enum Wanted {
 }
 
 impl<'a> ArraySelection<'a> {
-    /// Selects elements of an array. They are read into new memory of its device.
+    /// Makes a read of the selected elements of an array. They are read into new memory of its device.
     pub fn new(array: &'a Array, selection: Selection) -> Self {
         ArraySelection { array, wanted: Wanted::Selection(selection), dtype: None, out: None }
     }
 
-    /// Selects ranges of a one-dimensional array, such as the rows of a sparse matrix. The result has them one after
-    /// the other. They may overlap, and come in any order.
+    /// Makes a read of ranges of a one-dimensional array, such as rows of a sparse matrix. The result has them one
+    /// after the other. They may overlap, and come in any order.
     ///
     /// ```
     /// use cuzarr::node::{ArraySelection, read_all};
@@ -51,20 +51,20 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { array, wanted: Wanted::Ranges(ranges), dtype: None, out: None }
     }
 
-    /// Converts the elements to `dtype`, like NumPy's `astype`.
+    /// Converts the elements that are read to `dtype`, like NumPy's `astype`.
     #[must_use]
     pub fn with_dtype(self, dtype: DType) -> Self {
         ArraySelection { dtype: Some(dtype), ..self }
     }
 
-    /// Sets the memory for the elements. It may be on any device, and has the selection's shape. Elements are converted
-    /// to its type.
+    /// Sets the memory into which the elements are read. It may be on any device, and has the selection's shape.
+    /// Elements are converted to its type.
     #[must_use]
     pub fn with_out(self, out: NdBuffer) -> Self {
         ArraySelection { out: Some(out), ..self }
     }
 
-    /// The array, bound to the device of the result. Checks that the selection fits.
+    /// Returns the array, bound to the device and the element type of the result. Checks that the selection fits.
     fn bound(&self) -> Result<Arc<Access>> {
         let work = || {
             if let Wanted::Selection(selection) = &self.wanted {
@@ -75,7 +75,7 @@ impl<'a> ArraySelection<'a> {
         work().at(|| self.array.place())
     }
 
-    /// The part of the array that fills the result.
+    /// Which elements of the array fill the result.
     fn of(&self) -> ResultOf<'_> {
         match &self.wanted {
             Wanted::Selection(selection) => ResultOf::One(selection),
@@ -103,9 +103,9 @@ impl OfMany for ArraySelection<'_> {
     }
 }
 
-/// Reads selections of any arrays by one call. Chunks that are decoded in the same way share launches, even if they
-/// belong to different arrays or stores. Results are in the order of `reads`: new memory of the array's device, or the
-/// caller's memory.
+/// Reads selections of any number of arrays by one call. Chunks that are decoded in the same way share launches, even
+/// if they belong to different arrays or stores. Results are in the order of `reads`: new memory of the array's device,
+/// or the caller's memory.
 ///
 /// The call uses the smallest memory limit and the smallest number of threads of all arrays. Cancelling any of them
 /// ends the call. A chunk that several selections of one [`Array`] need is decoded once.
@@ -213,7 +213,8 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Runs a call of the engine. A single result of a single array takes the path of a single read.
+/// Executes the reads of these arrays by one call of the engine. A single result of a single array takes the path of a
+/// single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)
@@ -230,7 +231,7 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
     engine.read_all(&reads, options)
 }
 
-/// The reads of one array with results of one type.
+/// The reads of a call that have one array and one type of result.
 struct OfArray<'a> {
     array: &'a Array,
     dtype: DType,
@@ -238,7 +239,7 @@ struct OfArray<'a> {
     parts: Vec<OfOut>,
 }
 
-/// The part of a read that fills one piece of memory.
+/// The reads of one array that fill one piece of memory.
 struct OfOut {
     numbers: Vec<usize>,
     origin: OutParts,
@@ -252,7 +253,7 @@ enum OutParts {
 }
 
 impl OfArray<'_> {
-    /// Allocates memory for the results. Selections of one shape and step share it.
+    /// Allocates memory for those results that have none yet. Selections of one shape and step share it.
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
         let (mut new, mut selections) = (Vec::new(), Vec::new());
         for &at in &self.numbers {
@@ -323,7 +324,8 @@ impl OutParts {
     }
 }
 
-/// Groups selections of one shape and step. Returns the numbers of the selections in each group.
+/// Groups the numbers of selections that have one shape and step, so that they can be read as a stack. Returns the
+/// numbers of the selections in each group.
 fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
     let (mut groups, mut places) = (Vec::<Vec<usize>>::new(), HashMap::new());
     for (at, selection) in selections.iter().enumerate() {

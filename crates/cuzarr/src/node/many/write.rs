@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Selection, WritePlan};
 use crate::run::{Access, Engine, EngineWrite, Objects, Value};
 
-/// One write of [`write_all`]: elements for a selection of an array.
+/// One write of a call of [`write_all`]: elements for a selection of an array.
 #[derive(Clone)]
 pub struct ArrayWrite<'a> {
     array: &'a Array,
@@ -22,12 +22,13 @@ pub struct ArrayWrite<'a> {
 }
 
 impl<'a> ArrayWrite<'a> {
-    /// Writes elements of any device to a selection. Their shape is broadcast to the selection's.
+    /// Makes a write of `value`, which may be on any device, to the selected elements. Their shape is broadcast to the
+    /// selection's.
     pub fn new(array: &'a Array, selection: Selection, value: NdBuffer) -> Self {
         ArrayWrite { array, selection, value: Value::Elements(value) }
     }
 
-    /// Writes variable-length elements to a selection, in C order of the selection.
+    /// Makes a write of variable-length elements, in C order of the selection.
     pub fn variable(array: &'a Array, selection: Selection, elements: VariableElements) -> Self {
         ArrayWrite { array, selection, value: Value::Variable(Arc::new(elements)) }
     }
@@ -43,9 +44,9 @@ impl OfMany for ArrayWrite<'_> {
     }
 }
 
-/// Writes to selections of any arrays by one call. Nothing is written if two writes touch the same stored object.
-/// Writes from one device to arrays with equal options share a call of the engine, which writes nothing unless all of
-/// its elements fit.
+/// Writes to selections of any number of arrays by one call. Nothing is written if two writes touch the same stored
+/// object. Writes from one device to arrays with equal options share a call of the engine, which writes nothing unless
+/// all of its elements fit.
 ///
 /// The call uses the smallest memory limit and the smallest number of threads of all arrays. Cancelling any of them
 /// ends the call. Other writes of this process to the same objects come before all of these writes, or after all of
@@ -76,7 +77,7 @@ pub fn write_all(writes: &[ArrayWrite<'_>]) -> Result<()> {
     in_calls(writes, &token, |numbers| call(writes, numbers, &token)).map(|_| ())
 }
 
-/// Runs the writes with these numbers by one call of the engine.
+/// Executes the writes with these numbers by one call of the engine.
 fn call(writes: &[ArrayWrite<'_>], numbers: &[usize], token: &CancellationToken) -> Result<()> {
     let writes: Vec<&ArrayWrite<'_>> = numbers.iter().map(|&at| &writes[at]).collect();
     let options = options_of(writes.iter().map(|write| write.array), token)?;
@@ -100,7 +101,7 @@ impl ArrayWrite<'_> {
         self.array.access(Device::Cpu).at(|| self.array.place())
     }
 
-    /// The places in the array's grid of the objects that the write touches.
+    /// For each stored object that the write touches, its coordinates in the array's grid.
     fn touched(&self) -> Result<HashSet<Vec<u64>>> {
         let plan = WritePlan::new(Arc::clone(self.access()?.source()), self.selection.clone())?;
         Ok(plan.positions().collect())

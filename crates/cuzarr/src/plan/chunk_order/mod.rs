@@ -22,15 +22,15 @@ pub(crate) use points::Points;
 use walk::covers;
 pub(crate) use walk::{Cell, Walk, chunks_touched};
 
-/// Indices with their places in the caller's list.
+/// Indices along one dimension, each with its position in the caller's list.
 type Numbered = Vec<(u64, usize)>;
 
-/// A selection in the order of the array's chunks.
+/// A selection, sorted so that its elements are visited chunk by chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum ChunkOrder {
-    /// The outer product of the selections along each dimension.
+    /// The outer product of one range or index list per dimension.
     Product(Vec<Along>),
-    /// Points.
+    /// Single points, grouped by chunk.
     Points(Arc<Points>),
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum ChunkOrder {
 pub(crate) enum Along {
     /// Elements at even distances.
     Range(AxisSelection),
-    /// Sorted indices, and the place of each in the caller's list.
+    /// Sorted indices, and for each its position in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },
 }
 
 impl ChunkOrder {
-    /// Makes the order for reading.
+    /// Sorts a selection for reading: an element that is selected twice is read for both places.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Unsupported` for points of an array with more elements than
@@ -53,7 +53,8 @@ impl ChunkOrder {
         ChunkOrder::of(selection, source, of_read(source))
     }
 
-    /// Makes the order for writing. If an element is selected several times, only the last one is kept.
+    /// Sorts a selection for writing: each element appears once. If an element is selected several times, only the last
+    /// one is kept.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].
@@ -73,7 +74,7 @@ impl ChunkOrder {
         })
     }
 
-    /// Returns the same order for another binding of the array, whose packed chunks may have another layout.
+    /// Returns this order for an array that is bound in another way, so that its packed chunks may have another layout.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].
@@ -86,7 +87,7 @@ impl ChunkOrder {
         }
     }
 
-    /// Whether index lists determine where elements lie.
+    /// Whether index lists or points are selected, so that strides alone do not say where elements lie.
     pub(crate) fn has_lists(&self) -> bool {
         match self {
             ChunkOrder::Product(axes) => axes.iter().any(|axis| axis.step().is_none()),
@@ -94,7 +95,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The range along each dimension; `None` if there are lists or points.
+    /// The selected range along each dimension; `None` if there are index lists or points.
     pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| axis.range().copied()).collect(),
@@ -102,7 +103,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The range of all positions.
+    /// The positions of all selected elements: per dimension, or one range for points.
     pub(crate) fn whole(&self) -> Vec<(u64, u64)> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| (0, axis.count())).collect(),
@@ -110,7 +111,7 @@ impl ChunkOrder {
         }
     }
 
-    /// A walk over the cells of a grid that hold the elements at the positions `inside`. The grid begins at `origin`.
+    /// Makes a walk over the grid cells that hold the elements at the positions `inside`. The grid begins at `origin`.
     pub(crate) fn walk(&self, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         match self {
             ChunkOrder::Product(axes) => Walk::new(axes, origin, cells, inside),
@@ -118,7 +119,8 @@ impl ChunkOrder {
         }
     }
 
-    /// A walk over the whole selection, for a grid that begins at the array's first element.
+    /// Makes a walk over all grid cells that hold selected elements, for a grid that begins at the array's first
+    /// element.
     pub(crate) fn walk_all(&self, cells: Cells<'_>) -> Walk {
         let ndim = match self {
             ChunkOrder::Product(axes) => axes.len(),
@@ -147,7 +149,8 @@ impl ChunkOrder {
         self.cells(&self.whole(), cells)
     }
 
-    /// The box of the result for positions in one cell: start and extent along each dimension of the result.
+    /// Which box of the result the positions `inside` of one cell fill, as start and extent along each of its
+    /// dimensions.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
         // For lists and points, the box is given in positions.
         let kept = move |(dim, &positions): (usize, &(u64, u64))| match self {
@@ -157,7 +160,8 @@ impl ChunkOrder {
         region(inside.iter().enumerate().filter_map(kept))
     }
 
-    /// The index of the first selected element in the packed chunk at `origin`. Dimensions with lists count as 0.
+    /// Where the first element at the positions `inside` lies in the packed chunk at `origin`, counted in elements.
+    /// Dimensions with lists count as 0.
     pub(crate) fn first_elem(&self, strides: &[u64], origin: &[u64], inside: &[(u64, u64)]) -> usize {
         match self {
             ChunkOrder::Product(axes) => {
@@ -207,8 +211,8 @@ impl ChunkOrder {
         }
     }
 
-    /// Where the elements at the positions `inside` lie in the packed chunk at `origin`. `dims` is the order of the
-    /// chunk's dimensions.
+    /// For each packed dimension, where the elements at the positions `inside` lie in the chunk at `origin`. `dims` is
+    /// the order of the chunk's dimensions.
     pub(crate) fn packed_axes(
         &self,
         dims: &[usize],
@@ -237,7 +241,7 @@ impl ChunkOrder {
         }
     }
 
-    /// Whether the elements at the positions `inside` are all elements of the box from `origin` to `end`.
+    /// Whether the elements at the positions `inside` fill the box from `origin` to `end` completely.
     pub(crate) fn covers(&self, inside: &[(u64, u64)], origin: &[u64], end: &[u64]) -> bool {
         let mut dims = origin.iter().zip(end);
         match self {
@@ -264,7 +268,7 @@ impl Along {
         }
     }
 
-    /// The index of the element at a position.
+    /// Returns the array index of the selected element at a position of the selection.
     pub(crate) fn index(&self, position: u64) -> u64 {
         match self {
             Along::Range(range) => range.start + position * range.step,
@@ -272,7 +276,7 @@ impl Along {
         }
     }
 
-    /// The first position, from `from` on, with an index of at least `index`. It may be behind the last position.
+    /// The first position, from `from` on, whose array index is at least `index`. It may be behind the last position.
     pub(crate) fn position_from(&self, from: u64, index: u64) -> u64 {
         match self {
             Along::Range(range) => index.saturating_sub(range.start).div_ceil(range.step),
@@ -287,7 +291,7 @@ impl Along {
         }
     }
 
-    /// The distance between neighbours; `None` for lists.
+    /// The distance between neighbouring selected elements; `None` for index lists.
     fn step(&self) -> Option<u64> {
         match self {
             Along::Range(range) => Some(range.step),
@@ -310,7 +314,8 @@ impl Along {
     }
 }
 
-/// The order of points within a chunk, for reading. Of an uncompressed chunk, only the part with the points is read.
+/// How the points within a chunk are sorted for reading: by element in uncompressed chunks, of which only the parts
+/// with points are read.
 fn of_read(source: &Source) -> Within {
     if source.layout().packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }
@@ -339,7 +344,7 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
     Along::List { indices: indices.into(), places: places.into() }
 }
 
-/// Maps an index along one dimension to its index in the innermost chunk, through all levels.
+/// Maps an array index along one dimension to the index in the innermost chunk, through all levels of shards.
 struct InChunk(Vec<Splitter>);
 
 impl InChunk {
@@ -347,7 +352,7 @@ impl InChunk {
         InChunk((0..source.levels()).map(|level| Splitter::new(source.cells(level).along(dim))).collect())
     }
 
-    /// The index counted from the beginning of its innermost chunk.
+    /// Returns where `index` lies in its innermost chunk, counted from the chunk's beginning.
     fn of(&self, index: u64) -> u64 {
         self.0.iter().fold(index, |index, level| level.rest(index))
     }

@@ -10,20 +10,20 @@ use crate::plan::cells::{Cells, Splitter};
 use crate::plan::selection::Selection;
 use crate::plan::source::Source;
 
-/// If the array has more chunks per point than this, only the chunks with points get numbers.
+/// If the array has more chunks per selected point than this, only the chunks with points are numbered.
 const CELLS_A_POINT: u128 = 4;
 
-/// Points, grouped by chunk.
+/// The selected points of an array, grouped by chunk.
 #[derive(Debug)]
 pub(crate) struct Points {
-    /// The indices along each dimension, in the caller's order.
+    /// For each dimension of the array, the indices of all points in the caller's order.
     indices: Vec<Arc<[u64]>>,
     within: Within,
-    /// For each point, its number in the packed chunk and its place in the caller's list.
+    /// For each point, the number of its element in the packed chunk and its position in the caller's list.
     list: Arc<List>,
-    /// The number of the first point of each chunk, and the number of points.
+    /// For each chunk, the number of its first point; and at the end, the number of all points.
     starts: Vec<usize>,
-    /// For each chunk, the place of its first point in the caller's list. It is also the place in `indices`.
+    /// For each chunk, the position of its first point in the caller's list. It is also the place in `indices`.
     firsts: Vec<usize>,
     /// The extents of a chunk (the largest one, if chunks differ), and the strides of its packed bytes.
     leaf: Vec<u64>,
@@ -81,14 +81,14 @@ impl Points {
         Ok(Points { indices, within, list, starts, firsts, leaf, strides, is_uneven })
     }
 
-    /// Whether the points also have the right order for the chunks of another binding.
+    /// Whether points in this order also suit the array if it is bound in another way.
     pub(super) fn suits(&self, source: &Source) -> bool {
         let (by_elem, layout) = (self.within != Within::Rising, source.layout());
         (&layout.leaf().chunk_shape, &layout.strides) == (&self.leaf, &self.strides)
             && (by_elem || !layout.packed.stored_is_packed)
     }
 
-    /// Returns the same points for another binding of the array.
+    /// Returns these points for an array that is bound in another way, sorted again for its chunks.
     ///
     /// # Errors
     /// Those of [`Points::new`].
@@ -107,18 +107,18 @@ impl Points {
         self.list.all().len()
     }
 
-    /// The number of a point's element in its packed chunk.
+    /// The number of a point's element among the elements of its packed chunk.
     pub(super) fn elem(&self, point: usize) -> u64 {
         self.list.all().get(point).0 as u64
     }
 
-    /// The indices of the first point of a chunk. Chunks are counted in the order of [`Points::starts`].
+    /// The array indices of the first point in a chunk. Chunks are counted in the order of [`Points::starts`].
     pub(super) fn first(&self, chunk: usize) -> impl Iterator<Item = u64> + '_ {
         let first = self.firsts[chunk];
         self.indices.iter().map(move |indices| indices[first])
     }
 
-    /// The number of the first point of each chunk that has points, and the number of points.
+    /// For each chunk with points, the number of its first point; and at the end, the number of all points.
     pub(super) fn starts(&self) -> &[usize] {
         &self.starts
     }
@@ -128,7 +128,7 @@ impl Points {
         Arc::clone(&self.list)
     }
 
-    /// The number of chunks with points, if the cells are the chunks and `inside` are all points.
+    /// The number of chunks with points; `None` unless the cells are the chunks and `inside` are all points.
     pub(super) fn chunks_of(&self, inside: &[(u64, u64)], cells: Cells<'_>) -> Option<u64> {
         let are_chunks = match cells {
             Cells::Even(shape) => !self.is_uneven && shape == self.leaf,
@@ -139,7 +139,7 @@ impl Points {
     }
 }
 
-/// Computes the chunk of a point, and its element in that chunk, from the point's indices.
+/// Computes from a point's indices the number of its chunk, and of its element in that chunk.
 struct Ways {
     /// One entry per dimension, in packed order, the outermost first.
     axes: Vec<Way>,
@@ -147,11 +147,12 @@ struct Ways {
     chunks: u128,
 }
 
-/// The contribution of one dimension to the number of a chunk, and of an element in it.
+/// How the index along one dimension adds to the number of a chunk, and of an element in it.
 struct Way {
     dim: usize,
     extent: u64,
-    /// The grids, the outermost first: the cells, and the difference between the chunk numbers of neighbouring cells.
+    /// The grid of each level, the outermost first: its cells, and by how much the chunk number grows from cell to
+    /// cell.
     grids: Vec<(Splitter, u128)>,
     /// The difference between the numbers of neighbouring elements in a chunk; `None` if it depends on the chunk's
     /// shape.

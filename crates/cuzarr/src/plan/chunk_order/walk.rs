@@ -7,17 +7,18 @@ use super::{Along, ChunkOrder, Points};
 use crate::plan::cells::{CellSpan, Cells, CellsAlong};
 use crate::plan::source::Source;
 
-/// One dimension of a walk.
+/// The state of a walk along one dimension: its grid, and the current cell.
 #[derive(Clone, Debug)]
 struct Axis {
     along: Along,
     /// The array element at which the grid begins.
     origin: u64,
     cells: CellsAlong,
-    /// The range of positions in the selection that lie in the grid: `first..end`.
+    /// Which positions of the selection lie in the grid: `first..end`.
     first: u64,
     end: u64,
-    /// The number of the current cell, and its first element in the array. The cell holds the positions `from..to`.
+    /// The number of the current cell along this dimension, and the array index of its first element. The cell holds
+    /// the positions `from..to`.
     at: u64,
     start: u64,
     from: u64,
@@ -32,7 +33,7 @@ impl Axis {
     }
 }
 
-/// The walk over the cells of points, which are grouped by cell.
+/// A walk over the grid cells that hold selected points; the points are grouped by cell.
 #[derive(Clone, Debug)]
 struct PointWalk {
     points: Arc<Points>,
@@ -46,7 +47,7 @@ struct PointWalk {
 }
 
 impl PointWalk {
-    /// The cell that holds a chunk, along each dimension.
+    /// The cell in which a chunk lies, as one span along each dimension.
     fn cell_of(&self, chunk: usize) -> impl Iterator<Item = CellSpan> + '_ {
         let dims = self.points.first(chunk).zip(&self.origin).zip(&self.cells);
         dims.map(|((index, origin), cells)| cells.at(index - origin))
@@ -89,20 +90,20 @@ enum Steps {
     Points(PointWalk),
 }
 
-/// The part of a selection in one cell.
+/// A grid cell, and the part of the selection in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// The cell's place in the grid.
+    /// The cell's coordinates in the grid.
     pub at: Vec<u64>,
     /// The array element at which the cell begins.
     pub origin: Vec<u64>,
-    /// The range of positions of the selection in the cell, `from..to`: per dimension, or one for points.
+    /// Which positions of the selection lie in the cell, as `from..to`: per dimension, or one range for points.
     pub inside: Vec<(u64, u64)>,
 }
 
 impl Walk {
-    /// A walk over the cells of a grid that begins at the array element `origin`. `inside` is the range of positions of
-    /// the selection that it visits. These positions must lie in the grid.
+    /// Makes a walk over the cells of a grid that begins at the array element `origin`. `inside` is the range of
+    /// positions of the selection that it visits. These positions must lie in the grid.
     pub(crate) fn new(axes: &[Along], origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let mut walk = Vec::with_capacity(axes.len());
         let finished = inside.iter().any(|(first, end)| first >= end);
@@ -128,7 +129,7 @@ impl Walk {
         Walk { steps: Steps::Points(walk), finished: from >= end }
     }
 
-    /// The current cell, or `None` at the end.
+    /// The cell that is visited now; `None` after the last one.
     pub(crate) fn current(&self) -> Option<Cell> {
         if self.finished {
             return None;
@@ -147,7 +148,7 @@ impl Walk {
         })
     }
 
-    /// Goes to the next cell.
+    /// Goes to the next cell, if there is one.
     pub(crate) fn advance(&mut self) {
         match &mut self.steps {
             Steps::Product(axes) => {
@@ -181,7 +182,7 @@ pub(crate) fn chunks_touched(source: &Source, order: &ChunkOrder) -> u64 {
     order.touched(source.leaf_cells())
 }
 
-/// Whether the positions `inside` of a selection with this step are all elements of `origin..end`, in one dimension.
+/// Whether the positions `inside` of a selection with this step hold every element of `origin..end`, in one dimension.
 pub(crate) fn covers(step: u64, inside: (u64, u64), origin: u64, end: u64) -> bool {
     let count = inside.1 - inside.0;
     count == end - origin && (step == 1 || count <= 1)

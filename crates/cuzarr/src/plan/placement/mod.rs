@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// Where one codec of the chain runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The codec.
+    /// The name of the codec.
     pub codec: String,
     /// Why the codec runs on the host; `None` if it runs on the device.
     pub via_host: Option<String>,
@@ -31,16 +31,16 @@ pub struct Decoding {
     pub format: String,
     /// Decoded bytes of each frame.
     pub frame_bytes: usize,
-    /// Number of frames that are decoded in parallel, and of host threads.
+    /// Number of frames that are decoded in parallel, and number of host threads.
     pub load: Load,
-    /// The speeds.
+    /// The estimated speeds of kernels and of host threads.
     pub estimate: Estimate,
 }
 
-/// Where a write merges parts of chunks with their old elements.
+/// Where a write merges new elements with a chunk's old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merging {
-    /// Why the host merges; `None` if chunks are decoded, merged and encoded on the device.
+    /// Why the host merges old and new elements; `None` if the device does.
     pub via_host: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct Merging {
 enum ViaHost {
     /// All codecs run on the host.
     All(&'static str),
-    /// These codecs run on the host. They are given by their number in order of encoding.
+    /// Only the codecs with these numbers, in order of encoding, run on the host, each for its reason.
     These(Vec<(usize, &'static str)>),
 }
 
@@ -73,8 +73,8 @@ impl ViaHost {
     }
 }
 
-/// Where each codec of the chain runs, if elements on `device` are encoded. `left` is the reason if the host encodes
-/// frames.
+/// Where each codec of the chain runs when elements in memory of `device` are encoded. `left` is the reason if the host
+/// encodes frames.
 pub(crate) fn encoding_places(chain: &Chain, device: Device, left: Option<&'static str>) -> Vec<Placement> {
     placements(chain.describe_encoding(device, left))
 }

@@ -31,7 +31,7 @@ const DECODING_IN_TURN: u64 = 4;
 /// device, would take longer.
 pub(crate) const SMALL_BYTES: usize = 128 << 10;
 
-/// The circumstances of a read on which its placement depends, beside the array's codecs.
+/// The facts about a read, beside the array's codecs, from which its placement is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     /// Number of multiprocessors of the device of the result.
@@ -40,9 +40,9 @@ pub(crate) struct Circumstances {
     pub(crate) threads: usize,
     /// Whether the device decodes everything that it can, even if the host would be faster.
     pub(crate) force_device: bool,
-    /// Bytes that may be in flight.
+    /// Maximum number of bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
-    /// Bytes of a slab of the staging ring.
+    /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
     /// Packed bytes of one batch that kernels decode.
     pub(crate) decode_batch_bytes: u64,
@@ -56,30 +56,32 @@ pub(crate) struct Circumstances {
     pub(crate) one_chunk_bytes: Option<usize>,
 }
 
-/// How the batches of one read are executed. Each route is implemented in `run/read/route`.
+/// Where the batches of one read are decoded, and how their bytes get there. Each route is implemented in
+/// `run/read/route`.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// The host decodes elements directly to their place in host memory.
+    /// The host decodes elements directly into the result, which is in host memory.
     Host,
     /// The host decodes elements of variable length.
     Variable,
     /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
-    /// The host decodes into pinned memory, and packed bytes cross the bus. With a number, the host only undoes that
-    /// many of the last passes of encoding, and kernels undo the others on the device.
+    /// The host undoes some or all codecs in pinned memory, and the result crosses the bus. With a number, the host
+    /// only undoes that many of the last passes of encoding, and kernels undo the others on the device.
     Hybrid(Option<(usize, Arc<Native>)>),
     /// Chunks cross the bus in stored form, and kernels decode them.
     Kernels(Arc<Native>),
-    /// The stored bytes of chunks come in the device's memory.
+    /// The store hands over the stored bytes of chunks in device memory.
     Resident(Resident),
 }
 
-/// The treatment of chunks whose bytes come in device memory.
+/// How a read treats chunks whose stored bytes the store hands over in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
-    /// They are packed, and are scattered from the memory in which they came.
+    /// Stored bytes are packed bytes, and are scattered from the memory in which they came.
     Packed,
-    /// Kernels decode them. The host may decode faster, but it would need to download the bytes first.
+    /// Stored bytes are frames, and kernels decode them. The host may decode faster, but it would need to download the
+    /// bytes first.
     Frames(Arc<Native>),
 }
 
@@ -114,21 +116,22 @@ impl Route {
     }
 }
 
-/// The placement of one read.
+/// The decision how one read is executed: its route, the size of its batches, and why codecs run on the host.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlacement {
     pub(crate) route: Route,
-    /// Packed bytes of one batch.
+    /// Packed bytes that one batch should have.
     pub(crate) batch_bytes: u64,
     device: Device,
     via_host: ViaHost,
-    /// The device's costs and the load of one batch; `None` if the place of the decoders was not chosen by costs.
+    /// The device's costs and the load of one batch, from which it was decided where to decode; `None` if costs played
+    /// no role.
     weighed: Option<(Costs, Load)>,
 }
 
-/// The reason if the host decodes one small chunk.
+/// Why the host decodes one small chunk, for explanations.
 const SMALL: &str = "the host decodes one small chunk before kernels would begin";
-/// The reason if memory is too short for the kernels.
+/// Why the host decodes if memory is too short for kernels, for explanations.
 const TOO_LITTLE_MEMORY: &str = "kernels need more memory for one chunk than the limit allows";
 
 impl ReadPlacement {
@@ -175,7 +178,7 @@ impl ReadPlacement {
         self.via_host.places(chain, self.device)
     }
 
-    /// The speed estimates from which the place of the decoders was chosen.
+    /// The speed estimates from which it was decided where to decode.
     pub(crate) fn estimates(&self, program: Option<&Program>) -> Vec<Decoding> {
         let (Some((costs, load)), Some(program)) = (&self.weighed, program) else { return Vec::new() };
         let estimates = program.frames().map(|(decoder, frame_bytes)| {
@@ -203,7 +206,7 @@ impl Resident {
         (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
     }
 
-    /// The device memory of a batch of `chunks` chunks or pieces. If stored bytes are larger than packed bytes, the
+    /// Device memory that a batch of `chunks` chunks or pieces needs. If stored bytes are larger than packed bytes, the
     /// difference comes on top.
     pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
         let packed = packed_bytes as u64;
@@ -217,7 +220,7 @@ impl Resident {
     }
 }
 
-/// The load of one batch.
+/// The amount of parallel work in one batch, for choosing where to decode.
 fn load(program: &Program, given: &Circumstances) -> Load {
     let factor = program.frames().map(|(decoder, bytes)| decoder.batch_factor(bytes)).max().unwrap_or(1);
     let scratch = program.frames().map(|(decoder, bytes)| decoder.scratch_copies(bytes)).max().unwrap_or(1);
@@ -227,11 +230,11 @@ fn load(program: &Program, given: &Circumstances) -> Load {
     Load { threads: given.threads, frames }
 }
 
-/// The passes of a program, divided between host and device.
+/// Which passes of a program run on the host, and which kernels run the others.
 struct Divided {
     /// Number of passes that run on the host.
     host_passes: usize,
-    /// The kernels for the other passes.
+    /// The kernels that run the other passes; `None` if the host runs all.
     native: Option<Arc<Native>>,
     via_host: ViaHost,
 }
@@ -256,7 +259,7 @@ fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -
     }
 }
 
-/// Chooses the packed bytes of a batch.
+/// Chooses how many packed bytes a batch should have.
 fn batch_bytes(division: &Divided, given: &Circumstances) -> u64 {
     let Some(native) = division.native.as_ref().filter(|_| division.host_passes == 0) else { return given.slab_bytes };
     // At least one batch fits the limit with its scratch memory. If batches are larger than a slab, several fit, and

@@ -29,7 +29,7 @@ fn program(codecs: &Value, floats: u64, device: Device) -> Program {
     Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap()
 }
 
-/// The circumstances of a large read.
+/// The circumstances of a large read, for tests.
 fn reading() -> Circumstances {
     Circumstances {
         multiprocessors: 132,

@@ -36,7 +36,7 @@ const UPLOADS: usize = 2;
 /// different objects.
 const PARTS_A_SLAB: usize = 4;
 
-/// The circumstances of a write that decide where its chunks are encoded.
+/// The facts about a write from which it is decided where its chunks are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCircumstances {
     /// The device of the value.
@@ -51,9 +51,9 @@ pub(crate) struct WriteCircumstances {
     pub(crate) chunk_elements: usize,
     /// Number of elements of the largest part of a chunk that is written.
     pub(crate) part_elements: usize,
-    /// The least coverage of any chunk.
+    /// The coverage of the least covered chunk of the write.
     pub(crate) least: Coverage,
-    /// Whether the selection has index lists.
+    /// Whether index lists or points choose the elements.
     pub(crate) has_lists: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
@@ -61,52 +61,53 @@ pub(crate) struct WriteCircumstances {
     pub(crate) is_resident: bool,
     /// Whether each object is a single chunk, and the store writes objects part by part.
     pub(crate) takes_parts: bool,
-    /// Bytes that may be in flight.
+    /// Maximum number of bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
     /// Packed bytes of one batch that kernels encode.
     pub(crate) batch_bytes: u64,
-    /// Bytes of a slab of the staging ring.
+    /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
 }
 
-/// How the chunks of one write are executed.
+/// Where the chunks of one write are encoded.
 #[derive(Clone, Debug)]
 pub(crate) enum WriteRoute {
     /// The host encodes elements of variable length.
     Variable,
     /// The host encodes elements. They are in host memory, or are copied there before the first chunk is encoded.
     Host,
-    /// Elements are in device memory, and each chunk has its own route.
+    /// Elements come from device memory, and the route is chosen for each chunk.
     Device(Box<DeviceWrite>),
 }
 
 /// The route of one chunk whose elements are in device memory. Each route is implemented in `run/write/route`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkRoute {
-    /// The store takes the packed bytes in device memory.
+    /// The chunk is packed on the device, and the store takes its packed bytes there.
     Resident,
     /// Kernels encode the chunk.
     Kernels,
     /// Kernels decode the old chunk, merge it, and encode it again.
     Merge,
-    /// Packed bytes cross the bus, and the host encodes them.
+    /// The chunk is packed on the device, packed bytes cross the bus, and the host encodes them.
     Packed,
-    /// Elements cross the bus. The host compares them, or merges them with old elements, and encodes them.
+    /// Elements cross the bus without being packed on the device. The host compares them, or merges them with old
+    /// elements, and encodes them.
     Elements,
 }
 
-/// The placement of a write from device memory.
+/// The decision how a write from device memory is executed.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceWrite {
     /// The kernels that encode; `None` when the host encodes.
     pub(crate) encoding: Option<DeviceEncoding>,
     /// Whether whole chunks may be gathered in packed form, because that loses no information.
     pub(crate) gathers_packed: bool,
-    /// Whether the store takes packed whole chunks in device memory.
+    /// Whether the store takes whole packed chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_packed: bool,
-    /// Whether the store takes frames in device memory.
+    /// Whether the store takes encoded chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_frames: bool,
-    /// Bytes of a slab, the number of slabs, and how many may be in flight when a full slab is sent.
+    /// Size of a slab, the number of slabs, and how many may be in flight when a full slab is sent.
     pub(crate) slab_bytes: usize,
     pub(crate) slabs: usize,
     pub(crate) downloads: usize,
@@ -118,19 +119,19 @@ pub(crate) struct DeviceWrite {
     pub(crate) device_bytes: u64,
 }
 
-/// The placement of one write.
+/// The decision how one write is executed: its route, and why some work is left to the host.
 #[derive(Clone, Debug)]
 pub(crate) struct WritePlacement {
     pub(crate) route: WriteRoute,
     device: Device,
-    /// Why the host makes frames although kernels could.
+    /// Why the host encodes although kernels could; `None` if it does not.
     left: Option<&'static str>,
-    /// Where parts of chunks are merged with their old elements: on the device (`Ok`), or on the host, with the reason
-    /// (`Err`). `None` if each chunk is replaced as a whole.
+    /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
+    /// `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
 }
 
-/// The reason if index lists choose elements, and kernels do not merge chunks.
+/// Why the host merges if index lists choose elements, for explanations.
 const LISTED: &str = "the host merges chunks of which index lists choose elements";
 
 impl WritePlacement {
@@ -155,7 +156,7 @@ impl WritePlacement {
         WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Why the host makes frames although kernels could.
+    /// Why the host encodes although kernels could; `None` if it does not.
     #[cfg(test)]
     pub(super) fn left(&self) -> Option<&'static str> {
         self.left
@@ -177,7 +178,7 @@ impl WritePlacement {
         encoding_places(chain, self.device, self.left)
     }
 
-    /// Where parts of chunks are merged with old elements; `None` if each chunk is replaced as a whole.
+    /// Where old elements are merged with new ones; `None` if each chunk is replaced as a whole.
     pub(crate) fn merging(&self) -> Option<Merging> {
         self.merging.map(|place| Merging { via_host: place.err().map(String::from) })
     }
@@ -257,14 +258,14 @@ impl DeviceWrite {
         }
     }
 
-    /// The route of a chunk of this layout. `is_object` says whether it is an object itself, or lies in a shard.
-    /// Kernels may be able to encode the array's own layout, but not another one.
+    /// Chooses the route of a chunk that has this layout. `is_object` says whether it is an object itself, or lies in a
+    /// shard. Kernels may be able to encode the array's own layout, but not another one.
     pub(crate) fn route(&self, layout: &ChunkLayout, coverage: Coverage, is_object: bool) -> ChunkRoute {
         let is_encoded = || layout.program.as_ref().is_some_and(|program| program.device_encoder().is_ok());
         self.route_of(coverage, is_object, self.encoding.is_some() && is_encoded())
     }
 
-    /// The route of a chunk. `is_encoded` says whether kernels can encode its layout.
+    /// Chooses the route of a chunk. `is_encoded` says whether kernels can encode its layout.
     pub(super) fn route_of(&self, coverage: Coverage, is_object: bool, is_encoded: bool) -> ChunkRoute {
         match self.encoding.as_ref().filter(|_| is_encoded) {
             _ if self.keeps_packed && coverage.replaces() && is_object => ChunkRoute::Resident,
@@ -280,26 +281,26 @@ impl DeviceWrite {
         matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
-    /// Whether chunks with this coverage go from slabs directly to the store, without other host memory.
+    /// Whether chunks with this coverage go from slabs directly to the store, without taking other host memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
     }
 
-    /// Number of chunks for the kernels at a time: those in the batches on the device, in the next batch, and in the
+    /// Number of chunks to collect for the kernels: for the batches on the device, for the next one, and for the
     /// previous one.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.encoding.as_ref().map_or(0, |encoding| encoding.chunks.saturating_mul(encoding.batches + 2))
     }
 }
 
-/// Whether two elements have equal packed bytes only if they are equal, bit for bit. Then packed bytes can be compared
-/// with the fill value.
+/// Whether packing keeps all bits, so that elements with equal packed bytes are equal. Then packed bytes can be
+/// compared with the fill value.
 fn loses_nothing(program: &Program) -> bool {
     let steps = program.tail().steps_of_writing();
     steps.iter().all(|step| matches!(step, ElementStep::SwapBytes { .. }))
 }
 
-/// Kernels that encode the whole chunks of a write.
+/// The kernels that encode the whole chunks of a write, and the size of their batches.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
@@ -346,7 +347,7 @@ fn merging(program: &Program, device: Device) -> Result<Native, &'static str> {
     division.whole().ok_or(reason.unwrap_or("kernels do not decode the old chunks"))
 }
 
-/// Decides where parts of chunks are merged with their old elements. Returns the reason if it is on the host.
+/// Decides whether the device or the host merges old elements with new ones. Returns the reason if the host does.
 fn merging_place(
     program: &Program,
     device: Device,
@@ -378,7 +379,7 @@ pub(crate) fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) 
 }
 
 impl DeviceEncoding {
-    /// Chooses the largest number of batches at a time that fits the memory; `None` if not even one fits.
+    /// Chooses how many batches kernels encode at a time, as many as fit the memory; `None` if not even one fits.
     fn within(
         program: &Program,
         encoder: &Arc<dyn DeviceEncoder>,
@@ -426,7 +427,7 @@ impl DeviceEncoding {
     }
 }
 
-/// The distance between gathered chunks, in bytes.
+/// The distance in bytes between the beginnings of gathered chunks.
 pub(crate) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
 }
@@ -440,8 +441,8 @@ pub(super) struct EncodingLoad {
 }
 
 impl EncodingLoad {
-    /// Whether kernels are faster. A host thread takes one chunk at a time; on the device only the number of bytes
-    /// matters.
+    /// Whether kernels encode this work faster than host threads. A host thread takes one chunk at a time; on the
+    /// device only the number of bytes matters.
     pub(super) fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
         let bytes = self.chunk_bytes as f64;
         let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;

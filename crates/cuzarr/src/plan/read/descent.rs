@@ -12,10 +12,10 @@ use crate::plan::source::{ChunkLayout, Source};
 use crate::plan::tour::{Tour, places_of};
 use crate::store::{ByteRange, Version};
 
-/// The places of the inner chunks of one shard: offset and size by C-order number. Offsets count from the shard's first
-/// byte.
+/// For each inner chunk of one shard, its offset and size in the shard, by C-order number. Offsets count from the
+/// shard's first byte.
 pub trait Entries: Send + Sync {
-    /// The place of an inner chunk, or `None` when it does not exist.
+    /// The offset and size of an inner chunk in the shard, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
 
     /// Number of inner chunks, stored or not.
@@ -26,7 +26,8 @@ pub trait Entries: Send + Sync {
         self.len() == 0
     }
 
-    /// The version of the object with this index; `None` if it is not known. Chunks must come from the same version.
+    /// The version of the object to which this index belongs; `None` if it is not known. Chunks must come from the same
+    /// version.
     fn version(&self) -> Option<Version> {
         None
     }
@@ -42,37 +43,38 @@ impl Entries for ShardIndex {
     }
 }
 
-/// Identifies a shard's index, for [`Plan::learn`].
+/// Identifies a shard's index by where it lies, for [`Plan::learn`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexPlace {
-    /// The object's key.
+    /// The key of the object in which the shard lies.
     pub key: Arc<str>,
     /// The offset of the shard in the object.
     pub shard_offset: u64,
-    /// The level of the shard. It is needed because the first inner shard may begin at the same byte as the outer one.
+    /// How deeply the shard is nested; 0 for an object. It is needed because the first inner shard may begin at the
+    /// same byte as the outer one.
     pub level: usize,
 }
 
 /// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub array: usize,
     /// The place to pass to [`Plan::learn`].
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,
-    /// Size of the index.
+    /// Size of the index in bytes.
     pub size_bytes: u64,
-    /// The version that the object must have, if another index led here.
+    /// The version that the object must have, if the index of an outer shard led here.
     pub version: Option<Version>,
-    /// The layout of the object.
+    /// The layout of the object in which the index lies.
     pub(crate) layout: Arc<ChunkLayout>,
-    /// The shard, for error messages.
+    /// The name of the shard, for error messages.
     pub name: ChunkName,
 }
 
-/// A grid that is being visited, on the way from the array down to a chunk that is decoded.
+/// A grid that the plan is visiting, on the way from the array down to the chunks that are decoded.
 pub(super) struct OpenGrid {
     pub(super) level: usize,
     pub(super) tour: Tour,
@@ -88,7 +90,7 @@ pub(super) struct Shard {
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
     pub(super) inner: Vec<u64>,
-    /// The layout of the object.
+    /// The layout of the object in which the shard lies.
     pub(super) layout: Arc<ChunkLayout>,
 }
 
@@ -102,16 +104,16 @@ impl OpenGrid {
     }
 }
 
-/// The place of a stored chunk.
+/// Where a stored chunk lies: its name, and its range in the object.
 pub(super) struct Found {
     pub(super) name: ChunkName,
-    /// Offset and size in the object; `None` for the whole object.
+    /// Offset and size of the chunk in its object; `None` if it is the whole object.
     pub(super) span: Option<(u64, u64)>,
     pub(super) version: Option<Version>,
 }
 
 impl Plan {
-    /// The indexes that the plan needs now: of the current shard, and of the shards after it in the same grid.
+    /// The shard indexes that the plan needs now: of the current shard, and of the shards after it in the same grid.
     pub(crate) fn wanted_indexes(&self, level: usize) -> Result<Vec<IndexRead>> {
         let Some(open) = self.stack.last() else { return Ok(Vec::new()) };
         let most = if self.is_of_several() { 4096 } else { 256 };
@@ -162,7 +164,7 @@ impl Plan {
     }
 }
 
-/// Finds the stored chunk of a cell. `None` if the shard's index says that there is none.
+/// Looks up where the chunk in a grid cell is stored; `None` if the shard's index says that there is none.
 pub(super) fn find(source: &Source, label: &Label, open: &OpenGrid, at: &[u64]) -> Result<Option<Found>> {
     let Some(shard) = &open.shard else {
         return Ok(Some(Found { name: missing_name(source, label, open, at), span: None, version: None }));

@@ -12,7 +12,8 @@ use crate::plan::tour::{Spot, Want};
 use crate::store::ByteRange;
 
 impl Plan {
-    /// The box of the result that the elements of one cell fill: starts and extents of the kept dimensions.
+    /// Which box of the result the elements of one cell fill: starts and extents along the dimensions that the result
+    /// keeps.
     fn region(&self, selection: usize, inside: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
         let at = self.goals[selection].at;
         let stacked = if let At::Stacked(at) = at { Some((at, 1)) } else { None };
@@ -28,7 +29,7 @@ impl Plan {
         }
     }
 
-    /// Turns a stored chunk into units: the whole chunk, or pieces if its stored bytes are packed bytes.
+    /// Adds the units that read a stored chunk: the whole chunk, or pieces of it if its stored bytes are packed bytes.
     pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot, layout: &Arc<ChunkLayout>) -> Result<()> {
         let packed = &layout.packed;
         let whole_bytes = packed.size_bytes as u64;
@@ -75,7 +76,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The index of the first wanted element in the packed chunk at `origin`.
+    /// Where the first wanted element lies in the packed chunk at `origin`, counted in elements.
     fn first_elem(&self, layout: &ChunkLayout, origin: &[u64], want: &Want) -> usize {
         self.selections[want.selection].first_elem(&layout.strides, origin, &want.inside)
     }
@@ -134,11 +135,11 @@ impl Plan {
     }
 }
 
-/// A batch that is being filled.
+/// The units and fills that are being collected for a batch, and the limits of the batch.
 pub(crate) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
-    /// Number of boxes that all units write.
+    /// Number of boxes of results that all units fill.
     pub(super) places: usize,
     pub(super) units: Vec<Unit>,
     pub(super) fills: Vec<Fill>,
@@ -157,7 +158,7 @@ impl Filling {
         self.places + self.fills.len() >= self.room.units.max(1)
     }
 
-    /// Whether the unit fits. A unit that is too large for any batch fits an empty one.
+    /// Whether the batch has room for the unit. A unit that is too large for any batch fits an empty one.
     pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
         let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
         (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())

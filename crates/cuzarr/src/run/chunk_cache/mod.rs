@@ -27,7 +27,7 @@ use crate::plan::{Entries, Kept};
 use crate::run::schedule::budget::{Bytes, Reserved};
 use crate::store::Version;
 
-/// Approximate bytes of an entry beside its elements: its names, and its slots in tables.
+/// Approximate memory of a cache entry beside its elements, in bytes: its names, and its slots in tables.
 const OVERHEAD_BYTES: u64 = 512;
 
 /// The chunk cache of one device. Clones share it.
@@ -35,23 +35,23 @@ const OVERHEAD_BYTES: u64 = 512;
 pub(crate) struct ChunkCache(Arc<Shared>);
 
 struct Shared {
-    /// The memory in flight on the device, of which the cache's memory is a part.
+    /// Counts the memory in flight on the device, of which the cache's memory is a part.
     memory: Bytes,
-    /// Bytes of all chunks, including chunks that are not added yet, and dropped chunks that calls still use.
+    /// Size of all chunks in bytes, including chunks that are not added yet, and dropped chunks that calls still use.
     bytes: Arc<AtomicU64>,
     state: Mutex<State>,
-    /// Notified when a claim ends.
+    /// Notified when a call ends its claim of a chunk.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     entries: BTreeMap<Arc<ChunkPlace>, Entry>,
-    /// The places by their last use, oldest first.
+    /// The cached chunks sorted by when they were last used, oldest first.
     uses: BTreeMap<u64, Arc<ChunkPlace>>,
-    /// Counts uses and claims.
+    /// The number of the next use or claim.
     next_use: u64,
-    /// Chunks that calls decode now.
+    /// Chunks that a running call decodes for the cache, so that other calls can wait for them.
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,
 }
 
@@ -59,11 +59,11 @@ struct State {
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,
-    /// Whether the object was written since the claim began.
+    /// Whether the chunk's object was written since the claim began.
     was_written: bool,
 }
 
-/// Memory of a chunk in the cache. Dropping it returns the memory.
+/// The memory reserved for one chunk in the cache. Dropping it returns the memory.
 pub(crate) struct CacheMemory {
     reserved: Reserved,
     all: Arc<AtomicU64>,
@@ -75,38 +75,38 @@ impl Drop for CacheMemory {
     }
 }
 
-/// The place of a chunk: its object, its place in a shard, and how it is decoded.
+/// Identifies a cached chunk: its object, where it lies in a shard, and how it is decoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkPlace {
     /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
     pub(crate) object: String,
-    /// The chunk's place in its shard, for each level of shards.
+    /// The chunk's coordinates in its shard, for each level of shards; empty for an object.
     pub(crate) inner: Vec<u64>,
-    /// The array's element type, chunk grid and codecs.
+    /// Text that stands for the array's element type, chunk grid and codecs.
     pub(crate) coding: Arc<str>,
 }
 
-/// A decoded chunk, or the index of a shard.
+/// A cache entry: a decoded chunk, or the index of a shard.
 pub(crate) struct KeptChunk {
     pub(crate) content: KeptContent,
-    /// Returned when no call uses the chunk any more.
+    /// Returns the entry's memory when no call uses the entry any more.
     _memory: CacheMemory,
 }
 
-/// The elements of a decoded chunk.
+/// The content of a cache entry: the elements of a chunk, the index of a shard, or the note that an object is missing.
 pub(crate) enum KeptContent {
-    /// Packed bytes, in memory of the device of the results.
+    /// Packed bytes of a chunk, in memory of the device of the results.
     Packed(Buffer),
     /// Elements of variable length.
     Elements(VariableElements),
     /// The index of a shard.
     Index(Arc<dyn Entries>),
-    /// There is no such object.
+    /// The store has no such object.
     Missing,
 }
 
 impl KeptContent {
-    /// The content of what a batch holds.
+    /// Returns the content of a cached chunk in a batch; `None` if it is of another type.
     pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
         (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
     }
@@ -120,13 +120,13 @@ impl fmt::Debug for KeptChunk {
 
 impl Kept for KeptChunk {}
 
-/// A chunk that the cache has.
+/// A chunk that was found in the cache, with what is known about its object.
 #[derive(Clone)]
 pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
-    /// The version of the object; `None` for a missing one.
+    /// The version of the chunk's object; `None` if the object does not exist.
     pub(crate) version: Option<Version>,
-    /// When the store confirmed that the object has this version.
+    /// When the store last confirmed that the object has this version.
     pub(crate) seen: Instant,
 }
 
@@ -135,12 +135,12 @@ struct Entry {
     last_use: u64,
 }
 
-/// The number of entries and their bytes.
+/// How much the chunk cache of a device holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Number of chunks.
     pub chunks: u64,
-    /// Bytes of the chunks, with the cache's own tables.
+    /// Size of the chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,
 }
 
@@ -162,12 +162,12 @@ impl ChunkCache {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of chunks, and their bytes.
+    /// The number of chunks in the cache, and their bytes.
     pub(crate) fn used(&self) -> CacheUse {
         CacheUse { chunks: self.state().entries.len() as u64, size_bytes: self.0.bytes.load(Ordering::Acquire) }
     }
 
-    /// Looks for a chunk, and marks it as used.
+    /// Looks for a chunk in the cache, and marks it as used.
     pub(crate) fn find(&self, place: &ChunkPlace) -> Option<FoundChunk> {
         let mut state = self.state();
         let State { entries, uses, next_use, .. } = &mut *state;
@@ -180,14 +180,14 @@ impl ChunkCache {
         Some(entry.found.clone())
     }
 
-    /// Notes that the store has just confirmed a chunk.
+    /// Notes that the store has just confirmed that a cached chunk is current.
     pub(crate) fn confirm(&self, place: &ChunkPlace) {
         if let Some(entry) = self.state().entries.get_mut(place) {
             entry.found.seen = Instant::now();
         }
     }
 
-    /// Drops a found chunk that its object no longer has. A chunk that was added since then stays.
+    /// Drops a found chunk whose object has changed in the store. A chunk that was added since then stays.
     pub(crate) fn drop_stale(&self, place: &ChunkPlace, found: &FoundChunk) {
         let mut state = self.state();
         let is_same = state.entries.get(place).is_some_and(|entry| Arc::ptr_eq(&entry.found.chunk, &found.chunk));
@@ -196,8 +196,8 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Claims a chunk, to decode it for the cache. Returns whether no other call has claimed it or has added it since the
-    /// caller looked for it.
+    /// Announces that the caller decodes this chunk for the cache. Returns whether no other call has claimed it or has
+    /// added it since the caller looked for it.
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let mut state = self.state();
         let is_free = !state.claims.contains_key(place) && !state.entries.contains_key(place);
@@ -209,7 +209,7 @@ impl ChunkCache {
         is_free
     }
 
-    /// Ends claims without a result.
+    /// Ends the claims of chunks that were not added to the cache.
     pub(crate) fn release<'a>(&self, places: impl Iterator<Item = &'a Arc<ChunkPlace>>) {
         let mut state = self.state();
         places.for_each(|place| {
@@ -219,14 +219,14 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// The claims on these chunks that other calls have now. A caller does not wait for later claims, so callers do not
-    /// queue up for a chunk that cannot be kept.
+    /// Returns which of these chunks other calls are decoding now, each with the number of the claim. A caller does not
+    /// wait for later claims, so callers do not queue up for a chunk that cannot be kept.
     pub(crate) fn claims_on(&self, places: &[Arc<ChunkPlace>]) -> Vec<(Arc<ChunkPlace>, u64)> {
         let state = self.state();
         places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()
     }
 
-    /// Waits until these claims have ended. The caller holds no memory in flight and no claims.
+    /// Waits until other calls have ended these claims. The caller holds no memory in flight and no claims.
     ///
     /// # Errors
     /// `Cancelled`
@@ -264,7 +264,7 @@ impl ChunkCache {
         }
     }
 
-    /// Drops old chunks, so that all together have at most `most_bytes`. Chunks in use stay.
+    /// Drops old chunks until all together have at most `most_bytes`. Chunks in use stay.
     pub(crate) fn shrink(&self, most_bytes: u64) {
         while self.0.bytes.load(Ordering::Acquire) > most_bytes && self.give_up_one() {}
     }
@@ -355,7 +355,7 @@ impl ChunkCache {
 }
 
 impl State {
-    /// Takes an entry out. The caller drops it without the lock, because that gives memory back.
+    /// Removes an entry from the cache. The caller drops it without the lock, because that gives memory back.
     fn remove(&mut self, place: &ChunkPlace) -> Option<FoundChunk> {
         let entry = self.entries.remove(place)?;
         self.uses.remove(&entry.last_use);

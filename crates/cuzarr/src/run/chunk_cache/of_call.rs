@@ -11,22 +11,22 @@ use crate::run::access::CachedAs;
 use crate::run::options::Options;
 use crate::store::{Capabilities, Version};
 
-/// The chunk cache, as one read uses it.
+/// The view of the chunk cache that one read has: its arrays, its limits, and the chunks that it decodes for the cache.
 pub(crate) struct CallCache {
     pub(crate) cache: ChunkCache,
-    /// The names of each array's chunks; `None` for an array without cache.
+    /// For each array of the read, how its chunks are named in the cache; `None` for an array that does not use it.
     arrays: Vec<Option<CachedAs>>,
     most_bytes: u64,
     limit_bytes: u64,
     max_age: Duration,
     /// The chunks that this read decodes for the cache.
     claims: Mutex<BTreeSet<Arc<ChunkPlace>>>,
-    /// The versions of whole objects that the store has reported, by array and key.
+    /// By array and key, the versions that the store has reported for objects that are read whole.
     versions: Mutex<HashMap<(usize, String), Version>>,
 }
 
 impl CallCache {
-    /// Makes the cache of a read of these arrays. `limit_bytes` is the memory limit of the call.
+    /// Prepares the use of the chunk cache by a read of these arrays. `limit_bytes` is the memory limit of the call.
     pub(crate) fn new(
         cache: ChunkCache,
         arrays: Vec<Option<CachedAs>>,
@@ -44,19 +44,19 @@ impl CallCache {
         }
     }
 
-    /// Whether chunks of the array are kept.
+    /// Whether chunks of the array are kept in the cache.
     pub(crate) fn is_for(&self, array: usize) -> bool {
         self.arrays.get(array).is_some_and(Option::is_some)
     }
 
-    /// The place of a unit's chunk; `None` if it cannot be kept.
+    /// The name of a unit's chunk in the cache; `None` if it cannot be kept.
     pub(crate) fn place(&self, unit: &Unit) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(unit.array)?.as_ref().filter(|_| unit.whole)?;
         let (object, inner) = (store.object(&unit.name.key), unit.name.inner.clone());
         Some(Arc::new(ChunkPlace { object, inner, coding: Arc::clone(coding) }))
     }
 
-    /// The place of a shard's index; `None` if the array has no cache.
+    /// The name of a shard's index in the cache; `None` if the array has no cache.
     fn index_place(&self, array: usize, index: &IndexPlace) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(array)?.as_ref()?;
         // No chunk has a place like this, because a chunk's numbers are below 2^63.
@@ -64,7 +64,7 @@ impl CallCache {
         Some(Arc::new(ChunkPlace { object: store.object(&index.key), inner, coding: Arc::clone(coding) }))
     }
 
-    /// Whether a chunk is trusted without asking the store.
+    /// Whether a cached chunk is used without asking the store if it is current.
     pub(crate) fn is_fresh(&self, store: Capabilities, found: &FoundChunk) -> bool {
         let is_permanent = found.version.as_ref().is_some_and(Version::is_permanent);
         is_permanent || store.far && found.seen.elapsed() < self.max_age
@@ -87,7 +87,8 @@ impl CallCache {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all claims of this read. Chunks that are not kept by now will not be kept.
+    /// Ends all claims of this read, so that other reads stop waiting. Chunks that are not kept by now will not be
+    /// kept.
     pub(crate) fn release(&self) {
         let claims = take(&mut *self.claims());
         if !claims.is_empty() {
@@ -100,20 +101,20 @@ impl CallCache {
         self.versions().insert((array, key.to_string()), version);
     }
 
-    /// Drops all chunks and indexes of an object that was replaced.
+    /// Drops all cached chunks and indexes of an object that was replaced.
     pub(crate) fn forget(&self, array: usize, key: &str) {
         if let Some(Some(CachedAs { store, .. })) = self.arrays.get(array) {
             self.cache.forget(&store.object(key));
         }
     }
 
-    /// Reserves memory for a chunk of `size_bytes`; `None` if the cache has no room for it.
+    /// Reserves cache memory for a chunk of `size_bytes`; `None` if the cache has no room for it.
     pub(crate) fn reserve(&self, size_bytes: usize) -> Option<CacheMemory> {
         self.cache.reserve(size_bytes as u64, self.most_bytes, self.limit_bytes)
     }
 
-    /// Adds a chunk that this read has decoded. It is not kept if its object has no version, or has changed a moment
-    /// ago.
+    /// Adds a chunk that this read has decoded to the cache. It is not kept if its object has no version, or has
+    /// changed a moment ago.
     pub(crate) fn keep(&self, unit: &Unit, content: KeptContent, memory: CacheMemory) {
         let Some(place) = self.place(unit).filter(|place| self.claims().remove(place)) else { return };
         let known = || self.versions().remove(&(unit.array, unit.name.key.to_string()));
@@ -132,8 +133,8 @@ impl CallCache {
         }
     }
 
-    /// Looks for the index of a shard that is trusted without asking the store. The inner `None` stands for a missing
-    /// shard. If there is no such index, claims it, so that [`CallCache::keep_index`] can add it.
+    /// Looks in the cache for the index of a shard that may be used without asking the store. The inner `None` stands
+    /// for a missing shard. If there is no such index, claims it, so that [`CallCache::keep_index`] can add it.
     pub(crate) fn index(
         &self,
         array: usize,
@@ -155,7 +156,7 @@ impl CallCache {
         None
     }
 
-    /// Adds the index of a shard that the store has just sent or confirmed; `None` for a missing shard.
+    /// Adds to the cache the index of a shard that the store has just sent or confirmed; `None` for a missing shard.
     pub(crate) fn keep_index(&self, array: usize, index: &IndexPlace, entries: Option<&Arc<dyn Entries>>) {
         let place = self.index_place(array, index).filter(|place| self.claims().remove(place));
         let Some(place) = place else { return };

@@ -7,7 +7,7 @@ use crate::codec::{Chain, ChunkSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::{DataType, Extension, FillValue};
 
-/// Codecs that make frames of chunks.
+/// The codecs of an encoder or a decoder, from which codec chains for its chunks are made.
 #[derive(Clone, Debug)]
 pub(super) enum Codecs {
     /// Codecs from metadata, for chunks of any shape and type.
@@ -28,7 +28,8 @@ impl Codecs {
         Ok(Codecs::Named(codecs?))
     }
 
-    /// Makes the chain for chunks of this shape and type. `what` says in an error what these chunks are to the caller.
+    /// Makes the codec chain for chunks of this shape and type. `what` says in an error what these chunks are to the
+    /// caller.
     ///
     /// # Errors
     /// `ShapeMismatch` when the array has other chunks; errors of the codecs.

@@ -34,31 +34,31 @@ const ALIGNMENT_BYTES: usize = 256;
 /// Alignment that outputs need so that decoders can write to them directly: the widest access of a kernel.
 const OUT_ALIGNMENT_BYTES: usize = 16;
 
-/// Decodes frames of one codec, or of a chain of codecs.
+/// Decodes frames of one codec, or of a codec chain, into nd-buffers; no array is needed.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     codecs: Codecs,
     device: Device,
 }
 
-/// The memory of encoded frames.
+/// The encoded frames that a decoder reads, and how they lie in memory.
 #[derive(Debug)]
 pub enum Frames {
     /// All frames lie in one buffer.
     Slab {
         /// The buffer.
         buffer: Buffer,
-        /// The bytes of each frame in the buffer.
+        /// For each frame, the range of its bytes in the buffer.
         ranges: Vec<Range<usize>>,
     },
     /// Each frame lies in its own buffer.
     Apart(Vec<Buffer>),
 }
 
-/// Frames that decode to the same shape and type.
+/// The frames of a batch that decode to one shape and type.
 struct Group {
     program: Program,
-    /// The batch that the device decodes, with the numbers of its frames.
+    /// The frames that the device decodes, as a batch for kernels, and their numbers.
     native: Option<(NativeBatch, Vec<usize>)>,
     /// Whether the device decodes directly into the outputs.
     in_place: bool,
@@ -75,11 +75,11 @@ pub struct DecoderBatch {
     outs: Vec<NdBuffer>,
     groups: Vec<Group>,
     scratch_limit_bytes: usize,
-    /// Errors that were found in frames when the batch was prepared.
+    /// Frames whose errors were found when the batch was prepared, with these errors.
     refused: Vec<(usize, Error)>,
-    /// Errors that host threads found in the last run.
+    /// Frames that host threads failed to decode in the last run, with their errors.
     found: Vec<(usize, Error)>,
-    /// An event after the last run, when outputs are complete.
+    /// An event that marks the end of the last run, when the outputs are complete.
     done: Option<Event>,
 }
 
@@ -98,9 +98,10 @@ impl Decoder {
         Decoder { codecs: Codecs::Of(Box::new(chain.clone())), device }
     }
 
-    /// Prepares the decoding of each frame into the output with the same number. The output's shape and type describe
-    /// the frame's content. This reads the frames' headers. So the frames must be complete, and must not change until
-    /// they are decoded. Decoders use at most about `scratch_limit_bytes` of device memory beside the outputs.
+    /// Prepares a batch that decodes each frame into the output with the same number. The output's shape and type
+    /// describe the frame's content. This reads the frames' headers. So the frames must be complete, and must not
+    /// change until they are decoded. Decoders use at most about `scratch_limit_bytes` of device memory beside the
+    /// outputs.
     ///
     /// # Errors
     /// `InvalidArgument` when the numbers of frames and outputs differ, or a range is outside the slab; `MemorySpace` for
@@ -224,7 +225,8 @@ impl DecoderBatch {
         Ok(Buffer::joined(&outs).map(|(buffer, offsets)| Chunks { buffer, ranges: ranges(offsets).collect() }))
     }
 
-    /// Copies frames into one buffer of device memory. Also returns their bytes if the host has all of them.
+    /// Copies frames that lie in separate buffers into one buffer of device memory. Also returns their bytes if the
+    /// host has all of them.
     #[allow(clippy::type_complexity)] // taken apart at once
     fn put_together(&self, numbers: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>, Option<Vec<u8>>)> {
         let (mut total, mut ranges) = (0usize, Vec::with_capacity(numbers.len()));
@@ -262,7 +264,7 @@ impl DecoderBatch {
         self.frames.is_empty()
     }
 
-    /// The device memory that the batch and its runs use, beside frames and outputs.
+    /// Size of the device memory that the batch and its runs use, beside frames and outputs.
     pub fn scratch_bytes(&self) -> usize {
         let natives = self.groups.iter().filter_map(|group| Some((group, group.native.as_ref()?)));
         let held: usize = natives.clone().map(|(_, (batch, _))| batch.memory_bytes()).sum();
@@ -278,8 +280,8 @@ impl DecoderBatch {
         self.groups.iter().find_map(|group| group.reason)
     }
 
-    /// Decodes the frames. Work of the device is enqueued on `stream`. Frames that the device cannot decode are decoded
-    /// by host threads and uploaded before this returns.
+    /// Decodes all frames of the batch into their outputs. Work of the device is enqueued on `stream`. Frames that the
+    /// device cannot decode are decoded by host threads and uploaded before this returns.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
@@ -315,7 +317,7 @@ impl DecoderBatch {
         Ok(())
     }
 
-    /// Decodes the host's frames with as many threads as the machine has.
+    /// Decodes the frames that are left to the host, with as many threads as the machine has.
     fn decode_on_host(&self, stream: &Stream, cancellation: &CancellationToken) -> Result<Vec<(usize, Error)>> {
         let work: Vec<(&Program, usize)> =
             self.groups.iter().flat_map(|group| group.host.iter().map(|&number| (&group.program, number))).collect();

@@ -35,7 +35,7 @@ const CHUNK_ALIGNMENT_BYTES: usize = 16;
 /// Why the host encodes, when chunks are in host memory.
 const ON_HOST: &str = "the chunks are in host memory";
 
-/// Encodes chunks with one codec, or a chain of codecs.
+/// Encodes nd-buffers as chunks with one codec, or with a codec chain; no array is needed.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     codecs: Codecs,
@@ -51,13 +51,13 @@ pub struct EncoderBatch {
     state: State,
 }
 
-/// Chunks of one shape and type.
+/// The chunks of a batch that have one shape and type.
 struct Group {
     program: Program,
     numbers: Vec<usize>,
     /// The kernels that encode; `None` if host threads encode.
     kernels: Option<EncoderKernels>,
-    /// Why the first codec that runs on the host does not run on the device.
+    /// Why the device does not run a codec that the host runs: the reason for the first such codec.
     reason: Option<String>,
 }
 
@@ -68,7 +68,7 @@ struct EncoderKernels {
     in_place: Option<Buffer>,
     /// Bytes from one packed chunk to the next.
     stride_bytes: usize,
-    /// Number of chunks that are encoded together.
+    /// Number of chunks that kernels encode at a time.
     together: usize,
 }
 
@@ -78,7 +78,7 @@ enum State {
     Done { frames: Vec<Result<Buffer>>, is_checked: bool },
 }
 
-/// Chunks of a group that are encoded together.
+/// Chunks of a group that kernels encode at a time.
 struct Part {
     group: usize,
     numbers: Vec<usize>,
@@ -166,7 +166,7 @@ impl EncoderKernels {
         Ok(kernels)
     }
 
-    /// Device memory that one part needs beside its frames.
+    /// Size of the device memory that encoding one part needs beside its frames.
     fn scratch_bytes(&self, device: Device) -> usize {
         let count = self.together;
         let gathered = if self.in_place.is_some() { 0 } else { self.stride_bytes };
@@ -219,8 +219,8 @@ impl EncoderBatch {
         self.groups.iter().find_map(|group| group.reason.as_deref())
     }
 
-    /// Encodes the chunks. Work of the device is enqueued on `stream`. If host threads encode, this first waits for the
-    /// stream, and returns when they are done. Frames of the previous run stay unchanged.
+    /// Encodes all chunks of the batch. Work of the device is enqueued on `stream`. If host threads encode, this first
+    /// waits for the stream, and returns when they are done. Frames of the previous run stay unchanged.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `KernelCompileFailed`, `DeviceFailed`.
@@ -277,7 +277,7 @@ impl EncoderBatch {
         Ok(Part { group: index, numbers: numbers.to_vec(), encoding })
     }
 
-    /// Encodes the host's chunks with as many threads as the machine has.
+    /// Encodes the chunks that are left to the host, with as many threads as the machine has.
     fn encode_on_host(
         &self,
         stream: &Stream,

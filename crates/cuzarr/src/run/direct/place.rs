@@ -13,30 +13,30 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// Minimum size of a chunk that gets its own launch although it is not such a row. A launch takes about 20
-/// microseconds, as long as copying this many bytes.
+/// An output of at least this size gets its own launch if the outputs do not follow each other in memory. A launch
+/// takes about 20 microseconds, as long as copying this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
-/// Maximum size of the temporary array.
+/// Maximum size of the temporary array from which smaller outputs are copied.
 const BETWEEN_BYTES: usize = 64 << 20;
 
-/// How a packed chunk gets to its output.
+/// How a packed chunk gets to the output array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
-    /// By a copy, because packed bytes are the output's bytes.
+    /// By a copy, because its packed bytes are the output's bytes.
     Copied,
-    /// By a launch that moves many chunks, as rows of one array.
+    /// By a launch that scatters many chunks to the rows of one array.
     Rows,
-    /// By a launch for this chunk alone.
+    /// By a launch that scatters this chunk alone.
     Scattered,
 }
 
-/// Whether packed bytes are the elements in order.
+/// Whether packed bytes of this program are plain elements in C order.
 pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
 
-/// Groups arrays by shape and type. Returns the numbers of the arrays in each group.
+/// Groups the numbers of arrays that have the same shape and type.
 pub(crate) fn kinds(arrays: &[NdBuffer]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<Vec<usize>> = Vec::new();
     for (number, array) in arrays.iter().enumerate() {
@@ -57,7 +57,7 @@ fn way(program: &Program, out: &NdBuffer) -> PlaceWay {
     }
 }
 
-/// Number of chunks of `size_bytes` that go through the temporary array at a time.
+/// How many chunks of `size_bytes` go through the temporary array at a time.
 fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
     (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
 }
@@ -96,8 +96,8 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
     strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
-/// Moves packed chunks of one shape and type, each given with its offset, to their outputs. For several chunks it uses
-/// at most about `limit_bytes` of device memory.
+/// Moves packed chunks of one shape and type to their outputs; each comes with its offset in the packed buffer. For
+/// several chunks it uses at most about `limit_bytes` of device memory.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -126,9 +126,9 @@ pub(crate) fn place(
     }
 }
 
-/// Scatters packed elements to several outputs in C order, of one shape and type. Outputs that follow each other in
-/// memory take one launch. Otherwise each large output takes a launch. Small outputs are made as rows of other memory,
-/// and copied from there.
+/// Scatters packed chunks to several outputs in C order, which have one shape and type. Outputs that follow each other
+/// in memory take one launch. Otherwise each large output takes a launch. Small outputs are made as rows of other
+/// memory, and copied from there.
 fn place_rows(
     program: &Program,
     packed: &Buffer,
@@ -164,8 +164,8 @@ fn place_rows(
     Ok(())
 }
 
-/// Scatters packed chunks to rows of `memory`. Each chunk is given by its row and its offset. All rows have the shape
-/// and type of `like`.
+/// Scatters packed chunks to the rows of an array that lies in `memory`. Each chunk is given by its row and its offset.
+/// All rows have the shape and type of `like`.
 fn scatter_rows(
     program: &Program,
     packed: &Buffer,

@@ -20,20 +20,20 @@ use crate::run::read::route::variable::{VariableDestination, assemble};
 use crate::run::report::Report;
 use crate::store::Store;
 
-/// One array of a call that reads several.
+/// One array of a call that reads several arrays, and the results that it fills.
 #[derive(Clone, Copy)]
 pub struct ArrayRead<'a> {
-    /// The array, bound to the device of the results.
+    /// The array that is read, bound to the device of the results.
     pub access: &'a Access,
-    /// The store with its chunks.
+    /// The store that holds the array's chunks.
     pub store: &'a Arc<dyn Store>,
     /// The array's name in errors.
     pub name: &'a str,
-    /// The results. A chunk that several results need is fetched and decoded once.
+    /// The results that are filled from this array. A chunk that several results need is fetched and decoded once.
     pub results: &'a [ArrayResult<'a>],
 }
 
-/// One result of a read, and what it is read from.
+/// One result of a read: its memory, and which elements it gets.
 #[derive(Clone, Copy)]
 pub struct ArrayResult<'a> {
     /// The elements that are read.
@@ -42,7 +42,8 @@ pub struct ArrayResult<'a> {
     pub out: &'a NdBuffer,
 }
 
-/// Executes `plan` into `out`, by the route of its placement. Returns the elements if they have variable length.
+/// Reads the elements of `plan` into `out`, on the route that was chosen for the read. Returns the elements if they
+/// have variable length.
 ///
 /// # Errors
 /// `FallbackRefused` under `strict`; the first failure, with the others attached.
@@ -90,7 +91,7 @@ pub(crate) fn read(
     }
 }
 
-/// Executes the plans of several arrays in one pipeline, each into its own results. All results are on one device.
+/// Reads from several arrays by their plans in one pipeline, each into its own results. All results are on one device.
 /// There is at least one.
 ///
 /// # Errors

@@ -19,8 +19,8 @@ use crate::run::read::in_flight::{InFlight, Launcher, shorter};
 use crate::run::read::indexes::VersionedIndex;
 use crate::store::ByteRange;
 
-/// Executes plans into `destination`. Plan `n` reads the array `accesses[n]`. Returns when no batch is in flight any
-/// more.
+/// Reads the batches of plans, several at once, into `destination`. Plan `n` reads the array `accesses[n]`. Returns
+/// when no batch is in flight any more.
 ///
 /// # Errors
 /// The first failure, with the others attached.
@@ -54,7 +54,8 @@ struct Reading<'a, D: Destination> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
-    /// Units whose chunks another read decodes for the chunk cache.
+    /// Units whose chunks are being decoded for the chunk cache by another read, so that this one can take them from
+    /// there.
     later: Vec<Batch>,
 }
 
@@ -77,7 +78,7 @@ impl<D: Destination> Reading<'_, D> {
         self.read_later()
     }
 
-    /// Launches the part of a batch that this read must decode or place now.
+    /// Launches the chunks of a batch that this read decodes or places now, and keeps the others for later.
     fn sort(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(cache) = self.call.cache.get() {
             let later = sort(self.call, cache, &mut batch, false)?;
@@ -91,8 +92,8 @@ impl<D: Destination> Reading<'_, D> {
         self.launch(batch)
     }
 
-    /// Waits for the chunks that other reads decode, and places them. Before that, this read has ended its own work and
-    /// returned its memory, so no two reads wait for each other.
+    /// Waits for chunks that other reads decode for the chunk cache, and places them. Before that, this read has ended
+    /// its own work and returned its memory, so no two reads wait for each other.
     fn read_later(&mut self) -> Result<()> {
         let Some(cache) = self.call.cache.get() else { return Ok(()) };
         for mut batch in std::mem::take(&mut self.later) {
@@ -217,8 +218,8 @@ impl<D: Destination> Reading<'_, D> {
     }
 }
 
-/// The request for a shard's index. When the index is known, the request asks for no bytes, only for the shard's
-/// version.
+/// Makes the request that reads a shard's index. When the index is known, the request asks for no bytes, only for the
+/// shard's version.
 fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     let (range, size_bytes) = match is_known {
         true => (ByteRange::Span { offset: 0, size_bytes: 0 }, 0),

@@ -6,32 +6,34 @@ use crate::error::Result;
 use crate::plan::{Batch, Room};
 use crate::run::read::in_flight::{BatchRoute, InFlight, Launcher};
 
-/// The destination of a read's elements: host memory, a device, or a table of elements of variable length.
+/// Receives the batches of a read, and brings their elements into host memory, device memory, or a table of
+/// variable-length elements.
 pub(crate) trait Destination {
-    /// The route of one batch.
+    /// The type of the object that fetches and decodes one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// The limits of a batch of this group of arrays.
+    /// The limits that a batch for this group of arrays must keep.
     fn room(&self, group: usize) -> Room;
 
-    /// Launches a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is
-    /// in flight; then this may wait for other calls, or fail.
+    /// Starts a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is in
+    /// flight; then this may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
-    /// Closes a batch that came back: each of its units has landed, is missing, or has failed.
+    /// Takes back a batch after each of its units has landed, is missing, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// Does work that can be postponed. The coordinator calls it before it waits for the store.
+    /// Does work that is not urgent. The coordinator calls it before it waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Gives back memory that is kept for later batches, before the call waits for other calls. No batch is in flight.
+    /// Gives back memory that is kept for later batches, before the call waits for memory of other calls. No batch is
+    /// in flight.
     fn rest(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Completes the result, after all batches came back.
+    /// Completes the result after the last batch.
     fn finish(&mut self) -> Result<()>;
 }
 

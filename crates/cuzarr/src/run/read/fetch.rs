@@ -12,15 +12,15 @@ use crate::run::schedule::budget::exceeded;
 use crate::run::schedule::pool::Here;
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, Version};
 
-/// A request for a part of a shard.
+/// A request for a part of a shard, such as its index.
 pub(crate) struct Request<'a> {
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub(crate) array: usize,
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
-    /// The sizes that the part's bytes may have.
+    /// The sizes in bytes that the part may have.
     pub(crate) size: SizeRule,
-    /// The version of the shard that is needed.
+    /// The version that the shard must have, if it is known.
     pub(crate) version: Option<Version>,
 }
 
@@ -30,14 +30,14 @@ impl Request<'_> {
     }
 }
 
-/// The bytes that were fetched.
+/// The bytes of a part of a shard, with the shard's version.
 pub(crate) struct Fetched {
     pub(crate) bytes: Vec<u8>,
     /// The shard's version; `None` if the store does not report versions.
     pub(crate) version: Option<Version>,
 }
 
-/// The number of a request, and its outcome.
+/// The number of a request, and the bytes or the error that came for it.
 type FetchItem = (usize, Result<Option<Vec<u8>>>);
 
 /// Reads parts of shards on the call's threads, and waits for them. A request without an answer is a failure. The
@@ -98,7 +98,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
     fetched.collect()
 }
 
-/// Waits for the next item.
+/// Waits for the outcome of another request.
 ///
 /// # Errors
 /// `Cancelled`, while the requests still run; `StoreFailed` if the store dropped the sink.
@@ -110,9 +110,9 @@ fn next(call: &Context, receiver: &Receiver<FetchItem>) -> Result<FetchItem> {
 struct Sink {
     call: Arc<Context>,
     array: usize,
-    /// The number of the first item, counted over the requests of all arrays.
+    /// The number of the first request of this batch, counted over the requests of all arrays.
     first: usize,
-    /// The expected size and version of each item.
+    /// For each request of the batch, the sizes and the version that are expected.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
     sender: Mutex<Sender<FetchItem>>,

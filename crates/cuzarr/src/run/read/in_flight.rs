@@ -28,16 +28,16 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 /// From this many packed bytes on, several threads decode the units of one read.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// The work of a route on the bytes of one batch. Any thread that brings bytes calls it.
+/// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes may call its methods.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
-    /// Lends memory for a read of `size_bytes`: its final place, or scratch memory.
+    /// Lends memory for a read of `size_bytes`: the memory in which its bytes are needed, or scratch memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
-    /// Takes the bytes of a read. Returns the scratch memory if the units must be landed one by one; `None` if the
-    /// bytes are in their place.
+    /// Takes over the bytes of a finished read. Returns the scratch memory if the units must be landed one by one;
+    /// `None` if the bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
-    /// The device in whose memory the store may also hand over bytes.
+    /// The device in whose memory the store may hand over bytes, besides host memory.
     fn device(&self) -> Device {
         Device::Cpu
     }
@@ -47,16 +47,17 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         Err(foreign_memory())
     }
 
-    /// Takes the bytes of a read in memory of that device. The route then decodes their units itself.
+    /// Takes over the bytes of a finished read in memory of the route's device. The route then decodes their units
+    /// itself.
     fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
         Err(foreign_memory())
     }
 
-    /// Decodes the bytes of one unit to their place.
+    /// Decodes the stored bytes of one unit into the memory where the route needs them.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// Fills a part of the result that has no chunk. `number` is the number of the unit; fills are counted behind all
-    /// units.
+    /// Writes the fill value to a box of a result that has no chunk. `number` is the number of the unit; fills are
+    /// counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
     /// Whether [`BatchRoute::place_kept`] has work for this batch.
@@ -64,39 +65,39 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         false
     }
 
-    /// Moves the elements of a chunk from the chunk cache to their places. `kept` is its number in the batch.
+    /// Moves the elements of a cached chunk to the results. `kept` is its number in the batch.
     fn place_kept(&self, _batch: &Batch, _kept: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Does work on all units together, after every unit ended. `_landed` are the units that landed. It runs on the
+    /// Does the work that needs all units, after every unit ended. `_landed` are the units that landed. It runs on the
     /// thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// The buffers of packed bytes.
+/// The packed bytes of chunks on a device, in one buffer or in several.
 #[derive(Clone)]
 pub(crate) enum PackedBytes {
-    /// One buffer for all boxes.
+    /// One buffer that holds the packed bytes of all boxes.
     Together(Buffer),
-    /// A buffer for each box.
+    /// For each box, a buffer that holds its packed bytes.
     Each(Vec<Buffer>),
 }
 
-/// Packed bytes on the device, of chunks of one layout, and the boxes whose elements they hold.
+/// Decoded chunks of one layout on the device, as packed bytes, and the boxes of one result that they fill.
 pub(crate) struct Packed {
-    /// The result's number in the call.
+    /// The result's number among the results of the call.
     pub(crate) out: usize,
     pub(crate) bytes: PackedBytes,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
-    /// Units whose chunks go to the chunk cache, and the offsets of their packed bytes.
+    /// Units whose decoded chunks go to the chunk cache, with the offsets of their packed bytes.
     pub(crate) keep: Vec<(Unit, usize)>,
 }
 
-/// The work of a route into device memory on a fetched batch. All of it runs on the calling thread.
+/// The work that a route into device memory does after a batch was fetched. All of it runs on the calling thread.
 pub(crate) trait DeviceRoute: BatchRoute {
-    /// Size of the scratch memory that the batch's kernels wait for; 0 if they wait for none.
+    /// Size of the scratch memory that must be reserved before the batch can be decoded; 0 if it needs none.
     fn scratch_bytes(&self) -> u64 {
         0
     }
@@ -106,19 +107,20 @@ pub(crate) trait DeviceRoute: BatchRoute {
         Ok(())
     }
 
-    /// Enqueues the remaining work on streams. Returns the packed elements, which are complete for work on the stream
-    /// `scatters`. Elements that the host decodes are uploaded on `copies`. Scratch memory is reserved already.
+    /// Enqueues on streams what is left to do after fetching, above all the decoding. Returns the packed elements,
+    /// which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on `copies`.
+    /// Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
 
-    /// Checks the frames, after the elements are in their place. Reports damage to the call, and returns the elements
-    /// that the host had to decode.
+    /// Checks whether the frames could be decoded, after the elements are in the results. Reports damage to the call,
+    /// and returns the elements that the host had to decode.
     fn check(&self) -> Result<Vec<Packed>>;
 
-    /// Returns the batch's memory after the call failed.
+    /// Ends the batch after the call failed, so that its memory is free.
     fn give_up(&self);
 }
 
-/// The state of a batch, with what its route holds in each state.
+/// The states of a batch in order, each with what its route holds in it.
 pub(crate) enum State<Fetching, Fetched, Decoding> {
     Fetching(Fetching),
     Fetched(Fetched),
@@ -126,11 +128,12 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
     Placed,
 }
 
-/// The state of one batch. Threads change it one after another.
+/// The state of one batch, which changes as the batch is fetched, decoded and placed. Threads change it one after
+/// another.
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// A batch that is being fetched.
+    /// Makes the state of a batch that is being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -139,7 +142,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` on a batch that is being fetched.
+    /// Calls `work` with what the route holds while the batch is fetched.
     ///
     /// # Errors
     /// `StoreFailed` when the batch was complete already.
@@ -150,7 +153,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         }
     }
 
-    /// Moves the batch to `Fetched`. From then on, no other thread fills it or waits for its state.
+    /// Moves the batch to the state `Fetched`. From then on, no other thread fills it or waits for its state.
     pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
         let mut state = self.state();
         if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
@@ -159,12 +162,12 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(())
     }
 
-    /// Calls `work` on a fetched batch that does not decode yet; else returns `None`.
+    /// Calls `work` if the batch is fetched but is not being decoded yet; else returns `None`.
     pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
 
-    /// Moves a fetched batch to `Decoding`. `next` returns the new state and a value, which this returns.
+    /// Moves a fetched batch to the state `Decoding`. `next` returns the new state and a value, which this returns.
     pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
         let mut state = self.state();
         let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
@@ -173,13 +176,13 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(packed)
     }
 
-    /// Ends the batch, and returns its last state.
+    /// Ends the batch, and returns the state that it had.
     pub(crate) fn end(&self) -> State<Fetching, Fetched, Decoding> {
         std::mem::replace(&mut *self.state(), State::Placed)
     }
 }
 
-/// How a unit ended.
+/// The outcome of one unit of a batch so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The unit is in flight, or failed.
@@ -188,11 +191,11 @@ enum Outcome {
     Landed,
     /// The unit's chunk does not exist.
     Missing,
-    /// The unit's bytes came in device memory.
+    /// The store handed over the unit's bytes in device memory.
     Resident,
 }
 
-/// A batch in flight.
+/// A batch whose reads were started, with its route and the outcome of each unit.
 pub(crate) struct InFlight<R: ?Sized> {
     pub(crate) batch: Batch,
     outcomes: Mutex<Vec<Outcome>>,
@@ -200,12 +203,12 @@ pub(crate) struct InFlight<R: ?Sized> {
 }
 
 impl<R: ?Sized> InFlight<R> {
-    /// The units that landed.
+    /// The numbers of the units that landed.
     fn landed(&self) -> Vec<usize> {
         self.units_that(Outcome::Landed)
     }
 
-    /// The units without a chunk.
+    /// The numbers of the units whose chunk does not exist.
     pub(crate) fn missing(&self) -> Vec<usize> {
         self.units_that(Outcome::Missing)
     }
@@ -219,7 +222,8 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Sends the number of a batch exactly once: when all its units ended, or at the latest when the ticket is dropped.
+/// Tells the coordinator exactly once that a batch ended: when all its units ended, or at the latest when the ticket is
+/// dropped.
 struct Ticket {
     number: usize,
     workers: Share,
@@ -259,27 +263,27 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
-    /// The array whose reads this sink takes, and the number of the array's first read in the batch.
+    /// The number of the array whose reads this sink takes, and the number of the array's first read in the batch.
     array: usize,
     first: usize,
-    /// When each read began, in nanoseconds from the beginning of the call.
+    /// For each read, when it began, in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
-    /// The size of each read.
+    /// For each read, its size in bytes.
     size_bytes: Vec<AtomicU64>,
-    /// The profiler's range for each read.
+    /// For each read, its range in the profiler.
     ranges: Vec<AtomicU64>,
-    /// Whether chunks lie in shards of a known version. Such shards stay open between batches.
+    /// Whether the chunks lie in shards of a known version. Such shards stay open between batches.
     in_shards: bool,
 }
 
-/// The parts of a call with which a destination launches a batch.
+/// The values that a destination needs to launch a batch.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
 
-/// Starts reading a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
+/// Starts to read a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
     let kept = if route.places_kept() { batch.kept.len() } else { 0 };
@@ -325,14 +329,14 @@ pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route
     flight
 }
 
-/// Whether a batch is one small read of a local store.
+/// Whether a batch is one small read of a local store, so that the calling thread does it itself.
 fn is_brief(call: &Context, batch: &Batch) -> bool {
     let packed = batch.units.iter().map(|unit| unit.packed_size_bytes).sum::<usize>();
     let divides = |read: &Read| call.of(read.array).store.capabilities().divides_reads;
     packed <= SMALL_BYTES && matches!(&batch.reads[..], [one] if divides(one))
 }
 
-/// Fills boxes that the plan knows to be missing, with as many jobs at a time as there are threads.
+/// Fills the boxes of a batch that have no chunk, with as many jobs at a time as there are threads.
 fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     let count = flight.batch.fills.len();
     let share = count.div_ceil(ticket.call.threads).max(1);
@@ -351,7 +355,7 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     }
 }
 
-/// Places chunks of the chunk cache, on as many threads as the call may use if they are large.
+/// Places the batch's chunks from the chunk cache, on as many threads as the call may use if they are large.
 fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, count: usize) {
     let work = |flight: &InFlight<R>, ticket: &Ticket, kept: usize| {
         let placed = ticket.call.check_cancelled().and_then(|()| flight.route.place_kept(&flight.batch, kept));
@@ -374,13 +378,13 @@ fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, co
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// The read that belongs to an item of the store; `None` if there is none.
+    /// The read of the batch to which an item of the store's batch belongs; `None` if there is none.
     fn read(&self, index: usize) -> Option<&Read> {
         // The store numbers the reads of one array only.
         (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
     }
 
-    /// Begins a read of `size_bytes`, after a check that this size is allowed.
+    /// Notes that a read of `size_bytes` begins, after a check that this size is allowed.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
         let read = self.read(index).ok_or_else(|| foreign_item(index))?;
@@ -484,12 +488,12 @@ impl<R: BatchRoute> ReadSink for Sink<R> {
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// The chunk cache, if the array of this sink uses it.
+    /// The call's view of the chunk cache, if the array of this sink uses it.
     fn cache(&self) -> Option<&CallCache> {
         self.ticket.call.cache.get().filter(|cache| cache.is_for(self.array))
     }
 
-    /// Notes in the chunk cache that a far store does not have a chunk.
+    /// Notes in the chunk cache that an object of a far store does not exist.
     fn keep_missing(&self, unit: usize) {
         let (call, unit) = (&self.ticket.call, &self.flight.batch.units[unit]);
         if let Some(cache) =
@@ -551,7 +555,7 @@ fn land<R: BatchRoute>(flight: &InFlight<R>, ticket: &Ticket, read: usize, unit:
     ticket.end(flight, 1);
 }
 
-/// Describes the failure of a read, with the name of its first failed chunk.
+/// Adds to the error of a read where it happened: the name of the first chunk that failed.
 fn explain(call: &Context, units: &[Unit], read: &Read, error: Error) -> Error {
     let is_failure = error.kind() == ErrorKind::StoreFailed && !call.is_cancelled();
     let store = &call.of(read.array).store;
@@ -578,7 +582,7 @@ pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error 
     }
 }
 
-/// The offset in the object at which a range ends; `None` if it is not known.
+/// Where a range ends in its object, as an offset; `None` if it is not known.
 fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
     match (range, size) {
         (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),
@@ -592,7 +596,7 @@ fn too_short(size_bytes: u64, end: u64, error: Error) -> Error {
     Error::new(ErrorKind::ChunkCorrupt, message).with_source(error)
 }
 
-/// Checks the size of a read against its metadata.
+/// Checks that the size of a read is one that the array's metadata allows.
 fn check_size(read: &Read, size_bytes: u64) -> Result<usize> {
     let wrong = |expected: String| {
         let message = format!("got {size_bytes} bytes, expected {expected}");

@@ -8,10 +8,10 @@ use crate::codec::ShardIndex;
 use crate::plan::{Entries, IndexPlace};
 use crate::store::Version;
 
-/// Approximate bytes of an index beside its entries: two copies of its place, and its slots in tables.
+/// Approximate memory that a kept index needs beside its entries, in bytes.
 const OVERHEAD_BYTES: u64 = 256;
 
-/// The index of one version of a shard.
+/// A shard's decoded index, and the version of the shard from which it was read.
 pub(crate) struct VersionedIndex {
     pub(crate) index: ShardIndex,
     /// The shard's version; `None` if the store does not report versions.
@@ -32,13 +32,13 @@ impl Entries for VersionedIndex {
     }
 }
 
-/// Indexes of the shards of one array. Clones share them.
+/// Shard indexes of one array that are kept between calls. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Indexes(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Known indexes, each with a number that counts arrivals.
+    /// The kept indexes, each with a number that says in which order they came.
     known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
     arrivals: BTreeMap<u64, IndexPlace>,
     next_arrival: u64,
@@ -50,12 +50,13 @@ impl Indexes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index that was decoded last for this place. The caller must compare its version with the store's.
+    /// Returns the kept index of the shard at this place; `None` if there is none. The caller must compare its version
+    /// with the store's.
     pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index. Drops the oldest indexes while all together are larger than `limit_bytes`.
+    /// Keeps an index for later calls. Drops the oldest indexes while all together are larger than `limit_bytes`.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

@@ -15,7 +15,7 @@ use crate::run::read::in_flight::Packed;
 /// A box of the result: its start and its extent.
 pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 
-/// The output of a read.
+/// The result that a read fills: an nd-buffer, regions in order, or a table of variable-length elements.
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
@@ -23,21 +23,21 @@ pub(crate) enum Out {
     Elements(Vec<u64>),
 }
 
-/// Regions that are completed in order, in memory that is reused.
+/// Hands over regions of a read one by one, in order, in memory that is reused.
 pub(crate) struct InTurn {
     dtype: DType,
     /// The shape of each region, with a first dimension of 1.
     shapes: Vec<Vec<usize>>,
     /// Bytes of the largest region.
     region_bytes: usize,
-    /// Number of regions for which memory may still be allocated.
+    /// How many more regions get memory of their own before memory is reused.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<OutFilling>,
     deliver: Sender<Arrived>,
 }
 
-/// The region that is being filled.
+/// The region that is being filled, and how many of its elements are still missing.
 struct OutFilling {
     number: usize,
     elements: NdBuffer,
@@ -45,7 +45,8 @@ struct OutFilling {
     lease: OutLease,
 }
 
-/// Memory of a region. When it is dropped, the memory can be used for another region.
+/// Memory of a region that is lent to the region's reader. When it is dropped, the memory can be used for another
+/// region.
 struct OutLease {
     memory: Buffer,
     home: Sender<Buffer>,
@@ -58,7 +59,8 @@ impl Drop for OutLease {
     }
 }
 
-/// The elements of one region. Dropping it lets its memory be reused, so kernels that use it must have ended by then.
+/// The elements of one region, for the reader of the regions. Dropping it lets its memory be reused, so kernels that
+/// use it must have ended by then.
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
@@ -66,7 +68,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Waits until the elements are in their place, and returns them.
+    /// Waits until the region is complete, and returns its elements.
     ///
     /// # Errors
     /// Those of [`Event::synchronize`].
@@ -95,7 +97,8 @@ impl InTurn {
         Ok(InTurn { dtype, shapes, region_bytes, unmade, free: channel(), filling: None, deliver })
     }
 
-    /// Returns the memory of a region, and waits for it if necessary. All earlier regions are complete.
+    /// Returns memory for the region with this number, and waits until some is free if necessary. All earlier regions
+    /// are complete.
     pub(crate) fn memory(&mut self, number: usize, stream: &Stream) -> Result<NdBuffer> {
         if let Some(filling) = self.filling.as_ref().filter(|filling| filling.number == number) {
             return Ok(filling.elements.clone());
@@ -120,8 +123,8 @@ impl InTurn {
         Ok(elements)
     }
 
-    /// Counts elements that are on their way to the current region. When it has all elements, the region is handed to
-    /// the caller.
+    /// Counts elements of the current region that are on their way; hands the region to the caller when none is
+    /// missing.
     pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };
         filling.missing_elems = filling.missing_elems.saturating_sub(elems);
@@ -147,7 +150,7 @@ impl Out {
         }
     }
 
-    /// Bytes of the result, if there is one that is contiguous in C order.
+    /// Size of the result in bytes, if there is one result that is contiguous in C order.
     pub(crate) fn contiguous_bytes(&self) -> Option<usize> {
         match self {
             Out::Whole(out) if out.is_contiguous(Order::C) => Some(out.size_bytes()),
@@ -155,7 +158,7 @@ impl Out {
         }
     }
 
-    /// The memory of the result, if there is one.
+    /// The memory of the result, for a read that has one result.
     ///
     /// # Errors
     /// `Unsupported` for other outputs.
@@ -166,7 +169,7 @@ impl Out {
         }
     }
 
-    /// The shape of a table of variable-length elements.
+    /// The shape of the result, for a read of variable-length elements.
     ///
     /// # Errors
     /// `Unsupported` for elements of fixed size.
@@ -178,8 +181,8 @@ impl Out {
     }
 }
 
-/// Groups packed elements and fills by region. The first index of each box is the number of its region; afterwards it
-/// is 0.
+/// Groups packed elements and boxes of fill values by the region that they belong to. The first index of each box is
+/// the number of its region; afterwards it is 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

@@ -9,7 +9,7 @@ use crate::run::schedule::budget::Reserved;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Scratch memory for stored bytes, with a reservation for bytes beyond those of the batch.
+/// Scratch memory for the stored bytes of one read, and a reservation for the bytes that the batch did not expect.
 pub(crate) struct Stored {
     block: ScratchBlock,
     _extra: Option<Reserved>,
@@ -68,7 +68,7 @@ pub(crate) fn foreign_memory() -> Error {
     Error::new(ErrorKind::StoreFailed, "the store returned memory that was not lent to it")
 }
 
-/// Checks that a missing chunk may be filled.
+/// Checks that a missing chunk may be read as the fill value.
 ///
 /// # Errors
 /// `ChunkNotFound` when it may not.

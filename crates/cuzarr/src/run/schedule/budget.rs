@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes in flight for one device, by kind of memory. Clones share the counters.
+/// Counts the bytes that all calls have in flight for one device, by kind of memory. Clones share the counters.
 #[derive(Clone, Default)]
 pub struct Memory {
     pub(crate) host: Bytes,
@@ -14,7 +14,7 @@ pub struct Memory {
     pub(crate) device: Bytes,
 }
 
-/// Bytes of each kind of memory that a piece of work needs.
+/// How many bytes of each kind of memory a batch or an object needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) host: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Cost {
     pub(crate) device: u64,
 }
 
-/// A counter of bytes of one kind.
+/// Counts the bytes of one kind of memory that are in flight.
 #[derive(Clone, Default)]
 pub(crate) struct Bytes(Arc<Counter>);
 
@@ -30,7 +30,7 @@ pub(crate) struct Bytes(Arc<Counter>);
 struct Counter {
     state: Mutex<State>,
     returned: Condvar,
-    /// Frees some memory that no call needs now. Returns whether there was any.
+    /// A function that frees memory which no call needs now. Returns whether there was any.
     spare: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Held {
 }
 
 impl Memory {
-    /// Bytes in flight now, of all kinds.
+    /// Number of bytes in flight now, of all kinds of memory.
     pub fn used_bytes(&self) -> u64 {
         self.host.used_bytes() + self.pinned.used_bytes() + self.device.used_bytes()
     }
 
-    /// Bytes in flight on the device.
+    /// Number of bytes in flight now in the device's memory.
     pub fn device_bytes(&self) -> u64 {
         self.device.used_bytes()
     }
 
-    /// Reserves bytes of all kinds, or none if one kind lacks room.
+    /// Reserves bytes of each kind, or none at all if one kind lacks room.
     pub(crate) fn try_take(&self, cost: Cost, limit_bytes: u64) -> Option<Held> {
         let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
         let device = self.device.try_take(cost.device, limit_bytes)?;
@@ -72,8 +72,8 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// Like [`Bytes::take`], for all kinds. All calls reserve the kinds in the same order, so no two calls wait for
-    /// each other.
+    /// Like [`Bytes::take`], for all kinds of memory together. All calls reserve the kinds in the same order, so no two
+    /// calls wait for each other.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {
@@ -86,30 +86,30 @@ impl Memory {
     }
 }
 
-/// The error for work that exceeds the limit even when no other call runs.
+/// The error for a reservation that exceeds the limit even when no other call runs.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
     Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit, or store smaller chunks")
 }
 
 impl Bytes {
-    /// Bytes in flight now.
+    /// Number of bytes of this kind in flight now.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.lock().used_bytes
     }
 
-    /// Sets the function that frees memory when there is too little. Only the first function is kept.
+    /// Sets the function that frees unused memory when there is too little. Only the first function is kept.
     pub(crate) fn set_spare(&self, spare: impl Fn() -> bool + Send + Sync + 'static) {
         // A cache is made once for each device.
         let _ = self.0.spare.set(Box::new(spare));
     }
 
-    /// Frees memory that is kept for later. Returns whether there was any. The caller does not hold the lock.
+    /// Frees unused memory. Returns whether there was any. The caller does not hold the lock.
     fn make_room(&self) -> bool {
         self.0.spare.get().is_some_and(|spare| spare())
     }
 
-    /// Reserves bytes, if then at most `limit_bytes` are in flight.
+    /// Reserves bytes if at most `limit_bytes` are then in flight; `None` if there is no room.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
         loop {
             {
@@ -125,7 +125,8 @@ impl Bytes {
         }
     }
 
-    /// Reserves bytes, and waits until other calls have returned theirs. The caller must not hold a reservation itself.
+    /// Reserves bytes; if there is no room, waits until other calls have returned theirs. The caller must not hold a
+    /// reservation itself.
     ///
     /// # Errors
     /// `BudgetExceeded` if the limit is too small even when no other call runs; `Cancelled`.

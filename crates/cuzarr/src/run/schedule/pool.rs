@@ -37,14 +37,14 @@ impl Workers for Threads {
     }
 }
 
-/// The jobs of one call. At most `threads` of them run at once, in a pool that other calls share.
+/// The queue of one call's jobs, of which at most `threads` run at once, in a pool that other calls share.
 #[derive(Clone)]
 pub(crate) struct Jobs(Arc<Queue>);
 
 struct Queue {
     pool: Threads,
     threads: usize,
-    /// The waiting jobs, and the number of jobs in the pool.
+    /// The jobs that wait, and the number of jobs that were given to the pool and have not ended.
     state: Mutex<(VecDeque<Job>, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl Jobs {
         self.begin(job);
     }
 
-    /// Runs `job` in the pool, then the jobs that wait behind it. Waiting jobs of other calls may run in between.
+    /// Runs `job` in the pool, and after it the jobs that wait. Waiting jobs of other calls may run in between.
     fn begin(&self, job: Job) {
         let jobs = self.clone();
         self.0.pool.submit(Box::new(move || {
@@ -79,7 +79,8 @@ impl Jobs {
         }));
     }
 
-    /// Returns the job that runs next after one has ended. If there is none, the call uses one thread fewer.
+    /// Returns the job that the pool runs next when one of the call's jobs has ended. If there is none, the call uses
+    /// one thread fewer.
     fn next(&self) -> Option<Job> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.0.pop_front();
@@ -88,7 +89,7 @@ impl Jobs {
     }
 }
 
-/// The share of one batch in the pool, with a part of the process's threads.
+/// The threads that one batch may use: some of the process's threads, in turn with other batches.
 #[derive(Clone)]
 pub(crate) struct Share {
     pub(crate) pool: Threads,

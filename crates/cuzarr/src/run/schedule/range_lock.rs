@@ -10,14 +10,14 @@ use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::Result;
 use crate::store::Identity;
 
-/// A box of objects of one array: the objects from the first to the last along each dimension of the array's grid.
+/// A box of stored objects that a call writes: from the first to the last along each dimension of the array's grid.
 pub(crate) struct Objects {
     /// The identity of the array. All writers of the array have the same.
     pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }
 
-/// The queue of calls that write, or wait for their turn.
+/// The queue in which calls wait for the right to write to objects.
 #[derive(Default)]
 pub(crate) struct Turns {
     queue: Mutex<RangeQueue>,
@@ -60,7 +60,7 @@ impl RangeQueue {
 }
 
 impl Turns {
-    /// Waits until all earlier calls are done with these objects, unless the token is cancelled first. A call that
+    /// Waits until all earlier calls are done with these objects; fails if the token is cancelled first. A call that
     /// writes to several arrays takes one turn for all of them. With one turn per array, two such calls could wait for
     /// each other.
     ///

@@ -9,20 +9,20 @@ use cuzarr_device::{Buffer, Device, HostBytesMut};
 use crate::error::Result;
 use crate::store::Lease;
 
-/// Size of the smallest block. All sizes are powers of two.
+/// Size of the smallest block of scratch memory. All sizes are powers of two.
 const SMALLEST_BYTES: usize = 1 << 12;
-/// Largest size that is rounded up to a power of two, and kept for reuse.
+/// Blocks up to this size are rounded up to a power of two, and kept for reuse.
 const LARGEST_KEPT_BYTES: usize = 1 << 28;
-/// Maximum unused bytes that are kept.
+/// Maximum size of all unused blocks that are kept, in bytes.
 const KEPT_BYTES: usize = 1 << 29;
 
-/// Unused blocks. Clones share them.
+/// Blocks of host memory that no call uses now, kept for reuse. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Scratch(Arc<Mutex<Free>>);
 
 #[derive(Default)]
 struct Free {
-    /// The blocks, grouped by power of two.
+    /// The unused blocks, grouped by size: powers of two.
     blocks: Vec<Vec<HostBytesMut>>,
     kept_bytes: usize,
 }

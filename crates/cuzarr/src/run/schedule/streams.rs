@@ -6,13 +6,13 @@ use cuzarr_device::{Device, Stream};
 
 use crate::error::Result;
 
-/// Maximum number of unused streams that are kept.
+/// Maximum number of unused streams that are kept for reuse.
 const KEPT: usize = 32;
 
-/// Number of batches of one call that decode at once.
+/// Number of batches of one call that kernels decode at once.
 const DECODING: usize = 4;
 
-/// Unused streams. Clones share them.
+/// Streams that no call uses now, kept for reuse. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 

@@ -9,7 +9,8 @@ use cuzarr_device::internal::Threads;
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs `work` on another thread. If the token is cancelled, this returns without waiting for `work`.
+/// Runs `work` on another thread, and returns its result. If the token is cancelled, this returns without waiting for
+/// `work`.
 ///
 /// # Errors
 /// `Cancelled`; those of `work`.
@@ -35,7 +36,7 @@ pub fn aside<T: Send>(cancellation: &CancellationToken, work: impl FnOnce() -> R
     made.ok_or_else(|| Error::new(ErrorKind::Cancelled, "the call ended without a result"))
 }
 
-/// Runs `other` on another thread while `work` runs on this one, and waits for both.
+/// Runs `other` on another thread while `work` runs on this one; returns when both have ended.
 ///
 /// # Errors
 /// The error of `other`, unless it is `Cancelled` and `work` failed for another reason; else the error of `work`.
@@ -140,8 +141,8 @@ pub fn walk<I: Send, T: Send, U: Send>(
     })
 }
 
-/// Runs `work` with a function that takes items. A separate thread writes each item while `work` continues with the
-/// next.
+/// Runs `work` with a function that takes items, to be written. A separate thread writes each item while `work`
+/// continues with the next.
 ///
 /// # Errors
 /// The first failure of `work` or of the writer.

@@ -26,12 +26,13 @@ use crate::run::write::route::host::submit;
 use crate::run::write::writing::{Leaf, LeafValue, MadeOnce, Writing};
 use crate::store::StoreExt;
 
-/// Number of shards that take turns with their chunks, if elements come from device memory. So several files are
+/// Number of shards from which chunks are taken in turn, if elements come from device memory. So several files are
 /// written at a time: writing to one file is 20 times slower than writing to memory.
 const LANES: usize = 8;
-/// Number of objects in flight per thread.
+/// Number of objects that may be in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// Time to wait for an object before chunks that wait on the device are flushed. The object may need one of them.
+/// How long to wait for an object to end before chunks that wait on the device are sent on. The object may need one of
+/// them.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Number of attempts to write an object that other writers change at the same time. In each round, one writer
 /// succeeds.
@@ -39,8 +40,8 @@ const MOST_ATTEMPTS: u32 = 24;
 /// Longest pause before the second attempt. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
-/// If an object has at most the memory limit divided by this, its maximum size is reserved. Then a far store is not
-/// asked for the real size.
+/// If an object has at most the memory limit divided by this, memory for its maximum size is reserved. Then a far store
+/// is not asked for the real size.
 const AFFORDABLE_SHARE: u64 = 16;
 /// The value that is written.
 #[derive(Clone)]
@@ -53,7 +54,7 @@ pub enum Value {
 
 /// The part of a call that writes to one array.
 pub(crate) struct OfArray<'a> {
-    /// The array's number in the call.
+    /// The array's number among the arrays of the call.
     pub(crate) number: usize,
     pub(crate) access: &'a Access,
     /// The array's name in errors, if the call writes to several arrays.
@@ -62,7 +63,8 @@ pub(crate) struct OfArray<'a> {
     pub(crate) value: Value,
 }
 
-/// Writes the elements of a plan. Failures after the beginning are reported to the call.
+/// Writes the elements for one array to its store, object by object. Failures after the beginning are reported to the
+/// call.
 ///
 /// # Errors
 /// `FallbackRefused` under `strict`; failures that keep the write from beginning.
@@ -106,7 +108,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
 }
 
 impl Value {
-    /// The device of the elements.
+    /// The device on which the elements lie.
     pub(crate) fn device(&self) -> Device {
         match self {
             Value::Elements(value) => value.device(),
@@ -123,7 +125,7 @@ impl Value {
     }
 }
 
-/// Where the elements of the chunks come from.
+/// Where the elements of a write come from, and what brings them to the threads that encode.
 enum Feeder {
     Host(Reader),
     Variable(Arc<VariableElements>),
@@ -131,7 +133,7 @@ enum Feeder {
 }
 
 impl Feeder {
-    /// Number of chunks that the source takes before it passes the first ones on.
+    /// Number of chunks that must be added before the first ones go on to the store.
     fn chunks_wanted(&self) -> usize {
         match self {
             Feeder::Device(source) => source.chunks_wanted(),
@@ -139,18 +141,18 @@ impl Feeder {
         }
     }
 
-    /// Whether chunks with this coverage take no host memory except slabs.
+    /// Whether chunks with this coverage take no host memory except slabs on their way to the store.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode chunks with this coverage.
+    /// Whether chunks with this coverage are encoded by kernels.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
 }
 
-/// The inner chunks of a shard that have not been fed yet.
+/// The inner chunks of one shard that still have to be sent to the threads.
 type Lane = std::vec::IntoIter<Leaf>;
 
 struct Coordinator {
@@ -211,7 +213,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins the given objects, and gives their chunks to the threads.
+    /// Begins to write the given objects, and gives their chunks to the threads.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         let is_guarded = writing.array.is_far() && writing.array.store().capabilities().conditional_writes;
@@ -271,7 +273,7 @@ impl Coordinator {
         self.flush()
     }
 
-    /// Feeds the inner chunks of several shards: one chunk of each shard in turn.
+    /// Sends on inner chunks of several shards in turn: one chunk of each shard.
     fn feed_in_turn(&mut self, lanes: &mut Vec<Lane>) -> Result<()> {
         while !lanes.is_empty() {
             lanes.iter_mut().filter_map(Iterator::next).try_for_each(|leaf| self.feed(leaf))?;
@@ -312,7 +314,7 @@ impl Coordinator {
         }
     }
 
-    /// Moves chunks on the device one step further. Returns false if there are none.
+    /// Moves chunks that wait on the device one step further. Returns false if there are none.
     fn advance(&mut self) -> Result<bool> {
         match &mut self.feeder {
             Feeder::Device(source) => source.advance(&self.writing),
@@ -337,8 +339,8 @@ impl Coordinator {
         }
     }
 
-    /// Begins a chunk, or the inner chunks of a shard. If elements come from device memory and the shard is written as
-    /// its chunks come, its chunks become a lane.
+    /// Begins to write a chunk, or the inner chunks of a shard. If elements come from device memory and the shard is
+    /// written as its chunks come, its chunks become a lane.
     fn begin(&mut self, chunk: Touched, place: Place, lanes: &mut Vec<Lane>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         if !chunk.is_shard() {

@@ -14,7 +14,7 @@ use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Moves the chunks of a value on a device to the store.
+/// Brings the chunks of a value in device memory to the store, each on its route.
 pub(crate) struct DeviceSource {
     value: NdBuffer,
     placement: DeviceWrite,
@@ -24,7 +24,7 @@ pub(crate) struct DeviceSource {
     /// The kernels that encode; `None` if the host encodes.
     kernels: Option<Kernels>,
     resident: Resident,
-    /// The reservation of slabs and arenas.
+    /// Keeps the memory for slabs and arenas reserved.
     _held: Held,
 }
 
@@ -54,7 +54,7 @@ impl DeviceSource {
         })
     }
 
-    /// Starts a chunk on its route.
+    /// Sends a chunk on its way to the store.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -71,7 +71,7 @@ impl DeviceSource {
         }
     }
 
-    /// Passes every chunk to the workers.
+    /// Passes every chunk that waits on the device to the threads.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -83,8 +83,8 @@ impl DeviceSource {
         self.down.hand_all_over(writing)
     }
 
-    /// Passes the oldest chunks on: those in flight, or else those that wait for more chunks. Returns false if there
-    /// are none.
+    /// Passes the oldest chunks to the threads: those in flight, or else those that wait for more chunks. Returns false
+    /// if there are none.
     pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
         if !self.down.is_empty() {
             self.down.hand_over(writing)?;
@@ -113,7 +113,7 @@ impl DeviceSource {
         self.placement.encodes(coverage)
     }
 
-    /// Whether chunks with this coverage go from slabs directly to the store, without other host memory.
+    /// Whether chunks with this coverage go from slabs directly to the store, without taking other host memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }
@@ -129,7 +129,7 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Drops chunks that were not passed on, after a failure.
+    /// Drops the chunks that were not passed on, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gather.abandon();
         self.down.abandon();

@@ -17,7 +17,7 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// The state with which the routes bring chunks to the host.
+/// The values that a write route needs to bring chunks from the device to the host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
@@ -26,34 +26,34 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) down: &'a mut Downloads,
 }
 
-/// Slabs on their way to the host, oldest first.
+/// Slabs whose bytes are being copied from the device to the host, oldest first.
 pub(crate) struct Downloads {
     pub(crate) ring: SlabRing,
     pub(crate) copies: Stream,
     under_way: VecDeque<Download>,
-    /// Number of slabs that may be in flight when a full slab is sent.
+    /// When a full slab is sent, at most this many slabs may be in flight.
     most: usize,
     /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     part_bytes: Option<usize>,
-    /// Extents of the largest part of a chunk that is written, per kept dimension; and the type of its elements.
+    /// Shape of the largest part of a chunk that is written, without dropped dimensions; and the type of its elements.
     part_shape: Vec<usize>,
     dtype: DType,
 }
 
-/// A slab on its way to the host.
+/// A slab whose bytes are being copied to the host, and what they are.
 struct Download {
     slab: Slab,
     content: Content,
 }
 
 enum Content {
-    /// Whole chunks.
+    /// Whole chunks and where they lie in the slab.
     Chunks(Vec<FrameAt>, What),
     /// Parts of large objects, in the order in which they are written.
     Parts(Vec<(Arc<Parts>, Range<usize>)>),
 }
 
-/// The form of the chunks in a slab.
+/// The form in which chunks are brought to the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// Elements of parts of chunks.
@@ -88,7 +88,7 @@ impl Downloads {
         self.under_way.is_empty()
     }
 
-    /// Waits until a slab is free, or on its way back from the workers.
+    /// Passes on the oldest slabs until another slab may be filled.
     pub(crate) fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while self.under_way.len() > self.most {
             self.hand_over(writing)?;
@@ -96,7 +96,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Waits for all slabs, and passes their chunks to the workers.
+    /// Waits for all copies, and passes the chunks to the threads.
     pub(crate) fn hand_all_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while !self.under_way.is_empty() {
             self.hand_over(writing)?;
@@ -104,8 +104,8 @@ impl Downloads {
         Ok(())
     }
 
-    /// Downloads frames that lie one after the other. Large frames come in parts; a slab takes as many of the others as
-    /// fit.
+    /// Brings frames to the host that lie one after the other in device memory. Large frames come in parts; a slab
+    /// takes as many of the others as fit.
     pub(crate) fn bring_frames(&mut self, writing: &Arc<Writing>, buffer: &Buffer, frames: Vec<FrameAt>) -> Result<()> {
         let is_large = |frame: &FrameAt| self.part_bytes.is_some_and(|part_bytes| frame.range.len() > part_bytes);
         let (large, frames): (Vec<_>, Vec<_>) = frames.into_iter().partition(is_large);
@@ -123,7 +123,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Fills a slab with bytes of the device.
+    /// Enqueues a copy of chunks from device memory to a slab.
     pub(crate) fn bring(
         &mut self,
         writing: &Arc<Writing>,
@@ -138,7 +138,8 @@ impl Downloads {
         Ok(())
     }
 
-    /// Downloads objects part by part, with parts of several objects in turn, so that several are written at once.
+    /// Brings large objects to the host part by part, with parts of several objects in turn, so that several are
+    /// written at once.
     pub(crate) fn bring_in_parts(
         &mut self,
         writing: &Arc<Writing>,
@@ -178,7 +179,7 @@ impl Downloads {
         writing.call.counters.time_on(Stage::Download, size_bytes, copies, copy)
     }
 
-    /// Waits for the oldest copy, and gives its chunks to the workers to encode and store.
+    /// Waits for the oldest copy, and gives the chunks of its slab to the threads, to encode and store them.
     pub(crate) fn hand_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
         let Some(Download { slab, content }) = self.under_way.pop_front() else { return Ok(()) };
         let bytes = slab.into_buffer()?;
@@ -208,7 +209,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Drops chunks that were not passed on, after a failure.
+    /// Drops the chunks that were not passed on, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.under_way.clear();
     }

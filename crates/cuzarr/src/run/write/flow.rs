@@ -10,15 +10,15 @@ use crate::error::Result;
 use crate::run::write::object::Object;
 use crate::store::Unfinished;
 
-/// A shard that is written while its chunks come.
+/// Writes a shard to the store as soon as its inner chunks are encoded, in their order.
 pub(crate) struct Flow {
-    /// Maximum size of the shard.
+    /// Maximum size of the shard in bytes.
     bound_bytes: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Chunks that came but are not written yet, by their C-order number; `None` for a chunk that is not stored.
+    /// Encoded chunks that are not written yet, by their C-order number; `None` for a chunk that is not stored.
     waiting: HashMap<usize, Option<Vec<u8>>>,
     /// `None` while a thread writes, and after a failure.
     writer: Option<FlowWriter>,
@@ -31,7 +31,7 @@ struct FlowWriter {
 }
 
 impl Flow {
-    /// Makes the flow of a shard whose inner chunks `touched` are written, and which has no others.
+    /// Begins a shard whose inner chunks `touched` are written, and which has no others.
     pub(crate) fn new(sharding: &Sharding, bound_bytes: u64, touched: impl Iterator<Item = usize>) -> Flow {
         let mut waiting: HashMap<_, _> = (0..sharding.len()).map(|linear| (linear, None)).collect();
         touched.for_each(|linear| drop(waiting.remove(&linear)));
@@ -39,7 +39,7 @@ impl Flow {
         Flow { bound_bytes, state: Mutex::new(State { waiting, writer: Some(writer) }) }
     }
 
-    /// Takes an inner chunk, and writes all chunks whose turn it is.
+    /// Takes an encoded inner chunk, and writes all chunks whose turn it is.
     pub(crate) fn add(
         &self,
         object: &Object,

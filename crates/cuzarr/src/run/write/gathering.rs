@@ -10,22 +10,22 @@ use crate::error::Result;
 use crate::plan::padded;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Where gathered elements go.
+/// Where a gather kernel puts the elements of each chunk.
 pub(crate) enum GatherTo {
-    /// To packed memory of the part itself, with these strides.
+    /// Into packed memory that holds only the part of the chunk that is written, with these strides.
     Parts(Vec<isize>),
-    /// To their places in chunks that have one layout and one size: packed, or as plain elements.
+    /// To their offsets in chunks that have one layout and one size: packed, or as plain elements.
     Chunks,
-    /// To their places in packed chunks of any layout.
+    /// To their offsets in packed chunks of any layout.
     PackedChunks,
 }
 
-/// Chunks that are gathered together.
+/// How the chunks of one kind are gathered, and the chunks that are collected for it.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
-    /// Where the gathered elements go.
+    /// Where a kernel puts the elements of each chunk.
     to: GatherTo,
-    /// Bytes of the largest chunk; and the distance between chunks in the slab.
+    /// Size of the largest chunk in bytes, and the distance between chunks in the slab.
     pub(crate) size_bytes: usize,
     pub(crate) padded_bytes: usize,
     pub(crate) most: usize,
@@ -39,7 +39,7 @@ impl Gathering {
         Gathering { tail, to, size_bytes, padded_bytes, most, leaves: Vec::new() }
     }
 
-    /// Bytes of one chunk. If chunks do not differ in shape, this is the size of the largest.
+    /// Size of one chunk in gathered form, in bytes. If chunks do not differ in shape, this is the size of the largest.
     pub(crate) fn bytes_of(&self, leaf: &Leaf) -> Result<usize> {
         match &self.to {
             GatherTo::Parts(_) | GatherTo::Chunks => Ok(self.size_bytes),
@@ -77,7 +77,7 @@ impl Gathering {
         Ok(transfers)
     }
 
-    /// Enqueues work on `stream` that gathers these chunks into `packed`.
+    /// Enqueues on `stream` that these chunks are gathered into `packed`.
     pub(crate) fn gather(
         &self,
         writing: &Writing,

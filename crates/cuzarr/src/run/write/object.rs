@@ -16,25 +16,25 @@ use crate::run::engine::Engine;
 use crate::run::report::Stage;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
-/// If the pieces of a shard are smaller than this on average, they are copied into one buffer for the store.
+/// If the pieces of a shard are smaller than this on average, they are copied into one buffer before they are stored.
 const LEAST_PIECE_BYTES: usize = 32 << 10;
 
-/// An object that is being written.
+/// A stored object that a call is writing: a chunk, or a shard.
 pub(crate) struct Object {
     pub(crate) array: CallArray,
-    /// The object's layout, and its codecs.
+    /// The object's chunk layout, and its codecs.
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) key: Arc<str>,
-    /// Whether the whole object is replaced, so that its old bytes are not needed.
+    /// Whether every element of the object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Protects values that other writers store at the same time. `None` if the old bytes are not needed, or the store
-    /// has no conditional writes.
+    /// Protects what other writers store in the object at the same time. `None` if the old bytes are not needed, or the
+    /// store has no conditional writes.
     pub(crate) guard: Option<Guard>,
-    /// When dropped with the object, tells the coordinator that all work on it has ended.
+    /// When dropped with the object, tells the coordinator that all work on the object has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects values that other writers store after this call has read an object's old bytes. Only the version that was
+/// Protects what other writers store in an object after this call has read its old bytes. Only the version that was
 /// read is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
@@ -49,7 +49,7 @@ impl Guard {
     }
 }
 
-/// Stored bytes that were read: an object, or a part of it.
+/// Old bytes that were read from the store: an object, or a part of it.
 #[derive(Clone)]
 pub(crate) struct StoredBytes {
     bytes: Arc<Vec<u8>>,
@@ -99,7 +99,8 @@ impl Object {
         matches!(self.condition(), Condition::Unchanged(_))
     }
 
-    /// Stores the object. If the store is far away, another thread does it, so that this one can go on encoding.
+    /// Stores the encoded object, or deletes it if there are no bytes. If the store is far away, another thread does
+    /// it, so that this one can go on encoding.
     pub(super) fn send(self: &Arc<Self>, encoded: Option<Cow<'_, [u8]>>) -> Result<()> {
         if !self.array.is_far() {
             return self.store(encoded.as_deref());
@@ -115,7 +116,7 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the object; `None` deletes it.
+    /// Writes the object from host memory; `None` deletes it.
     pub(crate) fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
         self.replace(encoded.map(Payload::Bytes))
     }
@@ -141,8 +142,8 @@ impl Object {
         })
     }
 
-    /// Maximum size of a shard whose inner chunks can be written while they come. `None` if the chunks must be written
-    /// together, or are too small to be written alone.
+    /// Maximum size of a shard whose inner chunks can be written as soon as they are encoded. `None` if the chunks must
+    /// be written together, or are too small to be written alone.
     pub(super) fn flow_bound_bytes(&self, sharding: &Sharding) -> Option<u64> {
         let can = self.array.store().capabilities();
         let bound_bytes = self.layout.levels[0].bound_bytes?;
@@ -151,8 +152,8 @@ impl Object {
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
 
-    /// Whether the object is written piece by piece. This needs a store that writes parts, and pieces so large that
-    /// joining them by a copy is not worthwhile.
+    /// Whether the object is written piece by piece, without putting the pieces together first. This needs a store that
+    /// writes parts, and pieces so large that joining them by a copy is not worthwhile.
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
@@ -160,7 +161,7 @@ impl Object {
             && !self.array.is_far()
     }
 
-    /// Writes the object from consecutive pieces.
+    /// Writes the object from pieces that follow each other.
     pub(super) fn store_pieces(&self, pieces: &[Vec<u8>]) -> Result<()> {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         self.flush(size_bytes, |store, key| {

@@ -15,7 +15,7 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 use crate::store::Unfinished;
 
-/// The kind of content that the parts make up.
+/// The content that the parts of a large object make up: a packed chunk, or a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.
@@ -24,7 +24,7 @@ pub(crate) enum PartsOf {
     Frame,
 }
 
-/// An object whose bytes come in parts.
+/// A large object whose bytes come from the device in parts, and are written part by part.
 pub(crate) struct Parts {
     /// Dropped before `leaf`. The coordinator waits until the leaf is dropped, so nothing of a failed object is left
     /// when the call returns.
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
-    /// Bytes to store before and after the parts.
+    /// Bytes that are stored before the parts and after them: a checksum, or nothing.
     before: Vec<u8>,
     after: Vec<u8>,
 }
@@ -44,7 +44,7 @@ struct State {
     failed: bool,
 }
 
-/// The object in the store.
+/// The object as the store has it so far.
 #[derive(Default)]
 struct Writer {
     /// `None` before the first part that does not only hold the fill value.
@@ -54,7 +54,7 @@ struct Writer {
 }
 
 impl Parts {
-    /// Makes an object of `size_bytes`, with its checksum if it has one.
+    /// Makes an object of `size_bytes` that is written in parts, with its checksum if it has one.
     pub(crate) fn new(leaf: Leaf, of: PartsOf, size_bytes: usize, sealed: Option<Seal>) -> Parts {
         let checksum = |wanted: Location| match sealed {
             Some(Seal { checksum, location }) if location == wanted => seal(&[], checksum, location),
@@ -65,7 +65,7 @@ impl Parts {
         Parts { state: Mutex::new(state), leaf, of, size_bytes, before, after }
     }
 
-    /// Passes the next part to the threads.
+    /// Adds the next part, and lets a thread write it.
     pub(crate) fn add(self: &Arc<Self>, writing: &Arc<Writing>, part: Buffer) {
         let mut state = self.lock();
         // Nobody will write the part, so its memory must be returned.
@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the waiting parts, and the parts that come while it writes.
+    /// Writes the parts that wait, and the parts that are added meanwhile.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

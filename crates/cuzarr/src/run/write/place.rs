@@ -14,20 +14,20 @@ use crate::run::write::flow::Flow;
 use crate::run::write::object::{Object, StoredBytes};
 use crate::store::ByteRange;
 
-/// The place of an encoded chunk.
+/// Where the bytes of an encoded chunk go: they are an object, or lie in a shard.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// The chunk is an object.
+    /// The encoded chunk is a whole object.
     Object(Arc<Object>),
     /// The chunk is an inner chunk of a shard, with this C-order number.
     Inner(Arc<WriteShard>, usize),
 }
 
-/// A shard that is being written.
+/// A shard that is being written, and the inner chunks that are encoded so far.
 pub(crate) struct WriteShard {
-    /// Writes chunks while they come. Without a flow, the last chunk writes the shard. The flow is dropped before the
-    /// object, and the coordinator waits for the object's end. So nothing of a failed shard is left when a call
-    /// returns.
+    /// Writes inner chunks to the store as soon as they are encoded. Without a flow, the last chunk writes the shard.
+    /// The flow is dropped before the object, and the coordinator waits for the object's end. So nothing of a failed
+    /// shard is left when a call returns.
     flow: Option<Flow>,
     place: Place,
     level: usize,
@@ -37,7 +37,7 @@ pub(crate) struct WriteShard {
     remaining: AtomicUsize,
 }
 
-/// The shard's old bytes, if they were read.
+/// The shard's old bytes with their index, if they were read.
 enum Base {
     Unknown,
     Missing,
@@ -53,7 +53,7 @@ impl Place {
         matches!(self, Place::Object(_))
     }
 
-    /// Like [`Place::deliver`], for a chunk in device memory.
+    /// Like [`Place::deliver`], for an encoded chunk in device memory.
     pub(crate) fn deliver_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
         match self {
             Place::Object(object) => object.store_buffer(encoded),
@@ -66,7 +66,7 @@ impl Place {
         matches!(self, Place::Object(object) if object.must_stay())
     }
 
-    /// The object that the chunk belongs to.
+    /// The object in which the chunk lies, or which it is.
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {
             Place::Object(object) => object,
@@ -82,7 +82,7 @@ impl Place {
         }
     }
 
-    /// Delivers an encoded chunk to its place. `None` means that the chunk is not stored.
+    /// Stores an encoded chunk, or adds it to its shard. `None` means that the chunk is not stored.
     pub(crate) fn deliver(&self, encoded: Option<Vec<u8>>) -> Result<()> {
         match self {
             Place::Object(object) => object.send(encoded.map(Cow::Owned)),
@@ -100,7 +100,7 @@ impl Place {
 }
 
 impl WriteShard {
-    /// Makes a shard of `level` that gets the inner chunks `touched`, given by their C-order numbers.
+    /// Begins to write a shard of `level` that gets the inner chunks `touched`, given by their C-order numbers.
     pub(crate) fn new(place: Place, level: usize, covered: bool, touched: &[usize]) -> Result<WriteShard> {
         let sharding = sharding_at(&place.object().layout.chain, level)?;
         let flow = match &place {
@@ -121,7 +121,7 @@ impl WriteShard {
         })
     }
 
-    /// Whether chunks are written while they come.
+    /// Whether inner chunks are written as soon as they are encoded.
     pub(crate) fn flows(&self) -> bool {
         self.flow.is_some()
     }
@@ -177,7 +177,7 @@ impl WriteShard {
         }
     }
 
-    /// Puts together the pieces of the shard's object.
+    /// Puts together the bytes of the whole shard from old and new chunks.
     fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let base = self.base()?;
@@ -197,7 +197,7 @@ impl WriteShard {
     }
 }
 
-/// Returns the old bytes of an inner chunk.
+/// Returns the old bytes of an inner chunk; `None` if the chunk was not stored.
 fn kept(stored: &StoredBytes, index: &ShardIndex, linear: usize) -> Result<Option<StoredBytes>> {
     let Some((offset, size_bytes)) = index.get(linear) else { return Ok(None) };
     let outside = || Error::new(ErrorKind::ChunkCorrupt, format!("inner chunk {linear} lies outside its shard"));

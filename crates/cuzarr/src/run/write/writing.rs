@@ -13,22 +13,22 @@ use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::{CallArray, Context};
 use crate::run::write::place::Place;
 
-/// State that all chunks of one write share.
+/// Everything that the chunks of one write share: the plan, the fill value, and what is made once.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     pub(crate) array: CallArray,
     pub(crate) plan: WritePlan,
-    /// The strides of the value's elements, in the value and in chunks.
+    /// Where the elements of a chunk lie, both in the value and in the packed chunk.
     pub(crate) spacing: Spacing,
     pub(crate) fill: Vec<u8>,
     /// The fill value as one packed element.
     pub(crate) packed_fill: MadeOnce,
-    /// Packed chunks that only hold the fill value, by chunk shape.
+    /// By chunk shape, packed chunks whose elements all have the fill value.
     pub(crate) blanks: Mutex<HashMap<Vec<u64>, Arc<MadeOnce>>>,
     pub(crate) write_empty: bool,
-    /// Maximum bytes of a chunk with elements of variable length.
+    /// Maximum size in bytes of a chunk whose elements have variable length.
     pub(crate) variable_limit_bytes: u64,
-    /// Number of chunks that workers encode, or will encode.
+    /// Number of chunks that threads are encoding now, or will encode.
     pub(crate) submitted: AtomicUsize,
     /// Objects that another writer changed after their old bytes were read. They must be written again.
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
@@ -54,20 +54,20 @@ impl MadeOnce {
     }
 }
 
-/// A chunk to encode.
+/// An innermost chunk to encode, and where its bytes go.
 pub(crate) struct Leaf {
     pub(crate) chunk: Touched,
     pub(crate) place: Place,
 }
 
-/// A frame's checksum, and where it is stored.
+/// The checksum of a frame, and where it is stored: before the frame or after it.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
     pub(crate) checksum: u32,
     pub(crate) location: Location,
 }
 
-/// The elements for one chunk.
+/// Where the new elements of a chunk come from, in the form in which they were brought to the host.
 pub(crate) enum LeafValue {
     /// Elements in host memory, in the shape of the chunk's part of the selection. With index lists, all elements of
     /// the call.

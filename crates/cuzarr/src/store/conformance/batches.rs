@@ -8,10 +8,10 @@ use super::{bytes, ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers};
 
-/// The outcomes of each item. A correct store gives exactly one.
+/// All outcomes that came for each item of a batch, by its number. A correct store gives exactly one.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
-/// A sink that keeps every outcome of each item, and the sizes that were reserved.
+/// A sink for tests that keeps every outcome of each item, and the sizes that were reserved.
 struct Watcher {
     limit_bytes: u64,
     reserved: Mutex<Vec<u64>>,
@@ -41,7 +41,7 @@ impl ReadSink for Watcher {
 
 type WriteJob = Box<dyn FnOnce() + Send>;
 
-/// Threads that live longer than the batch, like those of an engine.
+/// Threads for tests that live longer than the batch, like those of an engine.
 struct Threads {
     jobs: Sender<WriteJob>,
     handles: Vec<std::thread::JoinHandle<()>>,

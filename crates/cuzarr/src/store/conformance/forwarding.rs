@@ -12,8 +12,9 @@ use crate::store::{
     Payload, ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
 };
 
-/// Runs the checks of a layer. `wrap` returns a store that shows all or a part of the given store. Every call must
-/// reach the inner store, and what that store says about itself must come through.
+/// Checks that a store which wraps another one passes every call on to it. `wrap` returns a store that shows all or a
+/// part of the given store. Every call must reach the inner store, and what that store says about itself must come
+/// through.
 ///
 /// # Panics
 /// If the layer does not pass something through.
@@ -70,7 +71,7 @@ fn forwards_writes(layer: &Arc<dyn Store>, inner: &Behind) {
     assert!(deleted.iter().any(|heard| heard == "delete prefix"), "{deleted:?}");
 }
 
-/// The inner store, which records the calls that reach it.
+/// The inner store of the checks, which records the calls that reach it.
 #[derive(Debug)]
 struct Behind {
     values: MemoryStore,
@@ -157,7 +158,7 @@ impl Store for Behind {
     }
 }
 
-/// A value in parts whose last step always fails.
+/// A value in parts for tests, whose last step always fails.
 struct Refusing;
 
 impl Unfinished for Refusing {
@@ -174,7 +175,7 @@ impl Unfinished for Refusing {
     }
 }
 
-/// A sink that records what it was asked.
+/// A sink for tests that records the calls of the store.
 #[derive(Default)]
 struct Asked(Mutex<Vec<String>>);
 

@@ -25,7 +25,7 @@ use crate::error::Result;
 
 type Case = fn(&Arc<dyn Store>);
 
-/// Every case with its name.
+/// Every test that a store must pass, with its name.
 pub const CASES: &[(&str, Case)] = &[
     ("reads what was written", values::reads_what_was_written),
     ("replaces a value by a shorter one", values::replaces_value_by_shorter_one),
@@ -56,7 +56,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("does what its capabilities say", versions::does_what_its_capabilities_say),
 ];
 
-/// Runs every case. `make` must return an empty and writable store; each case gets a new one.
+/// Runs every test on new stores that `make` creates. `make` must return an empty and writable store; each case gets a
+/// new one.
 ///
 /// # Panics
 /// If the store violates a case.

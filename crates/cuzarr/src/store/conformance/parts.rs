@@ -6,7 +6,7 @@ use super::{bytes, ok};
 use crate::error::ErrorKind;
 use crate::store::{Store, StoreExt};
 
-/// Whether the store writes parts. A store that does not must refuse to begin a value.
+/// Whether the store that is tested can write values in parts. A store that does not must refuse to begin a value.
 fn writes_parts(store: &Arc<dyn Store>) -> bool {
     let can = store.capabilities().writes_parts;
     if !can {

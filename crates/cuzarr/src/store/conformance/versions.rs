@@ -40,7 +40,7 @@ pub(super) fn tells_versions_apart(store: &Arc<dyn Store>) {
     }
 }
 
-/// A sink that records the versions that the store reports.
+/// A sink for tests that records the versions that the store reports.
 #[derive(Default)]
 struct Versions(Mutex<Vec<Version>>);
 

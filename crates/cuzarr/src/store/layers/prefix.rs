@@ -12,7 +12,7 @@ use crate::store::{
     Workers,
 };
 
-/// A store that shows the values below a prefix of another store.
+/// A store that shows only the values below a prefix of another store, under shorter keys.
 #[derive(Clone, Debug)]
 pub struct Prefixed {
     inner: Arc<dyn Store>,

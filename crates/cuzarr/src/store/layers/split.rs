@@ -12,7 +12,7 @@ use crate::store::{
     ReadSink, Stat, Store, Unfinished, Version, Workers,
 };
 
-/// Two stores that act as one. One holds the documents of arrays and groups; the other holds chunks and everything
+/// Two stores that act as one: one holds the documents of arrays and groups; the other holds chunks and everything
 /// else.
 #[derive(Clone, Debug)]
 pub struct Split {
@@ -31,7 +31,8 @@ impl Split {
     }
 }
 
-/// A sink for some items of a batch. It passes each call on with the item's number in the whole batch.
+/// A sink for some items of a batch, which passes each call on to the batch's sink, with the item's number in the whole
+/// batch.
 pub(in crate::store) struct Side {
     sink: Arc<dyn ReadSink>,
     places: Vec<usize>,

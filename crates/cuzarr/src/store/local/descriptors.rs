@@ -8,19 +8,20 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Time between two attempts. Waiting on a lock would not work in a forked child: a thread of the parent might hold it.
+/// Time between two attempts to open a file while too many are open. Waiting on a lock would not work in a forked
+/// child: a thread of the parent might hold it.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Maximum number of attempts to open a file.
 const MOST_ATTEMPTS: usize = 5000;
 
-/// Number of attempts in a row with no file open in this process. Then other processes certainly hold the files. One
-/// attempt proves nothing, because a file is counted a moment after it was opened.
+/// Number of attempts in a row without an open file in this process, after which it gives up. Then other processes
+/// certainly hold the files. One attempt proves nothing, because a file is counted a moment after it was opened.
 const MOST_ALONE: usize = 50;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts one open file of this process, until it is dropped.
+/// Counts one file that this process has open, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted(());
 

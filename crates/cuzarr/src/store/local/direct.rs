@@ -35,14 +35,16 @@ pub(super) const LEAST_BYTES: usize = 64 << 10;
 /// Alignment of offsets, sizes and addresses that every drive accepts.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Maximum number of reads at once. This keeps a drive's queue full; with more, reads would lie further apart.
+/// Maximum number of threads that read around the page cache at once. This keeps a drive's queue full; with more, reads
+/// would lie further apart.
 const MOST_READERS: usize = 4;
 
-/// Maximum time to wait for a turn. After that, a thread reads anyway: another drive may hang, or this process may have
-/// been forked while other threads were reading.
+/// How long a thread waits until it may read around the page cache. After that, a thread reads anyway: another drive
+/// may hang, or this process may have been forked while other threads were reading.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Size of one read, and of a landing: a huge page. Landings are allocated in pairs.
+/// Size of one read around the page cache, and of a landing, which is the memory that it fills: a huge page. Landings
+/// are allocated in pairs.
 const LANDING_BYTES: usize = 2 << 20;
 
 /// Whether most of a range of a file is outside the page cache; false if the system does not say. A non-blocking read
@@ -52,9 +54,9 @@ pub(super) fn is_cold(file: &File, range: Range<u64>) -> bool {
     resident_bytes(file, range).is_some_and(|resident| resident < size_bytes / 2)
 }
 
-/// Counts `size_bytes` more bytes that are read through the page cache. Returns whether the cache has room for them. It
-/// has none once the process has read more than half of the memory that was free at first: bytes would then leave the
-/// cache before they are needed again.
+/// Counts `size_bytes` more bytes that this process reads through the page cache. Returns whether the cache has room
+/// for them. It has none once the process has read more than half of the memory that was free at first: bytes would
+/// then leave the cache before they are needed again.
 pub(super) fn page_cache_has_room(size_bytes: usize) -> bool {
     static READ: AtomicU64 = AtomicU64::new(0);
     static ROOM: OnceLock<u64> = OnceLock::new();
@@ -72,13 +74,14 @@ fn free_memory_bytes() -> u64 {
     available.map_or(0, |kib| kib << 10).min(of_group.unwrap_or(u64::MAX))
 }
 
-/// Opens the file again, to bypass the page cache; `None` if its file system does not support that.
+/// Opens the file once more, with a handle that bypasses the page cache; `None` if its file system does not support
+/// that.
 pub(super) fn open(file: &File) -> Option<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::fs::OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
 }
 
-/// Fills `bytes` from `offset` on. `file` comes from [`open`].
+/// Fills `bytes` with the file's bytes from `offset` on, around the page cache. `file` comes from [`open`].
 ///
 /// # Errors
 /// `UnexpectedEof` when the file ends too early; else the system's error.
@@ -111,7 +114,7 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
     Ok(())
 }
 
-/// Unused landings: aligned memory in huge pages, into which a drive writes.
+/// The aligned blocks of memory that no read uses now; drives write their bytes into such blocks.
 fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
     static LANDINGS: Mutex<Vec<HostBytesMut>> = Mutex::new(Vec::new());
     LANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,7 +129,7 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     Ok(both)
 }
 
-/// Permission to read from a drive. Dropping it lets another thread read.
+/// The right of one thread to read around the page cache. Dropping it lets another thread read.
 struct DirectTurn;
 
 static READERS: Mutex<usize> = Mutex::new(0);
@@ -153,7 +156,7 @@ impl Drop for DirectTurn {
 mod tests {
     use super::*;
 
-    /// The byte at `at` in the test files.
+    /// The byte that test files have at the offset `at`.
     fn byte(at: u64) -> u8 {
         (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
     }

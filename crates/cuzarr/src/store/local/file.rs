@@ -15,7 +15,7 @@ use super::direct;
 use super::{DirectIo, io_error};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A value that is open for reading.
+/// A file that was opened to read a value.
 pub(in super::super) struct OpenFile {
     file: File,
     #[cfg(target_os = "linux")]
@@ -49,17 +49,17 @@ impl OpenFile {
     }
 }
 
-/// How bytes that are not in the page cache are read.
+/// How to read bytes of the file that are not in the page cache.
 #[cfg(target_os = "linux")]
 struct Cold {
     direct_io: DirectIo,
-    /// A second handle that bypasses the page cache, opened when it is first needed; `None` if the file system does not
-    /// support it.
+    /// A second handle of the file that bypasses the page cache, opened when it is first needed; `None` if the file
+    /// system does not support it.
     around: OnceLock<Option<File>>,
 }
 
 impl OpenFile {
-    /// The file itself.
+    /// The handle by which the file was opened.
     pub(in super::super) fn file(&self) -> &File {
         &self.file
     }
@@ -231,7 +231,8 @@ pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::R
     }
 }
 
-/// The answer if the name is taken: false for a value; an error for a directory, because no value can replace it.
+/// The result of an attempt to use a name that is taken: false if it is a value's; an error if it is a directory's,
+/// because no value can replace it.
 fn taken(target: &Path) -> io::Result<bool> {
     if target.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(false) }
 }

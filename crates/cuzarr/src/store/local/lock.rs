@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::super::Lock;
 
-/// Tries to lock a directory. On file systems that cannot lock directories, such as some network file systems, returns
-/// [`Lock::Unsupported`].
+/// Tries to lock a directory, without waiting. On file systems that cannot lock directories, such as some network file
+/// systems, returns [`Lock::Unsupported`].
 #[cfg(unix)]
 pub(super) fn try_lock(directory: &Path) -> io::Result<Lock> {
     use std::os::unix::fs::MetadataExt;
@@ -41,8 +41,8 @@ pub(super) fn try_lock(_directory: &Path) -> io::Result<Lock> {
     Ok(Lock::Unsupported)
 }
 
-/// A lock that this process holds. It is released explicitly: a forked child has a copy of the handle, so closing the
-/// handle here would not release it.
+/// A lock on a directory that this process holds, until it is dropped. It is released explicitly: a forked child has a
+/// copy of the handle, so closing the handle here would not release it.
 #[cfg(unix)]
 struct HeldLock {
     file: fs::File,

@@ -46,16 +46,17 @@ use descriptors::Counted;
 pub(super) use file::{OpenFile, read_exact_at, rename_if_absent, version_of as file_version, write_all_at};
 use root::{Reader, Root};
 
-/// A write waits for this before it returns: values of the setting `fsync`.
+/// How far a value must be on the disk before a write returns: values of the setting `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing: the operating system writes later. A crash of the process loses nothing. A power cut may lose values
-    /// that were written shortly before.
+    /// The value need not be on the disk: the operating system writes it later. A crash of the process loses nothing. A
+    /// power cut may lose values that were written shortly before.
     #[default]
     Process,
-    /// The value's bytes are on the disk before it gets its name. A power cut leaves the old value or the new one.
+    /// The value's bytes must be on the disk before the value gets its name. A power cut leaves the old value or the
+    /// new one.
     Data,
-    /// The name is on the disk too. A value whose write has returned survives a power cut.
+    /// The value's bytes and its name must be on the disk. A value whose write has returned survives a power cut.
     DataAndName,
 }
 
@@ -76,19 +77,19 @@ impl FromStr for Durability {
     }
 }
 
-/// How reads get bytes that are not in the page cache: values of the setting `direct_io`.
+/// Whether reads of bytes that are not in the page cache bypass it: values of the setting `direct_io`.
 ///
 /// A read through the cache leaves the bytes there for the next read. A read that bypasses it (`O_DIRECT`) is faster on
 /// fast drives. Small reads always go through the cache, and so do reads on file systems without `O_DIRECT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectIo {
-    /// Through the cache at first. Once the process has read more than half of the memory that was free, reads bypass
-    /// the cache.
+    /// Reads go through the page cache at first. Once the process has read more than half of the memory that was free,
+    /// reads bypass the cache.
     #[default]
     Auto,
-    /// Bypass the cache.
+    /// Reads bypass the page cache.
     On,
-    /// Through the cache.
+    /// Reads go through the page cache.
     Off,
 }
 
@@ -124,13 +125,13 @@ pub enum Symlinks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// Refuse writes.
+    /// Whether every write is refused.
     pub read_only: bool,
-    /// A write waits for this before it returns.
+    /// How far a value must be on the disk before a write returns.
     pub durability: Durability,
-    /// Which symbolic links are followed.
+    /// Which symbolic links the store follows.
     pub symlinks: Symlinks,
-    /// How bytes that are not in the page cache are read.
+    /// Whether reads of bytes that are not in the page cache bypass it.
     pub direct_io: DirectIo,
 }
 
@@ -143,14 +144,15 @@ impl LocalOptions {
     }
 }
 
-/// A store in a directory of the local file system. Writes are atomic, and no key leads outside the root.
+/// A store that keeps its values as files in a directory of the local file system. Writes are atomic, and no key leads
+/// outside the root.
 #[derive(Clone)]
 pub struct LocalStore {
     root: Arc<Root>,
     options: LocalOptions,
 }
 
-/// Maximum number of attempts of one write. An attempt fails if another writer deletes the directory meanwhile.
+/// Maximum number of attempts to write a value. An attempt fails if another writer deletes the directory meanwhile.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
@@ -177,12 +179,12 @@ impl LocalStore {
         self.root.path()
     }
 
-    /// The options.
+    /// The options with which the store was made.
     pub fn options(&self) -> LocalOptions {
         self.options
     }
 
-    /// Opens one value, in the same way as a batch.
+    /// Opens the file of one value, in the same way as a batch does.
     pub(super) fn open_value(&self, key: &Key) -> Result<Option<OpenFile>> {
         Reader::new(Arc::clone(&self.root), self.options.direct_io).open(key)
     }
@@ -195,7 +197,7 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Like [`Store::put`], but `fill` writes the bytes into an empty file.
+    /// Like [`Store::put`], but `fill` writes the value's bytes into an empty file.
     pub(super) fn put_by(
         &self,
         key: &Key,
@@ -238,7 +240,8 @@ impl LocalStore {
         self.in_directory(key, |directory, name| self.write_in(directory, name, fill, &publish))
     }
 
-    /// Calls `work` with the directory of a key and the name in it. Calls it again if the directory vanished meanwhile.
+    /// Calls `work` with the directory and the file name that belong to a key. Calls it again if the directory vanished
+    /// meanwhile.
     fn in_directory<T>(&self, key: &Key, work: impl Fn(&Path, &str) -> io::Result<T>) -> Result<T> {
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
@@ -289,7 +292,7 @@ impl LocalStore {
     }
 }
 
-/// A value that is written in parts.
+/// A value that is written to a temporary file in parts.
 struct Growing {
     store: LocalStore,
     key: String,
@@ -471,8 +474,8 @@ impl fmt::Debug for LocalStore {
     }
 }
 
-/// The file of an unfinished value, with a name that no key can have. Dropping it removes the file, except in a forked
-/// process, which has a copy of this value.
+/// The temporary file of an unfinished value, with a name that no key can have. Dropping it removes the file, except in
+/// a forked process, which has a copy of this value.
 pub(super) struct Partial {
     path: PathBuf,
     process: u32,
@@ -483,7 +486,7 @@ const PARTIAL_START: &str = ".cuzarr-";
 const PARTIAL_END: &str = ".partial";
 
 impl Partial {
-    /// The path of the file.
+    /// The path of the temporary file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -511,14 +514,14 @@ impl Partial {
         }
     }
 
-    /// Renames the file to its final name. After that, there is nothing to remove.
+    /// Gives the temporary file its final name. After that, there is nothing to remove.
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.forget();
         Ok(())
     }
 
-    /// Gives the file its temporary name, unless it already has it.
+    /// Gives the nameless file its temporary name, unless it already has it.
     pub(super) fn give_name(&self, file: &fs::File) -> io::Result<()> {
         if self.path.exists() { Ok(()) } else { file::give_name(file, &self.path) }
     }
@@ -532,7 +535,7 @@ impl Partial {
         Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
-    /// Leaves the file in place.
+    /// Leaves the temporary file in place when this is dropped.
     fn forget(mut self) {
         self.process = 0;
     }
@@ -547,7 +550,7 @@ impl Drop for Partial {
     }
 }
 
-/// Returns a random number. It comes from the standard library's seed for hash maps.
+/// Returns a random number for the name of a temporary file. It comes from the standard library's seed for hash maps.
 fn random_number() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
@@ -557,7 +560,7 @@ fn is_partial(name: &str) -> bool {
     name.starts_with(PARTIAL_START) && name.ends_with(PARTIAL_END)
 }
 
-/// Checks that `key` is valid, and is not the name of a temporary file.
+/// Checks that `key` is valid, and cannot be the name of a temporary file.
 fn validate_value_key(key: &Key) -> Result<()> {
     validate_key(key)?;
     if key.split('/').any(is_partial) {
@@ -582,7 +585,7 @@ pub(super) fn io_error(what: &str, error: io::Error) -> Error {
     }
 }
 
-/// Whether an error means that there is no such value. This includes a file in place of a parent directory.
+/// Whether an error means that no value is stored under a key. This includes a file in place of a parent directory.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

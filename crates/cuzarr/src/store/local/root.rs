@@ -28,8 +28,8 @@ const DELETE_ATTEMPTS: usize = 100;
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
-    /// Whether a link was found on the way to a value. If so, later values are opened through the root's handle,
-    /// without a first attempt that allows no links.
+    /// Whether a symbolic link was found on the path to a value of this store. If so, later values are opened through
+    /// the root's handle, without a first attempt that allows no links.
     #[cfg(target_os = "linux")]
     has_links: AtomicBool,
 }
@@ -138,8 +138,8 @@ impl Root {
         Ok(real.starts_with(root))
     }
 
-    /// The names in a directory that can be part of keys, and whether each is a directory. Leaves out unfinished
-    /// values, names that are not UTF-8, links that are not followed, and special files.
+    /// The names in a directory that can be parts of keys, and for each whether it is a directory. Leaves out
+    /// unfinished values, names that are not UTF-8, links that are not followed, and special files.
     pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
         let reader = match fs::read_dir(directory) {
             Ok(reader) => reader,
@@ -257,7 +257,7 @@ fn leads_outside() -> Error {
     )
 }
 
-/// Checks that the path is a directory; `None` if it vanished meanwhile.
+/// Checks that a path that should be a directory is one; `None` if it vanished meanwhile.
 fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     match fs::metadata(&real) {
         Ok(found) if found.is_dir() => Ok(Some(real)),
@@ -270,7 +270,7 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Opens values for one batch.
+/// Opens the files of values for one batch.
 pub(super) struct Reader {
     root: Arc<Root>,
     direct_io: DirectIo,
@@ -278,7 +278,7 @@ pub(super) struct Reader {
     /// directory that is deleted and created again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
-    /// Whether this batch has opened a value before.
+    /// Whether this batch has opened any value yet.
     #[cfg(target_os = "linux")]
     has_begun: AtomicBool,
 }
@@ -308,8 +308,8 @@ impl Reader {
         }
     }
 
-    /// Opens a value with one system call that cannot leave the root. `None` if that call cannot decide: the kernel is
-    /// too old, a link is absolute (and may still lead inside), or a rename interfered.
+    /// Opens the file of a value with one system call that cannot leave the root. `None` if that call cannot decide:
+    /// the kernel is too old, a link is absolute (and may still lead inside), or a rename interfered.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, key: &Key) -> Option<Result<Option<OpenFile>>> {
         use rustix::fs::{CWD, ResolveFlags};
@@ -367,8 +367,8 @@ impl Source for Reader {
     }
 }
 
-/// Opens a file whose path was checked. Does not wait for the other end of a pipe, and does not follow a link that
-/// replaced the file after the check.
+/// Opens a file for reading whose path was checked already. Does not wait for the other end of a pipe, and does not
+/// follow a link that replaced the file after the check.
 fn open_for_reading(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true);

@@ -18,16 +18,16 @@ use super::ZipStore;
 use super::draft::{Draft, DraftWriting, Expected, Members, Names};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// How a [`ZipArchive`] treats the file.
+/// How a [`ZipArchive`] treats the file at its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZipMode {
-    /// Reads the file.
+    /// Reads the existing file, and writes nothing.
     Read,
     /// Reads the file, and writes a new one with the old members and the added ones. The file need not exist.
     Append,
-    /// Writes a new file, which replaces an existing one.
+    /// Writes a new file, which replaces an existing one when it is complete.
     Replace,
-    /// Writes a new file. No file with its name may exist yet.
+    /// Writes a new file; no file with its name may exist yet.
     Create,
 }
 
@@ -35,14 +35,14 @@ pub enum ZipMode {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ZipOptions {
-    /// How the file is treated.
+    /// Whether the file is read, appended to, replaced or created.
     pub mode: ZipMode,
     /// The level of deflate, 1 to 9, with which new members are compressed. `None` stores them uncompressed, which
     /// suits chunks.
     pub deflate: Option<u32>,
     /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
     pub zip64: bool,
-    /// [`ZipArchive::finish`] waits for this before it returns.
+    /// How far the file must be on the disk before [`ZipArchive::finish`] returns.
     pub durability: Durability,
 }
 
@@ -87,8 +87,8 @@ pub struct ZipArchive(Arc<ArchiveShared>);
 struct ArchiveShared {
     path: PathBuf,
     options: ZipOptions,
-    /// The process that made this archive. A forked process has a copy of this value, but the file belongs to its
-    /// parent.
+    /// The number of the process that made this archive. A forked process has a copy of this value, but the file
+    /// belongs to its parent.
     process: u32,
     state: Mutex<State>,
 }
@@ -142,7 +142,8 @@ impl ZipArchive {
         &self.0.path
     }
 
-    /// Gives the file its real name, if anything was written. Later writes to the archive add to that file.
+    /// Completes the file and gives it its real name, if anything was written. Later writes to the archive add to that
+    /// file.
     ///
     /// # Errors
     /// `StoreFailed` when another program changed the file meanwhile, or the system reports an error. Then the old file
@@ -151,7 +152,7 @@ impl ZipArchive {
         self.finish_in(&mut self.state())
     }
 
-    /// Like [`ZipArchive::finish`], but later writes are refused.
+    /// Like [`ZipArchive::finish`], but also refuses later writes.
     ///
     /// # Errors
     /// Those of [`ZipArchive::finish`].
@@ -190,7 +191,7 @@ impl ZipArchive {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file to read: the one at the path, or the draft that will replace it.
+    /// Returns the file to read from: the one at the path, or the draft that will replace it.
     fn view(&self) -> Result<View> {
         self.view_in(&mut self.state())
     }
@@ -207,7 +208,7 @@ impl ZipArchive {
         Ok(state.view.clone())
     }
 
-    /// The file to write: a draft. An old file is copied first.
+    /// Returns the draft into which members are written, and makes it if there is none. An old file is copied first.
     fn draft(&self) -> Result<Arc<Draft>> {
         let mut state = self.state();
         if state.is_closed {
@@ -250,8 +251,8 @@ impl ZipArchive {
         format!("{self}: key '{key}'")
     }
 
-    /// Calls `write` with the draft. If the draft got its name meanwhile, `write` returns `None`, and is called again
-    /// with a new draft.
+    /// Calls `write` with the draft into which members are written. If the draft got its name meanwhile, `write`
+    /// returns `None`, and is called again with a new draft.
     fn in_draft<T>(&self, key: &Key, write: impl Fn(&Arc<Draft>) -> Result<Option<T>>) -> Result<T> {
         self.check_writable(key)?;
         loop {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Number of compressed bytes that are read at a time.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Reads deflated members one window at a time, and reports missing keys.
+/// Opens deflated members, which are read one window at a time; reports missing keys.
 pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {
@@ -83,7 +83,7 @@ pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset:
     Ok(())
 }
 
-/// The compressed bytes of a member, read one window at a time.
+/// Reads the compressed bytes of a member, one window at a time.
 struct Packed<'a> {
     archive: &'a Archive,
     at: u64,

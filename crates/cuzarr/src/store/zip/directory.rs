@@ -6,24 +6,24 @@ use super::super::key::validate_key;
 use super::Archive;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes of records, without their variable parts.
+/// Sizes of records of the ZIP format, without their variable parts.
 pub(super) const END_BYTES: usize = 22;
 pub(super) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR64_BYTES: usize = 20;
 pub(super) const ENTRY_BYTES: usize = 46;
 pub(super) const LOCAL_BYTES: u64 = 30;
 
-/// Maximum size of the comment after the end record.
+/// Maximum size of the comment that follows the end record.
 const COMMENT_BYTES: usize = u16::MAX as usize;
 
 /// Number of bytes at the end of a file in a far store that are read first. They contain the whole directory of most
 /// files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
-/// Size of the largest directory that is read. It has more than two million members with names of usual length.
+/// Maximum size of a directory that is read. It has more than two million members with names of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Flags of a member: it is encrypted; its sizes and checksum follow in a record after its bytes.
+/// Flags of a member: it is encrypted; a record after its bytes has its sizes and checksum.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
@@ -34,13 +34,13 @@ const DESCRIPTOR64_BYTES: u64 = 24;
 /// Maximum number of bytes that deflate can make from one byte (zlib's technical details).
 const DEFLATE_MOST: u64 = 1032;
 
-/// A member, as the directory describes it.
+/// A member of a ZIP file, as the file's directory describes it.
 #[derive(Debug)]
 pub(super) struct ZipMember {
     pub(super) is_deflated: bool,
     /// Offset of the member's header.
     pub(super) header_at: u64,
-    /// Offset of the next member, or of the directory.
+    /// Offset of the next member, or of the directory after the last one.
     pub(super) limit: u64,
     pub(super) packed_bytes: u64,
     pub(super) size_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct ZipMember {
 }
 
 impl ZipMember {
-    /// The offset that the member's bytes have if the file has no gaps between its members. Only the header or the
+    /// The offset of the member's bytes, assuming that the file has no gaps between its members. Only the header or the
     /// checksum can confirm it.
     pub(super) fn expected_at(&self) -> Option<u64> {
         let gap = self.gap()?;
@@ -72,12 +72,12 @@ impl ZipMember {
         self.limit - self.header_at
     }
 
-    /// Number of bytes before the next member that belong neither to this member's name nor to its data.
+    /// Number of bytes before the next member that are beside this member's header, name and data.
     fn gap(&self) -> Option<u64> {
         self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
     }
 
-    /// Returns where the data begin in `header`, which begins with the member's header.
+    /// Returns the offset in `header` at which the member's data begin; `header` begins with the member's header.
     ///
     /// # Errors
     /// When these bytes are not a header, or the data would reach into the next member.
@@ -113,7 +113,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
     field(bytes, at).map(u64::from_le_bytes)
 }
 
-/// The facts about its directory that the end of a ZIP file states.
+/// Facts about a ZIP file's directory, from the records at the file's end.
 pub(super) struct DirectoryEnd {
     /// Offset of the directory's end.
     pub(super) at: u64,
@@ -124,7 +124,7 @@ pub(super) struct DirectoryEnd {
     pub(super) comment: Vec<u8>,
 }
 
-/// The number of members that the end of the file gives. It is only used to check the directory.
+/// The number of members that the records at the end of a ZIP file state. It is only used to check the directory.
 #[derive(Clone, Copy)]
 enum Count {
     /// The number in the ZIP64 record.
@@ -134,7 +134,7 @@ enum Count {
 }
 
 impl Count {
-    /// Whether a directory of `found` members agrees with this number.
+    /// Whether a directory of `found` members agrees with the stated number.
     fn allows(self, found: usize) -> bool {
         match self {
             Count::Exact(count) => found as u64 == count,
@@ -151,7 +151,7 @@ impl Count {
 }
 
 impl DirectoryEnd {
-    /// Searches backwards for the end record in `tail`, which begins at byte `tail_at` of the file.
+    /// Searches backwards for the end record in `tail`, the last part of the file, which begins at byte `tail_at`.
     pub(super) fn find(tail: &[u8], tail_at: u64) -> Result<DirectoryEnd> {
         let starts = (0..=tail.len().saturating_sub(END_BYTES)).rev();
         let is_end = |&at: &usize| {
@@ -185,12 +185,13 @@ impl DirectoryEnd {
     }
 }
 
-/// The directory of a file.
+/// The directory of a ZIP file, which lists its members.
 pub(super) struct Directory {
     bytes: Vec<u8>,
-    /// Offset of the directory. Members must end before it.
+    /// Offset of the directory in the file. Members must end before it.
     pub(super) at: u64,
-    /// Number of bytes before the archive, such as a program that unpacks it. Offsets in the archive do not count them.
+    /// Number of bytes in the file before the ZIP archive, such as a program that unpacks it. Offsets in the archive do
+    /// not count them.
     pub(super) moved: u64,
     pub(super) end: DirectoryEnd,
 }
@@ -218,7 +219,7 @@ impl Directory {
         Ok(Directory { bytes, at, moved, end })
     }
 
-    /// The entries in the order of the directory.
+    /// The entries of all members, in the order of the directory.
     ///
     /// # Errors
     /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
@@ -227,18 +228,18 @@ impl Directory {
     }
 }
 
-/// An entry of the directory.
+/// The directory's entry for one member.
 pub(super) struct DirectoryEntry<'a> {
-    /// The key; `None` for folders, and for names that are not valid keys.
+    /// The member's key; `None` for folders, and for names that are not valid keys.
     pub(super) key: Option<&'a str>,
     pub(super) member: Arc<ZipMember>,
     /// The bytes of the entry in the directory.
     pub(super) record: &'a [u8],
 }
 
-/// Parses the entries. Members must lie before the directory, and must not overlap. The directory must have the size
-/// that the end record gives. It must also have that record's number of members, because a missing member would look
-/// like a chunk that was never written.
+/// Parses the entries of the directory one by one. Members must lie before the directory, and must not overlap. The
+/// directory must have the size that the end record gives. It must also have that record's number of members, because a
+/// missing member would look like a chunk that was never written.
 fn parse_directory<'a>(
     directory: &'a [u8],
     end: &DirectoryEnd,
@@ -288,7 +289,7 @@ fn shown(name: &[u8]) -> String {
     crate::error::printable(&String::from_utf8_lossy(&name[..name.len().min(100)])).to_string()
 }
 
-/// Parses the entry at the beginning of `bytes`. Returns its name, its member and its size.
+/// Parses the directory entry at the beginning of `bytes`. Returns its name, its member and its size.
 fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     if !bytes.starts_with(b"PK\x01\x02") {
         return Err(damaged("its directory is damaged"));
@@ -333,7 +334,8 @@ fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     Ok((name, member, entry_bytes))
 }
 
-/// Reads 32-bit fields. For those that are all ones, the value is in the ZIP64 field of `extra`, in the same order.
+/// Returns the values of three 32-bit fields of a directory entry. For those that are all ones, the value is in the
+/// ZIP64 field of `extra`, in the same order.
 fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
     let mut rest = extra;
     let mut large: &[u8] = &[];

@@ -25,7 +25,7 @@ use super::directory::{Directory, LOCAL_BYTES, ZipMember, damaged};
 use super::record::{Described, end};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// How members are written, and what the end of writing waits for.
+/// The options with which a draft is written: compression, size limits, and how far the file must be on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DraftWriting {
     pub(super) deflate: Option<u32>,
@@ -33,33 +33,33 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// Maximum file size, and maximum number of members, without ZIP64.
+/// Maximum size of a file, and maximum number of its members, if ZIP64 is not allowed.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
-/// The file that may be at the real name when the draft gets that name.
+/// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Anything; it is replaced.
+    /// Any file, which the draft replaces.
     Anything,
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// The file from which the draft was made.
+    /// Only the file from which the draft was made, unchanged.
     File(Version),
 }
 
-/// A ZIP file that is being written.
+/// A ZIP file that is being written under a temporary name, until it is published under its real name.
 pub(super) struct Draft {
     path: PathBuf,
     file: fs::File,
     partial: Partial,
     writing: DraftWriting,
     expected: Expected,
-    /// Offset of the next member.
+    /// Offset in the draft at which the next member begins.
     end: AtomicU64,
     members: Values<Arc<Written>>,
     base: Option<DraftBase>,
-    /// Whether new members can be written: the bytes of the base were copied, or are not needed.
+    /// Whether new members can be written: the bytes of the old file were copied, or are not needed.
     is_prepared: Mutex<bool>,
     /// Whether the draft has changes that the file at the real name lacks.
     is_changed: AtomicBool,
@@ -67,18 +67,18 @@ pub(super) struct Draft {
     is_published: RwLock<bool>,
 }
 
-/// The file from which the draft was made. Its bytes are copied before the first new member is written, unless all its
-/// members have been deleted by then.
+/// The old file whose members the draft keeps. Its bytes are copied before the first new member is written, unless all
+/// its members have been deleted by then.
 struct DraftBase {
     file: fs::File,
     version: Version,
-    /// Offset of its directory.
+    /// Offset of the directory in the old file.
     at: u64,
     kept: KeptMember,
     is_kept: AtomicBool,
 }
 
-/// The parts of the base that are kept besides its members.
+/// The parts of the old file that are kept besides its members.
 #[derive(Default)]
 struct KeptMember {
     /// Directory entries whose names are not valid keys, such as folders.
@@ -88,15 +88,15 @@ struct KeptMember {
     moved: u64,
 }
 
-/// A member of the draft.
+/// A member of the draft, copied from the old file or new.
 struct Written {
     member: Place,
     version: Version,
-    /// The member's directory entry, if the member was copied from another file.
+    /// The member's directory entry, if the member was copied from the old file.
     record: Option<Vec<u8>>,
 }
 
-/// Where the bytes of a member are.
+/// Where the bytes of a member are: in the old file, or in the draft.
 enum Place {
     Copied(Arc<ZipMember>),
     New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
@@ -171,7 +171,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Copies the bytes of the base before anything else is written. If no member of the base is left, nothing is
+    /// Copies the bytes of the old file before anything else is written. If none of its members is left, nothing is
     /// copied.
     fn prepare(&self) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
@@ -198,12 +198,12 @@ impl Draft {
         Ok(())
     }
 
-    /// The parts of the base, besides its members, that are kept.
+    /// The parts of the old file, besides its members, that are kept; `None` if there is no old file.
     fn kept(&self) -> Option<&KeptMember> {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
 
-    /// Reserves `size_bytes` of the file for a new member, and returns their offset.
+    /// Reserves `size_bytes` of the draft for a new member, and returns their offset.
     fn take_room(&self, size_bytes: u64) -> Result<u64> {
         self.prepare()?;
         self.is_changed.store(true, Ordering::Relaxed);
@@ -220,8 +220,8 @@ impl Draft {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint("allow ZIP64"))
     }
 
-    /// Returns a guard. As long as it exists, the file does not get its real name. `None` if the file already has that
-    /// name.
+    /// Returns a guard that keeps the draft from being published while a member is written. `None` if the file already
+    /// has that name.
     fn unpublished(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_published = self.is_published.read().unwrap_or_else(PoisonError::into_inner);
         if *is_published { None } else { Some(is_published) }
@@ -282,7 +282,7 @@ impl Draft {
         })))
     }
 
-    /// Removes members from the directory. Returns false if the file already has its real name.
+    /// Removes members from the draft's directory. Returns false if the file already has its real name.
     pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
         let Some(_unpublished) = self.unpublished() else { return Ok(false) };
         self.is_changed.store(true, Ordering::Relaxed);
@@ -373,8 +373,9 @@ impl Draft {
         Ok(())
     }
 
-    /// The keys in the order of the directory. Documents come first, upper levels before lower ones, so that a reader
-    /// of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow in the order in which they lie in the file.
+    /// The keys of all members, in the order that the directory will have. Documents come first, upper levels before
+    /// lower ones, so that a reader of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow in the order
+    /// in which they lie in the file.
     fn ordered(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for key in self.members.list("")? {
@@ -401,7 +402,8 @@ impl Draft {
         }
     }
 
-    /// Number of bytes before the archive. Offsets in the archive do not count them.
+    /// Number of bytes before the ZIP archive in the file, such as a program that unpacks it. Offsets in the archive do
+    /// not count them.
     fn moved(&self) -> u64 {
         self.kept().map_or(0, |kept| kept.moved)
     }
@@ -423,7 +425,7 @@ impl Draft {
         })
     }
 
-    /// The file in which a member's bytes lie.
+    /// The file in which a member's bytes lie: the old one, or the draft.
     fn file_of(&self, written: &Written) -> &fs::File {
         match (&written.member, &self.base) {
             (Place::Copied(_), Some(base)) => &base.file,
@@ -474,7 +476,7 @@ fn replaced(message: &str) -> Error {
     Error::new(ErrorKind::StoreFailed, message).with_hint("open it again")
 }
 
-/// The members of a draft, from which some are removed.
+/// The names of a draft's members, for removing some of them.
 pub(super) struct Names<'a>(&'a Values<Arc<Written>>);
 
 impl Names<'_> {
@@ -487,7 +489,7 @@ impl Names<'_> {
     }
 }
 
-/// The compressed bytes of a member in the file.
+/// Reads the compressed bytes of one member from the file that has them.
 struct Packed<'a> {
     file: &'a fs::File,
     at: u64,
@@ -503,7 +505,7 @@ impl Read for Packed<'_> {
     }
 }
 
-/// The members of a draft, for reading.
+/// Opens the members of a draft for reading.
 pub(super) struct Members(pub(super) Arc<Draft>);
 
 /// A member that is being read.
@@ -549,14 +551,14 @@ impl Object for OpenMember {
     }
 }
 
-/// A value that is written in parts.
+/// A member of the draft whose bytes are written in parts.
 struct GrowingArchive {
     draft: Arc<Draft>,
     key: String,
     size_bytes: u64,
     header_at: u64,
     data_at: u64,
-    /// The parts so far: offset, checksum and size of each.
+    /// For each part that was written, its offset, checksum and size.
     sums: Mutex<Vec<(u64, Hasher, u64)>>,
 }
 

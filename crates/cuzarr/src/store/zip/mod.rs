@@ -42,7 +42,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// Size from which several threads may read a member of a near store.
+/// In a near store, several threads may read one member from this size on.
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// A small deflated member is read by one request, with its header and at most this many further bytes.
@@ -62,7 +62,7 @@ struct Archive {
     /// The version of the file whose directory was read.
     version: Option<Version>,
     is_far: bool,
-    /// Whether a member was found at another place than in a file without gaps.
+    /// Whether some member's bytes began at another offset than in a file without gaps.
     has_gaps: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl ZipStore {
         Ok(ZipStore { archive: Arc::new(archive), members })
     }
 
-    /// Finds out where the bytes of members begin, with one batch for all.
+    /// Finds out where the bytes of these members begin, with one batch of requests.
     ///
     /// # Errors
     /// The error of the first member that cannot be located. The other members are located anyway.
@@ -126,8 +126,8 @@ impl ZipStore {
         if is_worth_it && is_likely { member.expected_at() } else { None }
     }
 
-    /// The one request that reads the wanted part of a member. `None` if its bytes must be located first, or if it is
-    /// decompressed one window at a time.
+    /// The single request with which the wanted part of a member is read. `None` if its bytes must be located first, or
+    /// if it is decompressed one window at a time.
     fn request_for(&self, member: &Arc<ZipMember>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, Wanted)> {
         let is_whole = size_bytes == member.size_bytes;
         if member.is_deflated {
@@ -158,7 +158,7 @@ impl Archive {
         self.many(vec![self.request(offset, size_bytes)]).pop().unwrap_or_else(|| Err(damaged("the file is gone")))
     }
 
-    /// Reads ranges of the file. They must have the version of the directory.
+    /// Reads ranges of the ZIP file by one batch. They must have the version of the directory.
     fn many(&self, requests: Vec<ReadRequest>) -> Vec<Result<Vec<u8>>> {
         let (items, versions) = collect_versioned(&*self.inner, requests, u64::MAX);
         let checked = |(item, version): (Result<Option<Vec<u8>>>, Option<Version>)| {
@@ -169,7 +169,7 @@ impl Archive {
         items.into_iter().zip(versions).map(checked).collect()
     }
 
-    /// Records that members may lie at other places than in a file without gaps.
+    /// Records that members may begin at other offsets than in a file without gaps.
     fn expect_gaps(&self) {
         self.has_gaps.store(true, Ordering::Relaxed);
     }

@@ -23,21 +23,22 @@ use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, w
 /// Maximum size of the members that are fetched again at a time.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// The sink for reads of the file. It passes each call on to the batch's sink, with the item's number in the batch.
+/// A sink for reads of members from the ZIP file. It passes each call on to the batch's sink, with the item's
+/// number in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
 struct PassedShared {
     zip: ZipStore,
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
-    /// Threads for work that should not block a connection.
+    /// Threads for decompression and searches, which should not block a connection.
     workers: Option<Arc<dyn Workers>>,
     remaining: AtomicUsize,
-    /// Numbers of members that were not where they were expected.
+    /// Numbers of items whose member did not begin where it was expected.
     misplaced: Mutex<Vec<usize>>,
 }
 
-/// A read of one member.
+/// The request for one member, or a part of it.
 pub(super) struct Item {
     /// The item's number in the whole batch.
     pub(super) place: usize,
@@ -47,10 +48,10 @@ pub(super) struct Item {
     pub(super) lent: Lent,
 }
 
-/// Memory that waits for a member's bytes.
+/// The caller's memory, kept until a member's bytes have come.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// The bytes that a request for the file reads.
+/// The bytes that a request to the ZIP file reads.
 pub(super) enum Wanted {
     /// A part of a stored member.
     Part,
@@ -61,7 +62,7 @@ pub(super) enum Wanted {
     Packed { member: Arc<ZipMember> },
 }
 
-/// Checksums of parts, with the offset of each.
+/// Checksums of the parts in which a member's bytes came, each with its offset.
 pub(super) type Sums = Arc<Mutex<Vec<(usize, Hasher)>>>;
 
 impl Passed {
@@ -86,14 +87,14 @@ impl PassedShared {
         *self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
     }
 
-    /// Keeps an item and its memory, to read the member again later.
+    /// Keeps an item with its memory, because its member must be read again from another offset.
     fn misplace(&self, index: usize, lease: Box<dyn Lease>) {
         self.zip.archive.expect_gaps();
         self.keep_lent(index, lease);
         self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Counts a request as done. After the last one, members that were not found are searched for.
+    /// Counts a request to the file as done. After the last one, members that were not found are searched for.
     fn over(self: &Arc<Self>) {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -110,8 +111,8 @@ impl PassedShared {
         }
     }
 
-    /// Ends an item with all bytes of its stored member. If the checksum is wrong, the item may be kept to be read
-    /// again.
+    /// Checks a stored member whose bytes have all come, and ends its item. If the checksum is wrong, the item may be
+    /// kept to be read again.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
         let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
@@ -162,8 +163,8 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Searches for members that were not where they were expected. When it is dropped, the remaining items end with an
-/// error.
+/// Searches for members that did not begin where they were expected, and reads them again. When it is dropped, the
+/// remaining items end with an error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
     misplaced: Vec<usize>,
@@ -234,7 +235,7 @@ impl Drop for MemberSearch {
     }
 }
 
-/// Decompresses a member. If it is dropped before it runs, its item ends with an error.
+/// A job that decompresses a member. If it is dropped before it runs, its item ends with an error.
 struct Unpacking {
     shared: Arc<PassedShared>,
     index: usize,
@@ -260,7 +261,7 @@ impl Drop for Unpacking {
     }
 }
 
-/// Lent memory whose checksum is computed when it is handed back.
+/// The caller's memory for a part of a member; its checksum is computed when it is handed back.
 struct Hashed {
     /// `None` after it was handed back.
     lease: Option<Box<dyn Lease>>,
@@ -271,7 +272,7 @@ struct Hashed {
 }
 
 impl Hashed {
-    /// Returns the inner memory with its content, and stores the checksum.
+    /// Returns the caller's memory with its content, and keeps the checksum.
     fn take(mut self) -> Box<dyn Lease> {
         self.hash().unwrap_or_else(|| Box::new(Vec::new()))
     }

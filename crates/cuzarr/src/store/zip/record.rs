@@ -4,21 +4,21 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The format version that a reader must support: for folders and deflate; for ZIP64.
+/// The version of the ZIP format that a reader must support: for folders and deflate; for ZIP64.
 const VERSION: u16 = 20;
 const VERSION64: u16 = 45;
 
-/// The code for Unix: attributes are those of a file.
+/// The code that says that a member's attributes are those of a Unix file.
 const MADE_BY_UNIX: u16 = 3 << 8;
 const PLAIN_FILE: u32 = 0o100_644 << 16;
 
-/// The flag for names in UTF-8.
+/// The flag that says that a member's name is UTF-8.
 const UTF8: u16 = 1 << 11;
 
-/// The earliest date of the format, 1980-01-01.
+/// The date that every member gets: the earliest one of the format, 1980-01-01.
 const DATE: u16 = 0x21;
 
-/// A member, with the fields that its records need.
+/// A member of a ZIP file, with the fields that its header and its directory entry need.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) is_deflated: bool,
@@ -27,12 +27,12 @@ pub(super) struct Described<'a> {
     pub(super) size_bytes: u64,
 }
 
-/// The value for a 32-bit field. All ones mean that the value is in the ZIP64 field.
+/// The value for a 32-bit field, or all ones if it does not fit. Then the value is in the ZIP64 field.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Whether a value must be in the ZIP64 field.
+/// Whether a value does not fit a 32-bit field, and must be in the ZIP64 field.
 fn is_large(value: &u64) -> bool {
     *value >= u64::from(u32::MAX)
 }
@@ -45,7 +45,7 @@ impl Described<'_> {
         })
     }
 
-    /// The fields that header and entry have in common, up to the lengths.
+    /// The bytes that a member's header and its directory entry have in common, up to the lengths.
     fn shared(&self, version: u16) -> Vec<u8> {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method = if self.is_deflated { 8u16 } else { 0 };
@@ -98,7 +98,7 @@ impl Described<'_> {
     }
 }
 
-/// Makes the ZIP64 field of a record.
+/// Makes the ZIP64 field of a record, which holds values that do not fit 32-bit fields.
 fn zip64(values: &[u64]) -> Vec<u8> {
     let head = [1, 8 * values.len() as u16].map(u16::to_le_bytes).concat();
     head.into_iter().chain(values.iter().flat_map(|value| value.to_le_bytes())).collect()

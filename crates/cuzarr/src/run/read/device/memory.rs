@@ -20,7 +20,8 @@ use crate::run::read::cached::Unchecked;
 use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
-    /// Returns the memory of batches whose elements are in their place. With `wait`, it waits for at least one batch.
+    /// Returns the memory of batches whose elements have arrived in the results. With `wait`, it waits for at least one
+    /// batch.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
         while let Some(placing) = self.decoding.front() {
@@ -36,7 +37,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Checks the frames of a batch whose kernels have ended.
+    /// Checks the frames of a batch whose kernels have ended, and reports damage.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Some(reserved);
@@ -52,8 +53,8 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Reserves memory for a batch, and `scratch_bytes` for the spare if the call has no spare yet. Returns `None` if
-    /// there is no memory now.
+    /// Reserves memory for a batch; and `scratch_bytes` of scratch memory that the call keeps, if it has none yet.
+    /// Returns `None` if there is no memory now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.call);
         let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
@@ -83,10 +84,10 @@ impl DeviceDestination {
         }
     }
 
-    /// Computes the memory of a batch with a slab of `slab_bytes`. On the device it needs the same size again, and the
-    /// packed bytes if kernels decode. If the host decodes, stored bytes in host memory count as much as packed bytes.
-    /// Scratch memory is included for decoders that continue the host's work. Decoders that do all the work reserve
-    /// theirs separately.
+    /// Computes how much memory a batch with a slab of `slab_bytes` needs. On the device it needs the same size again,
+    /// and the packed bytes if kernels decode. If the host decodes, stored bytes in host memory count as much as packed
+    /// bytes. Scratch memory is included for decoders that continue the host's work. Decoders that do all the work
+    /// reserve theirs separately.
     pub(super) fn cost(&self, group: usize, slab_bytes: usize, packed_bytes: usize) -> Cost {
         let GroupState { target, route, .. } = &self.groups[group];
         let (slab, packed) = (slab_bytes as u64, packed_bytes as u64);
@@ -104,7 +105,7 @@ impl DeviceDestination {
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    /// Reserves memory for a batch, and acquires a slab.
+    /// Reserves memory for a batch, and takes a slab from the ring.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,
@@ -127,7 +128,8 @@ impl DeviceDestination {
         Ok(None)
     }
 
-    /// Reserves scratch memory for the kernels of a fetched batch. If there is too little, the host decodes the batch.
+    /// Reserves scratch memory for the kernels that decode a fetched batch. If there is too little, the host decodes
+    /// the batch.
     pub(super) fn scratch(&mut self, flight: &DeviceFlight) -> Result<Option<Scratch>> {
         let route = &flight.route;
         let call = Arc::clone(&self.call);

@@ -33,27 +33,27 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Reserved};
 use crate::run::schedule::streams::Decoders;
 
-/// The memory limit is divided by this for scratch memory of a batch that needs more than expected.
+/// A batch that needs more scratch memory than expected may use the memory limit divided by this.
 const SCRATCH_SHARE: u64 = 2;
-/// The memory limit is divided by this for scratch memory of a batch that can also be decoded, more slowly, with less.
+/// A batch that can also be decoded with less scratch memory, more slowly, may use the memory limit divided by this.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// The memory limit is divided by this for batches that are being fetched, if kernels need much memory too.
+/// If kernels need much memory too, batches that are being fetched may use the memory limit divided by this.
 /// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
 /// A batch whose stored bytes fit into this many slabs gets one slab of its own size instead.
 const LEAST_SLABS: usize = 2;
-/// The memory limit is divided by this for several slabs of one batch. Such slabs leave some bytes empty.
+/// Several slabs of one batch may use the memory limit divided by this. Such slabs leave some bytes empty.
 const SERIES_SHARE: u64 = 4;
 /// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
 /// Maximum number of units in a batch. One launch moves all their boxes.
 const BATCH_UNITS: usize = 4096;
 
-/// A batch in flight to device memory, by any route.
+/// A batch on its way to device memory, by any route.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
-/// Reads into nd-buffers on a device.
+/// Receives the elements of a read into nd-buffers on a device.
 pub(crate) struct DeviceDestination {
     call: Arc<Context>,
     groups: Vec<GroupState>,
@@ -64,18 +64,18 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches that are being fetched.
     fetching: usize,
-    /// If results must be completed in order: batches that ended while an earlier batch is still in flight, and the
+    /// If regions must be completed in order: batches that ended while an earlier batch is still in flight, and the
     /// number of placed batches.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
-    /// Batches whose elements are on their way to the result, oldest first.
+    /// Batches whose elements kernels are moving to the results, oldest first.
     decoding: VecDeque<InDecoding>,
     decoders: Decoders,
-    /// Scratch memory that the call keeps for one batch that kernels decode.
+    /// Scratch memory that the call keeps reserved for one batch that kernels decode.
     spare: Option<Reserved>,
 }
 
-/// The memory of the results: whole results, or boxes of one array that are completed in order.
+/// The memory of the results: whole results, or regions of one array that are completed in order.
 pub(crate) enum Outs {
     Whole(Vec<NdBuffer>),
     InTurn(Box<InTurn>),
@@ -92,9 +92,9 @@ impl TryFrom<Out> for Outs {
     }
 }
 
-/// A group of arrays. Their chunks are decoded in the same way, and share batches.
+/// Arrays whose chunks are decoded in the same way, so that they share batches.
 pub(crate) struct Group {
-    /// The placement for the array of the group with the largest chunks.
+    /// The placement that was chosen for the array of the group with the largest chunks.
     placement: ReadPlacement,
     layout: Arc<ChunkLayout>,
 }
@@ -110,7 +110,7 @@ impl Group {
             && self.placement.route.is_like(&placement.route)
     }
 
-    /// Packed bytes of a batch.
+    /// Packed bytes that one batch of the group should have.
     pub(crate) fn batch_bytes(&self) -> u64 {
         self.placement.batch_bytes
     }
@@ -123,33 +123,33 @@ impl Group {
     }
 }
 
-/// The state of a group: its route, and what its batches share.
+/// The route of a group of arrays, and what the group's batches share.
 struct GroupState {
     target: Arc<Target>,
     /// The route of the group's batches, and the kernels for it.
     route: Route,
     natives: Option<Arc<Natives>>,
-    /// Packed bytes of a batch.
+    /// Packed bytes that one batch of the group should have.
     batch_bytes: usize,
 }
 
-/// How the elements of one result get to their places.
+/// How packed elements are converted and placed in one result.
 struct DeviceResult {
     tail: Tail,
     spacing: Spacing,
     fill: Vec<u8>,
 }
 
-/// A batch whose elements are on their way to the result. They are there after the event `done`.
+/// A batch whose elements kernels are moving to the results. They are there after the event `done`.
 struct InDecoding {
     done: Event,
     flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
-    /// Copies of decoded chunks for the chunk cache, which takes them when the frames are checked.
+    /// Copies of decoded chunks that go to the chunk cache when the frames are checked.
     keep: Vec<Unchecked>,
 }
 
-/// The scratch memory of a batch while it decodes.
+/// The scratch memory that is reserved for a batch while it is decoded.
 struct Scratch {
     reserved: Reserved,
     is_spare: bool,
@@ -220,7 +220,7 @@ impl DeviceDestination {
         call.threads.div_ceil(chunks_a_batch) + 3
     }
 
-    /// Makes a batch that kernels decode; `None` if there is no memory for it now.
+    /// Prepares the fetching of a batch that kernels decode; `None` if there is no memory for it now.
     fn by_kernels(&mut self, natives: Arc<Natives>, batch: &Batch, alone: bool) -> Result<Option<KernelsBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
@@ -257,7 +257,8 @@ impl DeviceDestination {
         }))
     }
 
-    /// Makes a batch that the host decodes, completely or in part; `None` if there is no memory for it now.
+    /// Prepares the fetching of a batch that the host decodes, completely or in part; `None` if there is no memory for
+    /// it now.
     fn by_host(&mut self, rest: Option<Arc<Natives>>, batch: &Batch, alone: bool) -> Result<Option<HybridBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let plan = SlabPlan::new(batch, target.stored_is_packed);
@@ -277,7 +278,7 @@ impl DeviceDestination {
         HybridBatch::new(&target, rest, plan, slab, held).map(Some)
     }
 
-    /// Makes a batch whose bytes come in device memory; `None` if there is no memory for it now.
+    /// Prepares the fetching of a batch whose bytes come in device memory; `None` if there is no memory for it now.
     fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
@@ -290,14 +291,14 @@ impl DeviceDestination {
         Ok(Some(ResidentBatch::new(&target, kernels, held)))
     }
 
-    /// Allocates device memory for the bytes of a slab, and uploads them as they come.
+    /// Allocates device memory for a slab, to which the slab's bytes are uploaded as they come.
     fn with_arena(&self, mut slab: Slab, size_bytes: usize) -> Result<(Slab, Buffer)> {
         let arena = pool::allocate(size_bytes, &self.copies)?;
         slab.upload_as_filled(&arena, &self.copies)?;
         Ok((slab, arena))
     }
 
-    /// Moves the elements of a batch to their places, and fills boxes without a chunk.
+    /// Moves the elements of a fetched batch to the results, and fills boxes without a chunk.
     fn place(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         if self.call.is_cancelled() {
             flight.route.give_up();
@@ -323,7 +324,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Copies decoded chunks for the chunk cache, as far as it has room.
+    /// Copies decoded chunks for the chunk cache, as many as it has room for.
     fn copies_for_cache(&self, packed: &mut [Packed]) -> Result<Vec<Unchecked>> {
         let Some(cache) = self.call.cache.get() else { return Ok(Vec::new()) };
         let mut keep = Vec::new();
@@ -341,7 +342,7 @@ impl DeviceDestination {
         Ok(keep)
     }
 
-    /// Moves packed elements to their places, and fills boxes without a chunk.
+    /// Moves packed elements to the results, and fills boxes without a chunk.
     fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
         if let Outs::Whole(outs) = &self.outs {
             packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
@@ -365,7 +366,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Moves packed elements to their places.
+    /// Scatters packed elements to one result.
     fn scatter(&self, Packed { out, bytes, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
         let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
@@ -391,7 +392,8 @@ impl DeviceDestination {
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
-    /// Closes a batch. If order matters, all earlier batches are placed already.
+    /// Takes back a batch now: decodes it and moves its elements to the results. If order matters, all earlier batches
+    /// are placed already.
     fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);
@@ -409,7 +411,7 @@ fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     Some(Arc::new(Natives::new(host_passes, layout, Arc::clone(native))))
 }
 
-/// Launches a batch if its route got memory for it.
+/// Launches a batch on its route; gives it back if `route` is `None`, because there was no memory.
 fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Batch) -> Launch<dyn DeviceRoute> {
     match route {
         Some(route) => Launch::Launched(launch(launcher, batch, route)),
@@ -417,7 +419,7 @@ fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Ba
     }
 }
 
-/// Collects the boxes of each result that have no chunk.
+/// Collects for each result the boxes of a batch that have no chunk.
 fn boxes_without_chunk(flight: &DeviceFlight) -> BTreeMap<usize, Vec<Extent>> {
     let mut boxes = BTreeMap::<usize, Vec<Extent>>::new();
     for unit in flight.missing() {

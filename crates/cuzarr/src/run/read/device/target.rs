@@ -10,26 +10,27 @@ use crate::plan::Unit;
 use crate::run::context::Context;
 use crate::run::read::in_flight::{Packed, PackedBytes};
 
-/// State that all batches of a group of arrays share in a read into device memory.
+/// State that all batches of a group of arrays share when they are read into device memory.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) device: Device,
-    /// Bytes of the largest packed chunk.
+    /// Size of the largest packed chunk in bytes.
     pub(crate) chunk_bytes: usize,
-    /// Whether stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
     pub(crate) stored_is_packed: bool,
     pub(crate) read_missing: bool,
-    /// Cleared if kernels can decode no frame of a batch. Then the host decodes the other batches too.
+    /// Set to false if kernels can decode no frame of a batch. Then the host decodes the other batches too.
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// Groups units by result and by chunk layout. Each unit is given with the offset of its packed bytes in `buffer`.
+/// Groups units whose packed bytes lie in `buffer`, by result and by chunk layout. Each unit is given with the offset
+/// of its packed bytes in `buffer`.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
     let together = || PackedBytes::Together(buffer.clone());
     grouped(units.map(|(unit, offset)| (unit, buffer, offset)), together)
 }
 
-/// Groups chunks of the chunk cache by result and by chunk layout. Each has a buffer of its own.
+/// Groups cached chunks by result and by chunk layout. Each has a buffer of its own.
 pub(crate) fn kept<'a>(units: impl Iterator<Item = (&'a Unit, &'a Buffer)>) -> Vec<Packed> {
     grouped(units.map(|(unit, buffer)| (unit, buffer, 0)), || PackedBytes::Each(Vec::new()))
 }

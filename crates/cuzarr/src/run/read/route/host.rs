@@ -35,28 +35,28 @@ const FAR_BATCH_UNITS: usize = 4096;
 /// chunks is never in memory as a whole.
 const MOST_BATCHES: usize = 4;
 
-/// State that all batches of a read into host memory share.
+/// State that all batches of a read into host memory share: the results, and how elements get there.
 struct Target {
     call: Arc<Context>,
     results: Vec<HostResult>,
     read_missing: bool,
 }
 
-/// How the elements of one result get to their places.
+/// One result in host memory, and how packed elements are converted and placed in it.
 struct HostResult {
     out: NdBuffer,
     tail: Tail,
-    /// Whether stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
     stored_is_packed: bool,
     spacing: Spacing,
     fill: Vec<u8>,
 }
 
-/// Reads into nd-buffers in host memory.
+/// Receives the elements of a read into nd-buffers in host memory.
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
-    /// Packed bytes of a batch: a part of the limit, so that stored and packed bytes of a few batches fit.
+    /// Packed bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -85,7 +85,7 @@ impl HostDestination {
         Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
     }
 
-    /// Lends the parts of the results that a batch writes, for its units and its fills.
+    /// Lends out the boxes of results that a batch fills, so that threads can write to them at the same time.
     fn lend(&mut self, batch: &Batch) -> Result<Parts> {
         let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
         let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
@@ -111,16 +111,16 @@ impl HostDestination {
     }
 }
 
-/// The parts of the results that a batch writes.
+/// The boxes of results that a batch fills, lent to the threads that write them.
 struct Parts {
-    /// The parts of each result.
+    /// The lent boxes, by the number of the result.
     lent: BTreeMap<usize, Lent>,
     /// For each unit, each fill and each kept chunk: the results that it writes to, in order, and the number of its part in each.
     places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// Returns the part of a result that a unit or a fill writes. Fills are counted behind all units.
+    /// Returns the lent boxes of a result that a unit or a fill writes. Fills are counted behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;
@@ -166,7 +166,8 @@ impl Destination for HostDestination {
 }
 
 impl Target {
-    /// Returns the range of the result's bytes that equal the unit's packed bytes, if there is one.
+    /// Returns which bytes of the result equal the unit's packed bytes, so that they can be read there directly; `None`
+    /// if no bytes do.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
         let [place] = &unit.places[..] else { return None };
         let HostResult { out, tail, spacing, .. } = &self.results[place.out];
@@ -190,8 +191,8 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Stored and packed bytes outside the result while a read is in flight. Stored bytes count as much as packed
-    /// bytes. If a read brings more bytes than that, the surplus is reserved when it comes.
+    /// Memory that a read needs outside the result while it is in flight: for stored and packed bytes. Stored bytes
+    /// count as much as packed bytes. If a read brings more bytes than that, the surplus is reserved when it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));
@@ -204,12 +205,12 @@ impl Target {
         (stored + packed) as u64
     }
 
-    /// Whether the stored bytes of a unit are packed bytes.
+    /// Whether the unit's chunk needs no decoding, because its stored bytes are packed bytes.
     fn stored_is_packed(&self, unit: &Unit) -> bool {
         unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
     }
 
-    /// Makes the transfer of a unit's elements to one result.
+    /// Makes the transfer that moves a unit's elements to one result.
     fn transfer(&self, unit: &Unit, places: &[Place]) -> Transfer {
         let HostResult { tail, spacing, .. } = &self.results[places[0].out];
         Transfer {
@@ -226,7 +227,7 @@ impl Target {
         Ok(())
     }
 
-    /// Adds a copy of a decoded chunk to the chunk cache, if it goes there.
+    /// Adds a copy of a decoded chunk to the chunk cache, if the unit asks for it.
     fn keep(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
         if let Some(cache) = self.call.cache.get().filter(|_| unit.keep)
             && let Some(reserved) = cache.reserve(packed.len())
@@ -241,7 +242,7 @@ impl Target {
         Ok(())
     }
 
-    /// Decodes a chunk. Only the bytes `wanted` must be right.
+    /// Decodes a chunk into `packed`, of which only the bytes `wanted` must be right.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);
@@ -253,11 +254,11 @@ impl Target {
 
 pub(crate) struct HostBatch {
     target: Arc<Target>,
-    /// The parts of the results that the batch writes.
+    /// The lent boxes of results that the batch fills.
     parts: Parts,
 }
 
-/// A read that goes directly to its place in the result.
+/// Memory of the result that is lent to the store, which reads packed bytes directly into it.
 struct InPlace(PartBytes);
 
 impl Lease for InPlace {

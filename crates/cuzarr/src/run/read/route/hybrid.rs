@@ -20,46 +20,46 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Held;
 use crate::store::Lease;
 
-/// Alignment of the pieces of a slab.
+/// Alignment of the pieces into which a slab is divided.
 pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
-/// Alignment of packed bytes. It aligns elements of any type.
+/// Alignment of each unit's packed bytes in a slab. It aligns elements of any type.
 pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 
-/// A batch that the host decodes into a slab.
+/// A batch that the host decodes into a slab, fully or partly, before the slab is copied to the device.
 pub(crate) struct HybridBatch {
     target: Arc<Target>,
-    /// The kernels for the passes that the host does not undo; `None` when the host undoes all.
+    /// The kernels that undo the remaining passes; `None` when the host undoes all.
     rest: Option<Arc<Natives>>,
-    /// The piece of each unit, and the offset of its packed bytes in the slab.
+    /// For each unit, the number of its piece and the offset of its packed bytes in the slab.
     units: Vec<(usize, usize)>,
     life: Life<Fetching, Fetched, Decoding>,
 }
 
-/// The pieces are being filled, each by any thread.
+/// The state of a batch while threads fill the pieces of its slab.
 struct Fetching {
     held: Held,
     slab: Option<(Slab, Buffer)>,
-    /// A piece for each read when stored bytes are packed bytes, else for each unit.
+    /// The pieces not yet taken: one for each read when stored bytes are packed bytes, else one for each unit.
     pieces: Vec<Option<SlabPiece>>,
 }
 
-/// All pieces are filled, and are crossing the bus.
+/// The state of a batch whose pieces are all filled, while they cross the bus.
 struct Fetched {
     held: Held,
     slab: Option<(Slab, Buffer)>,
     landed: Vec<usize>,
 }
 
-/// Kernels undo the passes that the host did not undo.
+/// The state of a batch while kernels undo the passes that the host did not undo.
 struct Decoding {
     launched: Option<LaunchedDecoding>,
     _held: Held,
 }
 
-/// The places of reads and units in a slab, and the size of the slab.
+/// How the reads and units of a batch lie in its slab, and the size of the slab.
 pub(crate) struct SlabPlan {
     piece_bytes: Vec<usize>,
-    /// For each unit, its piece and its offset in that piece.
+    /// For each unit, the number of its piece and the offset of its packed bytes in that piece.
     units: Vec<(usize, usize)>,
     pub(crate) total_bytes: usize,
 }
@@ -92,7 +92,7 @@ impl SlabPlan {
     }
 }
 
-/// Offsets of a read's units in the read's memory, if they are aligned so that the units can stay there.
+/// Offsets of the units' bytes in the memory of their read, if they are aligned so that they can stay there.
 fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
@@ -101,7 +101,7 @@ fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
 }
 
 impl HybridBatch {
-    /// Makes a batch whose bytes come to pieces of `slab`. Without a slab, the batch has no bytes.
+    /// Makes a batch whose bytes will be put into pieces of `slab`. Without a slab, the batch has no bytes.
     pub(crate) fn new(
         target: &Arc<Target>,
         rest: Option<Arc<Natives>>,
@@ -124,7 +124,7 @@ impl HybridBatch {
         Ok(HybridBatch { target: Arc::clone(target), rest, units, life })
     }
 
-    /// Takes the memory that a unit is decoded to, or that the unit's read fills.
+    /// Takes the piece of the slab that a unit is decoded to, or that the unit's read fills.
     fn piece(&self, unit: usize) -> Result<SlabPiece> {
         let twice = || Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item");
         let (piece, _) = self.units[unit];

@@ -30,80 +30,81 @@ use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Alignment of reads in a slab.
+/// Alignment of each read's bytes in a slab.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// A batch that kernels decode.
+/// A batch whose stored bytes are copied to the device, where kernels decode them.
 pub(crate) struct KernelsBatch {
     pub(crate) target: Arc<Target>,
     pub(crate) natives: Arc<Natives>,
     /// The stream on which the batch decodes.
     pub(crate) stream: Stream,
-    /// Approximate scratch memory that the batch may use.
+    /// Approximate maximum of the scratch memory that decoding the batch may use.
     pub(crate) scratch: ScratchLimit,
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
 
-/// Bytes are being fetched. Any thread fills the slabs, in any order.
+/// The state of a batch while its stored bytes are fetched into slabs. Any thread fills the slabs, in any order.
 pub(crate) struct Fetching {
     held: Held,
     slabs: Option<Slabs>,
     places: Vec<Option<Place>>,
 }
 
-/// All bytes came, and are crossing the bus. Units are sorted by how they are decoded.
+/// The state of a batch whose bytes have all come, while they cross the bus. Units are sorted by how they are decoded.
 pub(crate) struct Fetched {
     held: Held,
     slabs: Option<Slabs>,
-    /// Events that mark the end of each copy to the device.
+    /// For each copy to the device, an event that marks its end.
     copied: Vec<Event>,
     /// Frames that kernels decode, in the order of `batch`.
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// The packed bytes, the launched batch and the event after it; and its scratch memory, if `complete` launched it.
+    /// If `complete` launched the decoding: the packed bytes, the launched batch and the event after it; and its
+    /// scratch memory.
     decoded: Option<(Vec<Packed>, LaunchedDecoding, Event)>,
     scratch: Option<Reserved>,
-    /// Frames that kernels cannot decode.
+    /// Frames that kernels cannot decode, so that the host must.
     unknown: Vec<Frame>,
-    /// Packed bytes of units that the host decoded.
+    /// Units that the host decoded, with their packed bytes.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// The memory of a batch while kernels decode it.
+/// Keeps the memory of a batch reserved while kernels decode it.
 pub(crate) struct Decoding {
     launched: Option<LaunchedDecoding>,
     _held: Held,
     _scratch: Option<Reserved>,
 }
 
-/// Memory for the stored bytes of one batch, and the device memory to which they are copied.
+/// Pinned memory for the stored bytes of one batch, and the device memory to which they are copied.
 pub(crate) enum Slabs {
     /// One slab for all bytes of the batch. Headers are read from it again when all bytes have come.
     Whole(Slab, Buffer),
-    /// Several slabs, one after the other.
+    /// Several slabs, one after the other, for batches that are larger than a slab.
     Series(SlabSeries, Buffer),
 }
 
-/// The place of one unit's bytes.
+/// Where the bytes of one unit are after they came.
 enum Place {
-    /// The range of the stored bytes in the batch's bytes, and the headers if kernels can decode the frame.
+    /// Stored bytes: their range among the bytes of the batch, and their headers if kernels can decode the frame.
     Stored(Range<usize>, Option<Headers>),
-    /// The decoded bytes, because the slab had no room for the stored bytes.
+    /// Decoded bytes in scratch memory, because the slab had no room for the stored bytes.
     Packed(ScratchBlock),
 }
 
-/// The number of a unit, and the range of its stored bytes in the batch's bytes.
+/// A unit whose stored bytes are in a slab, and their range among the bytes of the batch.
 struct Frame {
     unit: usize,
     src: Range<usize>,
 }
 
-/// A read that fills its place in a slab.
+/// Memory in a slab that is lent to the store for one read.
 pub(crate) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
-    /// The offset of its bytes in the batch's bytes.
+    /// Offset of this memory among the bytes of the batch.
     at_bytes: usize,
 }
 
@@ -128,7 +129,7 @@ impl Lease for InSlab {
 }
 
 impl Slabs {
-    /// Takes room for `size_bytes` from the slabs; `None` if there is not enough.
+    /// Takes memory for a read of `size_bytes` from the slabs; `None` if there is not enough.
     fn carve(&mut self, size_bytes: usize) -> Result<Option<InSlab>> {
         Ok(match self {
             Slabs::Whole(slab, _) => slab.carve(size_bytes).map(|piece| InSlab::new(piece.offset_bytes(), piece)),
@@ -143,7 +144,7 @@ impl Slabs {
         })
     }
 
-    /// The bytes on the device, and the same bytes on the host if they are still there.
+    /// The batch's bytes on the device, and on the host if they are still there.
     fn bytes(&self) -> Result<(Buffer, Option<&[u8]>)> {
         Ok(match self {
             Slabs::Whole(slab, arena) => {
@@ -170,7 +171,8 @@ impl Fetching {
         Fetching { held, slabs, places: batch.units.iter().map(|_| None).collect() }
     }
 
-    /// Sends the rest of the slabs across the bus, and sorts the units `landed` by how they are decoded.
+    /// Sends the rest of the slabs across the bus, and sorts the units `landed` by whether kernels or the host decode
+    /// them.
     fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
         let Fetching { held, mut slabs, mut places } = self;
         // The upload is started first, so that units are sorted while the last bytes cross the bus.
@@ -193,12 +195,13 @@ impl Fetching {
 }
 
 impl Fetched {
-    /// Size of the scratch memory that the decoding waits for; 0 if it waits for none.
+    /// Size of the scratch memory that must be reserved before the batch can be decoded; 0 if it needs none.
     fn scratch_bytes(&self) -> u64 {
         self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// Prepares the decoding, or prepares it again. It tries to use at most this much scratch memory.
+    /// Prepares the decoding, or prepares it again, for this amount of scratch memory. It tries to use at most this
+    /// much.
     fn lay_out(&mut self, route: &KernelsBatch, plan: &Batch, scratch: ScratchLimit) -> Result<()> {
         // The old batch is dropped first: there is memory for the packed bytes of only one.
         self.batch = None;
@@ -211,7 +214,7 @@ impl Fetched {
         Ok(())
     }
 
-    /// Enqueues the decoding after the upload. Its scratch memory is reserved already.
+    /// Enqueues the decoding, which begins after the upload. Its scratch memory is reserved already.
     fn launch(&mut self, route: &KernelsBatch, plan: &Batch) -> Result<()> {
         let Some(batch) = self.batch.take() else { return Ok(()) };
         self.copied.iter().try_for_each(|end| route.stream.wait(end))?;
@@ -221,8 +224,8 @@ impl Fetched {
         Ok(())
     }
 
-    /// Decodes frames that kernels cannot decode, on as many threads as the call may use. Such frames are rare.
-    /// Failures are reported to the call.
+    /// Decodes on the host the frames that kernels cannot decode, on as many threads as the call may use. Such frames
+    /// are rare. Failures are reported to the call.
     fn decode_unknown(&mut self, target: &Target, plan: &Batch, copies: &Stream) -> Result<()> {
         let (Some(slabs), false) = (&self.slabs, self.unknown.is_empty()) else { return Ok(()) };
         let (arena, host) = slabs.bytes()?;
@@ -257,8 +260,8 @@ impl BatchRoute for KernelsBatch {
         }
     }
 
-    /// Reads the headers of the frames in a read. Many threads do this in parallel, because each access misses the
-    /// cache.
+    /// Reads the headers of the frames that came with a read. Many threads do this in parallel, because each access
+    /// misses the cache.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>> {
         let lease = match Stored::or::<InSlab>(lease)? {
             Ok(stored) => return Ok(Some(stored)),
@@ -285,7 +288,7 @@ impl BatchRoute for KernelsBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    /// Prepares the decoding, and launches it if there is scratch memory.
+    /// Prepares the decoding of a complete batch, and launches it if there is scratch memory.
     fn complete(&self, batch: &Batch, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
@@ -352,7 +355,7 @@ impl DeviceRoute for KernelsBatch {
 }
 
 impl KernelsBatch {
-    /// Stores the place of a unit.
+    /// Stores where the bytes of a unit are.
     fn put(&self, unit: usize, place: Place) -> Result<()> {
         self.life.fetching(|fetching| {
             fetching.places[unit] = Some(place);
@@ -361,7 +364,7 @@ impl KernelsBatch {
     }
 }
 
-/// Decodes one chunk on the host.
+/// Decodes the chunk of a unit on the host.
 pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<ScratchBlock> {
     let (call, program) = (&target.call, unit.layout.program()?);
     let size_bytes = program.packed_size_bytes();

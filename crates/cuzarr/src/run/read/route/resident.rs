@@ -24,10 +24,10 @@ use crate::run::schedule::budget::{Held, Reserved};
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Alignment of frames that are put together.
+/// Alignment of frames that are copied into one buffer.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// A batch whose bytes come in device memory.
+/// A batch whose stored bytes come in device memory, because the store keeps them there.
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
     /// The kernels that decode its frames, and their stream; `None` for packed chunks.
@@ -35,27 +35,27 @@ pub(crate) struct ResidentBatch {
     life: Life<Fetched, Fetched, Decoding>,
 }
 
-/// The bytes of the batch that came so far.
+/// The state of a batch while its bytes come: those that came so far.
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
-    /// Units whose bytes came in host memory, after decoding.
+    /// Units whose bytes came in host memory, with their packed bytes after decoding.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// The batch's reservation, and further reservations for stored bytes beyond it.
+/// The memory that the batch has reserved, and what it reserved later for larger stored bytes.
 struct Memory {
     _held: Held,
     extra: Vec<Reserved>,
 }
 
-/// Kernels decode the frames, if there are any.
+/// The state of a batch while kernels decode its frames, if there are any.
 struct Decoding {
     frames: Option<Frames>,
     _memory: Memory,
 }
 
-/// Frames that kernels decode. They are checked when the kernels have ended.
+/// The frames of a batch while kernels decode them. They are checked when the kernels have ended.
 struct Frames {
     launched: LaunchedDecoding,
     frames: Vec<Frame>,
@@ -77,7 +77,8 @@ impl ResidentBatch {
 }
 
 impl Memory {
-    /// Reserves bytes beyond the batch's reservation, until the batch ends. Returns whether there was room.
+    /// Reserves memory that the batch needs beyond its first reservation, until the batch ends. Returns whether there
+    /// was room.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;
@@ -172,7 +173,7 @@ impl DeviceRoute for ResidentBatch {
         })
     }
 
-    /// Checks the frames, and decodes on the host the frames that only the host can decode.
+    /// Checks the decoded frames, and decodes on the host those that only the host can decode.
     fn check(&self) -> Result<Vec<Packed>> {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
@@ -196,7 +197,7 @@ impl DeviceRoute for ResidentBatch {
 }
 
 impl ResidentBatch {
-    /// Puts frames together, and launches the kernels that decode them; `None` if there is too little memory.
+    /// Copies frames into one buffer, and launches the kernels that decode them; `None` if there is too little memory.
     fn launch(
         &self,
         memory: &mut Memory,
@@ -264,13 +265,14 @@ impl ResidentBatch {
         Ok(found)
     }
 
-    /// Copies a frame to the host, decodes it there, and uploads the result.
+    /// Decodes a frame on the host: copies it there, decodes it, and uploads the result.
     fn decode_one(&self, unit: &Unit, frame: &Buffer) -> Result<Buffer> {
         Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, unit, &frame.to_vec()?)?)?)
     }
 }
 
-/// The units of a read of packed bytes. A unit at an unaligned address is copied to an aligned one.
+/// The units of a read whose bytes are packed bytes already, so that they are placed from there. A unit at an unaligned
+/// address is copied to an aligned one.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut apart) = (Vec::new(), Vec::new());

@@ -15,10 +15,10 @@ use crate::run::read::route::host::HostDestination;
 use crate::run::report::Stage;
 use crate::run::{Access, Options};
 
-/// Maximum pinned memory that is kept between small reads.
+/// Maximum size of the pinned memory that is kept between small reads, in bytes.
 const KEPT_BYTES: usize = 32 * SMALL_BYTES;
 
-/// Executes `plan` into `out`, which is contiguous in C order.
+/// Reads one small chunk on the calling thread into `out`, which is contiguous in C order.
 pub(crate) fn read(call: &Arc<Context>, access: &Access, plan: Plan, out: &NdBuffer, options: &Options) -> Result<()> {
     let on_host = access.on_host()?;
     let plan = plan.rebound(on_host.source())?;

@@ -21,7 +21,7 @@ use crate::run::read::stored::{Stored, check_missing, foreign_memory};
 use crate::run::report::Stage;
 use crate::store::Lease;
 
-/// Refuses arrays whose elements have a fixed size.
+/// Refuses an array whose elements have a fixed size.
 ///
 /// # Errors
 /// `Unsupported`
@@ -33,7 +33,7 @@ pub(crate) fn require(access: &Access) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
-/// Elements of one box of the result, in C order of the box.
+/// The elements that were read for one box of the result, in C order of the box.
 struct Part {
     start: Vec<usize>,
     extent: Vec<usize>,
@@ -44,20 +44,20 @@ struct Target {
     call: Arc<Context>,
     spacing: Spacing,
     read_missing: bool,
-    /// Maximum decoded bytes of a chunk.
+    /// Maximum decoded size of a chunk in bytes.
     limit_bytes: u64,
-    /// Locked for writing by a chunk that needs more memory than its share. Then no other chunk takes memory.
+    /// Locked for writing by a chunk whose decoding needs more memory than usual. Then no other chunk takes memory.
     alone: RwLock<()>,
     parts: Mutex<Vec<Part>>,
 }
 
-/// Assumed ratio of decoded to stored bytes. Chunks with a higher ratio are decoded alone.
+/// Assumed ratio of a chunk's decoded size to its stored size. Chunks with a higher ratio are decoded alone.
 const USUAL_RATIO: u64 = 16;
-/// Minimum of the memory with which a chunk is decoded beside others.
+/// In the first attempt to decode a chunk, beside others, its elements may take at least this many bytes.
 const USUAL_BYTES: u64 = 1 << 20;
-/// Chunks of up to this many bytes are decoded within any budget.
+/// The elements of a chunk that is decoded alone may take at least this many bytes, whatever the limit.
 const SMALL_BYTES: u64 = 1 << 16;
-/// A decoded chunk exists twice for a while: in the form of its codec, and as elements.
+/// Number of copies of a decoded chunk that exist for a while: in the form of its codec, and as elements.
 const COPIES: u64 = 2;
 
 impl Target {
@@ -66,9 +66,9 @@ impl Target {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
     }
 
-    /// Decodes a chunk within the budget. Its decoded size is not known in advance. So the first attempt gets the
-    /// memory that such chunks usually need. If that is not enough, the chunk is decoded again, alone and with all
-    /// memory: a job cannot wait for memory that later jobs hold.
+    /// Decodes a chunk of variable-length elements, and keeps to the memory limit. Its decoded size is not known in
+    /// advance. So the first attempt gets the memory that such chunks usually need. If that is not enough, the chunk is
+    /// decoded again, alone and with all memory: a job cannot wait for memory that later jobs hold.
     fn decode(&self, chain: &Chain, stored: &[u8]) -> Result<VariableElements> {
         let usual = (stored.len() as u64).saturating_mul(USUAL_RATIO).max(USUAL_BYTES).min(self.limit_bytes);
         {
@@ -94,7 +94,7 @@ impl Target {
     }
 }
 
-/// Collects the elements of chunks with variable-length elements.
+/// Collects the elements of a read of variable length, box by box, until the result can be put together.
 pub(crate) struct VariableDestination {
     target: Arc<Target>,
     threads: usize,
@@ -114,14 +114,14 @@ impl VariableDestination {
         VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() }
     }
 
-    /// Returns the elements that were read.
+    /// Returns the boxes of elements that were read.
     pub(crate) fn collected(self) -> Collected {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
         Collected { parts, lists: self.target.spacing.lists.clone() }
     }
 }
 
-/// The elements that one call read, and their places.
+/// The boxes of variable-length elements that one call read, and how they lie in the result.
 pub(crate) struct Collected {
     parts: Vec<Part>,
     lists: Option<Arc<Lists>>,
@@ -162,8 +162,8 @@ pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Res
     Ok(elements)
 }
 
-/// C-order numbers, in an array of `shape`, of the elements of a box, in C order of the box. With lists, the box is
-/// given in positions of the lists.
+/// The C-order numbers that the elements of a box have in an array of `shape`, in C order of the box. With lists, the
+/// box is given in positions of the lists.
 pub(crate) fn box_places(
     shape: &[u64],
     lists: Option<&Lists>,
@@ -182,7 +182,7 @@ pub(crate) fn box_places(
 }
 
 impl Spacing {
-    /// Numbers of the elements of a box in the packed chunk, in C order of the box.
+    /// The numbers that the elements of a box have in the packed chunk, in C order of the box.
     pub(crate) fn packed_places(
         &self,
         layout: &Arc<ChunkLayout>,
@@ -245,7 +245,7 @@ impl Destination for VariableDestination {
 
 pub(crate) struct VariableBatch(Arc<Target>);
 
-/// Minimum bytes that each element takes while the result is put together: its source and its offset.
+/// Minimum memory that each element takes while the result is put together, in bytes: its source and its offset.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl BatchRoute for VariableBatch {
@@ -286,7 +286,7 @@ impl BatchRoute for VariableBatch {
 }
 
 impl Target {
-    /// Collects the elements of a chunk for the places of its unit.
+    /// Collects the elements of a chunk for each box that its unit fills.
     fn place(&self, unit: &Unit, mut chunk: Cow<'_, VariableElements>) -> Result<()> {
         for Place { first_elem, start, extent, .. } in &unit.places {
             // If there is one place that takes all elements in their order, they need no copy.

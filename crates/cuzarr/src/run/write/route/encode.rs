@@ -30,16 +30,16 @@ use crate::run::write::object::StoredBytes;
 use crate::run::write::route::merge::{Changed, Decoding, Old, OldChunks, Packed, Undecoded, unpack};
 use crate::run::write::writing::{Leaf, Seal, Writing};
 
-/// The encoders of one write, and the chunks that kernels encode.
+/// The kernels that encode the chunks of one write, and the chunks that wait for them.
 pub(crate) struct Encoders {
     device: Device,
     /// Whether whole chunks of different shapes are encoded together. For this, packed chunks must become frames
     /// without other steps, and the encoder must accept chunks that are smaller than the largest.
     mixes: bool,
-    /// Groups of chunks that are encoded together. Usually there is one.
+    /// Groups of chunks for which the same kernels can be launched together. Usually there is one.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
-    /// Number of chunks in a batch, and of batches on the device at a time.
+    /// Number of chunks in a batch, and number of batches on the device at a time.
     chunks: usize,
     batches: usize,
     /// The kernels that decode chunks of which a part is written; `None` if the host merges such chunks.
@@ -48,48 +48,48 @@ pub(crate) struct Encoders {
     running: VecDeque<Running>,
 }
 
-/// Chunks that are encoded together: chunks of one layout, and whole chunks of smaller layouts if [`Encoders::mixes`]
-/// is set.
+/// Chunks for which kernels are launched together: chunks of one layout, and whole chunks of smaller layouts if
+/// [`Encoders::mixes`] is set.
 struct Kind {
     layout: Arc<ChunkLayout>,
     native: NativeEncoder,
     merging: Option<Arc<Native>>,
     /// Gathers packed chunks.
     packed: Gathering,
-    /// The old elements of each chunk; `None` for a chunk that is replaced as a whole.
+    /// For each collected chunk its old elements; `None` for a chunk that is replaced as a whole.
     olds: Vec<Option<Old>>,
     /// Gathers the same chunks as plain elements, if packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
-    /// A packed chunk that only holds the fill value, for chunks that reach beyond the array's edge. It is made when it
-    /// is first needed.
+    /// A packed chunk whose elements all have the fill value, for chunks that reach beyond the array's edge. It is made
+    /// when it is first needed.
     blank: Option<Buffer>,
-    /// The fill value as plain elements; `None` if every chunk is stored.
+    /// A chunk of the fill value as plain elements, for comparison; `None` if every chunk is stored.
     plain_blank: Option<Buffer>,
 }
 
 struct Running {
     encoding: NativeEncoding,
-    /// Kernels that decode the old chunks.
+    /// The kernels that decode old chunks of this batch, until they are checked.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
-    /// The number of the chunks' kind.
+    /// The number of the kind from which the chunks were taken.
     kind: usize,
     stream: Stream,
 }
 
-/// Frames that lie one after the other in device memory.
+/// A batch of encoded chunks: their frames lie one after the other in device memory.
 pub(crate) struct EncodedBatch {
     pub(crate) buffer: Buffer,
     pub(crate) leaves: Vec<FrameAt>,
-    /// Chunks that only hold the fill value, and are not stored.
+    /// Chunks that are not stored, because all of their elements have the fill value.
     pub(crate) empty: Vec<Leaf>,
     /// Packed chunks with an element that cannot be encoded. The host encodes them to get the error.
     pub(crate) refused: Vec<(Leaf, Buffer)>,
-    /// Chunks whose old elements kernels did not decode.
+    /// Chunks whose old elements the kernels could not decode, with their stored bytes.
     pub(crate) undecoded: Vec<(Leaf, StoredBytes, Error)>,
 }
 
-/// A chunk, the range of its bytes, and its checksum if the device computed it.
+/// A chunk, the range of its bytes in a buffer, and its checksum if the device computed it.
 pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,
@@ -127,7 +127,7 @@ impl Kind {
         })
     }
 
-    /// Enqueues the gathering and encoding of the collected chunks on a stream.
+    /// Enqueues on a stream that the collected chunks are gathered and encoded.
     fn begin(
         &mut self,
         writing: &Arc<Writing>,
@@ -204,7 +204,7 @@ impl Kind {
         Ok(Running { encoding, decoding, leaves, kind, stream })
     }
 
-    /// Returns a packed chunk that only holds the fill value.
+    /// Returns a packed chunk whose elements all have the fill value.
     fn packed_blank(&self, writing: &Writing, device: Device) -> Result<Buffer> {
         match (&self.plain, &self.plain_blank) {
             // The chunk for the comparison is both plain and packed.
@@ -215,7 +215,7 @@ impl Kind {
 }
 
 impl Encoders {
-    /// Makes the encoders of a write.
+    /// Makes the encoders of a write, without chunks yet.
     pub(crate) fn new(writing: &Writing, program: &Program, device: Device, encoding: &DeviceEncoding) -> Encoders {
         let DeviceEncoding { encoder, merging, chunks, batches, .. } = encoding.clone();
         let (source, layout) = (&writing.plan.source, writing.plan.source.layout());
@@ -234,14 +234,14 @@ impl Encoders {
         }
     }
 
-    /// Makes the source of old elements of chunks; `None` if the host merges chunks of which a part is written.
+    /// Makes the queue that fetches old elements of chunks; `None` if the host merges old and new elements.
     pub(crate) fn old_chunks(&self, encoding: &DeviceEncoding, packed_bytes: usize) -> Option<OldChunks> {
         let bound_bytes = old_bound_bytes(&*encoding.encoder, packed_bytes);
         self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
     }
 
-    /// Adds a chunk, with its old elements if some are kept. Returns the number of the chunk's kind if the kind has
-    /// enough chunks for a batch.
+    /// Adds a chunk that will be encoded, with its old elements if some are kept. Returns the number of the chunk's
+    /// kind if the kind has enough chunks for a batch.
     ///
     /// # Errors
     /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
@@ -270,12 +270,12 @@ impl Encoders {
         self.running.len() >= self.batches
     }
 
-    /// The number of a kind with chunks that wait for more chunks.
+    /// Returns the number of a kind whose chunks wait for more chunks; `None` if there is none.
     pub(crate) fn waiting(&self) -> Option<usize> {
         self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
     }
 
-    /// Enqueues the gathering and encoding of the collected chunks of a kind. Old elements are uploaded through
+    /// Enqueues that the collected chunks of one kind are gathered and encoded. Old elements are uploaded through
     /// `slabs`.
     pub(crate) fn begin(
         &mut self,
@@ -292,7 +292,7 @@ impl Encoders {
         Ok(())
     }
 
-    /// Waits for the oldest batch; `None` if there is none.
+    /// Waits for the oldest batch, and returns its frames; `None` if there is no batch.
     pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
         let Some(running) = self.running.pop_front() else { return Ok(None) };
         let Running { encoding, decoding, leaves, kind, stream } = running;
@@ -320,14 +320,14 @@ impl Encoders {
         Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused, undecoded }))
     }
 
-    /// Drops everything, after a failure.
+    /// Drops all chunks and batches, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.kinds.clear();
         self.numbers.clear();
         self.running.clear();
     }
 
-    /// Returns the streams after all their work has ended.
+    /// Returns the streams to the process's pool, after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }

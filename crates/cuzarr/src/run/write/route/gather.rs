@@ -18,7 +18,7 @@ use crate::run::write::parts::PartsOf;
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::writing::Leaf;
 
-/// Chunks that wait to be gathered: packed, and as plain elements.
+/// Chunks that wait to be gathered into a slab for the host: packed, and as plain elements.
 pub(crate) struct Gather {
     elements: Gathering,
     packed: Gathering,
@@ -41,7 +41,7 @@ impl Gather {
         }
     }
 
-    /// Adds a chunk. It is copied with the next chunks of the same form.
+    /// Adds a chunk, to be gathered in the form `what`. It is copied with the next chunks of the same form.
     pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf, what: What) -> Result<()> {
         let gathering = self.of(what);
         gathering.leaves.push(leaf);
@@ -52,7 +52,7 @@ impl Gather {
         if what == What::Packed { &mut self.packed } else { &mut self.elements }
     }
 
-    /// Enqueues the gathering and the copy of the collected chunks of one form.
+    /// Enqueues that the collected chunks of one form are gathered, and copied to the host.
     fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
         let Outgoing { writing, value, stream, down } = outgoing;
         // Memory is reserved for only one arena of large chunks.
@@ -84,7 +84,7 @@ impl Gather {
         }
     }
 
-    /// Sends the collected chunks.
+    /// Gathers all collected chunks, and copies them to the host.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         for what in [What::Packed, What::Elements] {
             if !self.of(what).leaves.is_empty() {
@@ -99,7 +99,7 @@ impl Gather {
         !self.elements.leaves.is_empty() || !self.packed.leaves.is_empty()
     }
 
-    /// Drops everything, after a failure.
+    /// Drops all collected chunks, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.elements.leaves.clear();
         self.packed.leaves.clear();

@@ -17,7 +17,7 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::route::variable::encode_variable;
 use crate::run::write::writing::{Leaf, LeafValue, Seal, Writing};
 
-/// Passes a chunk to a worker to encode.
+/// Passes a chunk with its new elements to a thread, which encodes and stores it.
 pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
     let writing = Arc::clone(writing);
     writing.submitted.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub(crate) fn submit(writing: &Arc<Writing>, leaf: Leaf, value: LeafValue) {
 }
 
 impl Writing {
-    /// Runs the remaining codecs on a frame from a device, and delivers it to its place.
+    /// Runs the remaining codecs on a frame that a device made, and delivers the result to its shard or object.
     fn deliver_frame(&self, leaf: &Leaf, frame: &[u8], sealed: Option<Seal>) -> Result<()> {
         if let Some(Seal { checksum, location }) = sealed {
             return leaf.place.deliver(Some(seal(frame, checksum, location)));
@@ -68,8 +68,8 @@ impl Writing {
         }
     }
 
-    /// Whether packed bytes, from byte `offset` of a chunk on, need not be stored because they only hold the fill
-    /// value.
+    /// Whether the part of a packed chunk that begins at byte `offset` need not be stored, because all of its elements
+    /// have the fill value.
     pub(crate) fn is_unstored(&self, layout: &ChunkLayout, packed: &[u8], offset: usize) -> Result<bool> {
         if self.write_empty {
             return Ok(false);
@@ -85,7 +85,7 @@ impl Writing {
         Ok(packed[..end] == fill[..end] && packed[end..] == packed[..packed.len() - end])
     }
 
-    /// Encodes a packed chunk, with threads that no other chunk uses, and delivers it to its place.
+    /// Encodes a packed chunk, with threads that no other chunk uses, and delivers it to its shard or object.
     fn write_packed(&self, leaf: &Leaf, packed: &[u8]) -> Result<()> {
         let program = leaf.chunk.layout.program()?;
         if program.stored_is_packed() {
@@ -145,7 +145,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Returns a packed chunk that only holds the fill value.
+    /// Returns a packed chunk whose elements all have the fill value.
     pub(crate) fn packed_blank(&self, layout: &ChunkLayout) -> Result<Arc<Vec<u8>>> {
         let shape = &layout.leaf().chunk_shape;
         let mut blanks = self.blanks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +157,7 @@ impl Writing {
         blank.get(|| self.filled(layout, chunk_shape(layout), layout.program()?.packed_size_bytes()))
     }
 
-    /// Makes packed elements that all hold the fill value, of this shape and size.
+    /// Makes packed elements of this shape and size that all have the fill value.
     fn filled(&self, layout: &ChunkLayout, shape: Vec<usize>, size_bytes: usize) -> Result<Vec<u8>> {
         let program = layout.program()?;
         let ones = vec![1; shape.len()];

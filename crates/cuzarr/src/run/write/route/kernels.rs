@@ -14,10 +14,10 @@ use crate::run::write::route::merge::{Changed, OldChunks};
 use crate::run::write::route::resident;
 use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
-/// Chunks that kernels encode.
+/// The write route for chunks that kernels encode.
 pub(crate) struct Kernels {
     encoders: Encoders,
-    /// Chunks whose old elements are being fetched; `None` if kernels merge no chunks.
+    /// The queue that fetches old elements of chunks; `None` if kernels merge no chunks.
     old_chunks: Option<OldChunks>,
     /// Whether the store accepts frames in device memory.
     keeps_frames: bool,
@@ -59,7 +59,7 @@ impl Kernels {
         }
     }
 
-    /// Waits for the next chunk whose old elements come, and adds it. Returns false if there is none.
+    /// Waits for the next chunk whose old elements are fetched, and adds it. Returns false if there is none.
     fn wait_for_old(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
         let Some(changed) = old_chunks.next(outgoing.writing)? else { return Ok(false) };
@@ -67,7 +67,7 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Begins a batch of the collected chunks of a kind, as soon as there is room for it.
+    /// Begins a batch with the collected chunks of one kind, as soon as there is room for the batch.
     fn encode(&mut self, outgoing: &mut Outgoing<'_>, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
@@ -75,7 +75,7 @@ impl Kernels {
         self.encoders.begin(outgoing.writing, outgoing.value, &outgoing.down.ring, kind)
     }
 
-    /// Waits for the oldest batch, and downloads its frames. Returns false if there is none.
+    /// Waits for the oldest batch, and brings its frames to the host or to the store. Returns false if there is none.
     fn take_frames(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Outgoing { writing, down, .. } = outgoing;
         // After this, the memory of the previous batch is free.
@@ -100,13 +100,13 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Moves chunks one step further: takes a batch's frames, or waits for old elements. Returns false if there are
-    /// none.
+    /// Moves chunks one step further: takes the frames of a batch, or waits for old elements. Returns false if there
+    /// are none.
     pub(crate) fn advance(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         Ok(self.take_frames(outgoing)? || self.wait_for_old(outgoing)?)
     }
 
-    /// Encodes all chunks, and sends their frames.
+    /// Encodes all collected chunks, and sends their frames on.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         loop {
             while self.wait_for_old(outgoing)? {}
@@ -126,12 +126,12 @@ impl Kernels {
         self.encoders.waiting().is_some()
     }
 
-    /// Returns the streams after all their work has ended.
+    /// Returns the streams to the process's pool, after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.encoders.give_back(writing);
     }
 
-    /// Drops everything, after a failure.
+    /// Drops all chunks, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.encoders.abandon();
         self.old_chunks = None;

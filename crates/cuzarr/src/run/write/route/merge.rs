@@ -30,9 +30,9 @@ use crate::run::write::writing::{Leaf, Writing};
 /// Alignment of stored chunks that are put together.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// The old elements of a chunk.
+/// The old elements of a chunk of which a write replaces a part.
 pub(crate) enum Old {
-    /// Stored bytes of the chunk, and their headers.
+    /// The chunk's stored bytes, which kernels will decode, with the headers read from them.
     Frame(StoredBytes, Headers),
     /// A packed chunk that the host decoded.
     Packed(ScratchBlock),
@@ -41,18 +41,19 @@ pub(crate) enum Old {
 /// A chunk of which a write changes a part, and its old elements; `None` if the chunk was not stored.
 pub(crate) type Changed = (Leaf, Option<Old>);
 
-/// Chunks whose old elements are being fetched.
+/// Chunks of which a write replaces a part, while threads fetch their old elements.
 pub(crate) struct OldChunks {
     natives: Arc<Natives>,
     /// Maximum stored bytes of a chunk that kernels decode.
     bound_bytes: usize,
     sender: Sender<Option<Changed>>,
     receiver: Receiver<Option<Changed>>,
-    /// Number of chunks that workers have not answered yet.
+    /// Number of chunks for which no thread has sent an outcome yet.
     waiting: usize,
 }
 
-/// A worker's answer. It is sent in any case, so that no thread waits for a worker that failed.
+/// The outcome that a thread sends for one chunk. It is sent in any case, so that no thread waits for a worker that
+/// failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
     changed: Option<Changed>,
@@ -71,7 +72,7 @@ impl OldChunks {
         OldChunks { natives, bound_bytes, sender, receiver, waiting: 0 }
     }
 
-    /// Asks a worker to fetch the old elements of a chunk.
+    /// Lets a thread fetch the old elements of a chunk.
     pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
         let (natives, bound_bytes) = (Arc::clone(&self.natives), self.bound_bytes);
         self.submit(writing, leaf, move |writing, leaf| {
@@ -85,7 +86,7 @@ impl OldChunks {
         });
     }
 
-    /// Asks a worker to decode a chunk that kernels could not decode.
+    /// Lets a thread decode a chunk that kernels could not decode.
     pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: StoredBytes) {
         self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }
@@ -113,12 +114,12 @@ impl OldChunks {
         });
     }
 
-    /// Whether workers have not answered yet.
+    /// Whether some chunks have no outcome yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Returns the next chunk whose old elements came; `None` if there is none now.
+    /// Returns the next chunk whose old elements were fetched; `None` if there is none now.
     pub(crate) fn try_next(&mut self) -> Option<Changed> {
         while let Ok(answer) = self.receiver.try_recv() {
             self.waiting -= 1;
@@ -129,7 +130,7 @@ impl OldChunks {
         None
     }
 
-    /// Waits for the next chunk whose old elements come; `None` if no more will come.
+    /// Waits for the next chunk whose old elements are fetched; `None` if there are no more chunks.
     ///
     /// # Errors
     /// `Cancelled`
@@ -156,7 +157,7 @@ fn decode(writing: &Writing, leaf: &Leaf, stored: &StoredBytes) -> Result<Old> {
     Ok(Old::Packed(packed))
 }
 
-/// The packed chunks of a batch in device memory.
+/// Where the packed chunks of one batch lie in device memory.
 pub(crate) struct Packed<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) stride_bytes: usize,
@@ -170,10 +171,10 @@ impl Packed<'_> {
     }
 }
 
-/// Old chunks of one batch that kernels decode.
+/// The kernels that decode the old chunks of one batch.
 pub(crate) struct Decoding {
     batch: NativeBatch,
-    /// For each chunk, its number in the batch and its stored bytes.
+    /// For each old chunk, its number in the batch and its stored bytes.
     frames: Vec<(usize, StoredBytes)>,
 }
 
@@ -185,8 +186,8 @@ pub(crate) struct Undecoded {
 }
 
 impl Decoding {
-    /// Moves old chunks to their places in a batch, in the order of `stream`. Returns `None` if kernels need not decode
-    /// any.
+    /// Brings old chunks into the packed memory of a batch, in the order of `stream`. Returns `None` if kernels need
+    /// not decode any.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -252,7 +253,7 @@ impl Decoding {
         Ok(Some(Decoding { batch, frames }))
     }
 
-    /// Waits for the kernels, and returns the chunks that they could not decode.
+    /// Waits for the decoding kernels, and returns the chunks that they could not decode.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -266,7 +267,7 @@ impl Decoding {
     }
 }
 
-/// Copies frames to their places in `bytes`, with several threads. One thread would take as long as all work on the
+/// Copies frames to their ranges in `bytes`, with several threads. One thread would take as long as all work on the
 /// device.
 fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Range<usize>], bytes: &mut [u8]) {
     let (mut rest, mut at) = (bytes, 0);

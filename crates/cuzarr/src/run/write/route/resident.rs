@@ -15,13 +15,14 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 
-/// Number of chunks that are gathered before the store gets them, so that one wait serves all.
+/// Number of chunks that are gathered before the store gets them, so that one wait for the device serves all.
 const GATHERED: usize = 64;
 
 /// Whole chunks on their way to a store that keeps values on the chunks' device.
 pub(crate) struct Resident {
     chunks: Gathering,
-    /// For each chunk shape, a packed chunk that only holds the fill value, for chunks beyond the array's edge.
+    /// By chunk shape, a packed chunk whose elements all have the fill value, for chunks that reach beyond the array's
+    /// edge.
     blanks: HashMap<Vec<u64>, Buffer>,
     /// Gathered chunks that the store gets next.
     gathered: Vec<(Leaf, Buffer)>,
@@ -58,7 +59,7 @@ impl Resident {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }
 
-    /// Waits for the gathered chunks, and passes them to the store.
+    /// Waits for the device to gather the chunks, and passes them to the store.
     pub(crate) fn flush(&mut self, kernels: &Stream) -> Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -75,13 +76,13 @@ impl Resident {
         !self.gathered.is_empty()
     }
 
-    /// Drops everything, after a failure.
+    /// Drops all gathered chunks, after a failure.
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
     }
 }
 
-/// Passes frames to a store on their device. Each frame gets its own memory, with its checksum.
+/// Passes frames to a store that keeps values on their device. Each frame gets its own memory, with its checksum.
 pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
     if leaves.is_empty() {
         return Ok(());

@@ -7,7 +7,7 @@ use crate::run::read::route::variable::box_places;
 use crate::run::report::Stage;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Encodes a chunk; `None` if the chunk is not stored.
+/// Encodes a chunk of variable-length elements; `None` if the chunk is not stored.
 pub(crate) fn encode_variable(writing: &Writing, leaf: &Leaf, value: &VariableElements) -> Result<Option<Vec<u8>>> {
     let chain = leaf.chunk.layout.chain.leaf();
     let old = if leaf.chunk.coverage.replaces() { None } else { leaf.place.load()? };
