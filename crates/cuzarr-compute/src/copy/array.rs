@@ -52,7 +52,7 @@ pub struct Copy {
     shrink: Option<Shrink>,
     /// Selects the elements of the source to copy; `None` means all.
     select: Option<Selection>,
-    /// The options that the target array gets when the copy is done.
+    /// Options of the target array, such as its memory limit and cancellation; the copy obeys them too.
     options: ArrayOptions,
 }
 

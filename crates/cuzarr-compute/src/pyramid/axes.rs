@@ -118,7 +118,7 @@ pub(super) fn factors_of_levels(shape: &[u64], axes: &[String], options: &Pyrami
     Ok(levels)
 }
 
-/// Returns the physical size of an element along each spatial dimension, all in one unit if possible. All are 1 if no
+/// Returns for each dimension an element size that can be compared with those of the other dimensions. All are 1 if no
 /// scale was given or the units differ.
 fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     let unit = |at: usize| options.units.as_ref().map_or("", |units| units[at].as_str());

@@ -185,7 +185,7 @@ impl Pyramid {
         })
     }
 
-    /// Writes all levels, and the labels. `progress` is called for each level's regions.
+    /// Writes all levels of the image and of its labels. `progress` is called for each level's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

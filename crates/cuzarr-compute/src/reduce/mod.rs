@@ -172,8 +172,8 @@ impl Reduction {
         Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
     }
 
-    /// Returns the reduction with settings dropped that mean nothing for this element type. For types without NaN,
-    /// nothing is left out, as in NumPy.
+    /// Returns the reduction as it applies to elements of type `dtype`. For types without NaN, nothing is left out, as
+    /// in NumPy.
     fn for_elements(&self, dtype: DType) -> Reduction {
         let has_nan = matches!(Wide::of(dtype), Wide::Float | Wide::Complex);
         Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }

@@ -35,8 +35,7 @@ pub struct ComputeStage {
     pub dtype: String,
     /// Number of operations on each element.
     pub operations: usize,
-    /// Number of regions, and the shape of the first one; `None` if the stage is not divided. `None` for summaries,
-    /// which choose their own regions.
+    /// The number of regions, and the shape of the first one. `None` for summaries, which choose their own regions.
     pub regions: Option<(u64, Vec<u64>)>,
     /// The names of the arrays that are read, each with an explanation of reading everything that is needed of it.
     pub reads: Vec<(String, Explanation)>,
