@@ -31,7 +31,7 @@ pub struct PyEncoderBatch {
 
 #[pymethods]
 impl PyEncoder {
-    /// Makes an encoder for the codecs, given as JSON, on a device. `codecs` is JSON: one codec, or a list of them.
+    /// Makes an encoder for one device. `codecs` is JSON: one codec, or a list of them.
     #[new]
     fn new(codecs: &str, device: &str, strict: bool) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;

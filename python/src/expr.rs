@@ -73,8 +73,7 @@ impl PyExpr {
         Expr::array(array.array().clone()).map(PyExpr).py()
     }
 
-    /// Makes an expression from single points of an array; they fill the shape `shape` in C order. Together they have
-    /// the given shape, in C order.
+    /// Makes an expression from single points of an array. Together they have the given shape, in C order.
     #[staticmethod]
     fn points(array: &PyArray, selection: Selected<'_>, shape: Vec<u64>) -> PyResult<PyExpr> {
         Expr::points(array.array().clone(), &selection.parse()?, &shape).map(PyExpr).py()
@@ -183,8 +182,8 @@ impl PyExpr {
         self.0.quantile(quantile).map(PyExpr).py()
     }
 
-    /// Makes expressions for the counts and the edges of a histogram with bins of equal width. Returns the counts and
-    /// the edges; `dtype` can set the type of the edges.
+    /// Makes expressions for a histogram with bins of equal width. Returns the counts and the edges; `dtype` can set
+    /// the type of the edges.
     fn histogram(
         &self,
         bins: u64,
@@ -333,7 +332,7 @@ impl PyExpr {
         run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
-    /// Computes the intermediate result of one part of a reduction, as bytes. Returns its intermediate state as bytes.
+    /// Computes one part of the work of a reduction. Returns its intermediate state as bytes.
     fn summary_part<'py>(
         &self,
         py: Python<'py>,

@@ -13,7 +13,7 @@ use crate::error::{IntoPython, PyResult};
 /// Largest nesting depth of lists and dictionaries. Deeper documents could not be read again.
 const MAX_DEPTH: usize = 128;
 
-/// Python strings for the member names of JSON objects, so that each is made only once. Each is made once.
+/// Python strings for the member names of JSON objects. Each is made once.
 pub type Names<'a, 'py> = HashMap<&'a str, Bound<'py, PyString>>;
 
 /// Converts a JSON object to a dictionary.

@@ -200,8 +200,7 @@ impl PyArrayMetadata {
         })
     }
 
-    /// The key at which the chunk or shard with a grid index is stored, relative to the array. `chunk` is its index in
-    /// the grid.
+    /// The key at which a chunk or shard is stored, relative to the array. `chunk` is its index in the grid.
     fn encode_chunk_key(&self, chunk: Vec<u64>) -> PyResult<String> {
         Ok(self.checked()?.chunk_key_encoding().key(&chunk))
     }

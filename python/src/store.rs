@@ -581,8 +581,8 @@ impl PythonStore {
         Ok(())
     }
 
-    /// Requests the values by one call each of the Python code. Before each, asks the store for the size and reserves
-    /// memory for it.
+    /// Requests each value by a call of its own to the Python code. Before each, asks the store for the size and
+    /// reserves memory for it.
     fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
             let read = || {

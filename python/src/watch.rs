@@ -210,7 +210,7 @@ impl fmt::Display for Watched {
     }
 }
 
-/// A value that is written in parts, and of which the watches are told. The watches are told when it is finished.
+/// A value that is written in parts through a watched store. The watches are told when it is finished.
 struct WatchedValue {
     value: Box<dyn Unfinished>,
     key: String,

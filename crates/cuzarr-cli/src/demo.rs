@@ -314,8 +314,8 @@ fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// Computes the demo array in device memory and writes it, one row of shards at a time. Returns the seconds that the
-/// writes took, without the time to make the values.
+/// Writes the demo array from device memory, one row of shards at a time. Returns the seconds that the writes took,
+/// without the time to make the values.
 fn write(array: &Array, device: Device) -> Result<f64> {
     let mut seconds = 0.0;
     let shape = array.metadata().shape().to_vec();

@@ -319,8 +319,8 @@ pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Re
     }
 }
 
-/// Decodes the elements of an array or a view to the numbers that they represent, unless `raw`. With `raw`, returns
-/// them as they are stored.
+/// Decodes the elements of an array or a view to the numbers that they represent. With `raw`, returns them as they are
+/// stored.
 ///
 /// # Errors
 /// Those of `elements`, and of [`Expr::decoded`].

@@ -33,8 +33,7 @@ const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 3;
 
-/// Longest setting, in characters, that a checkpoint keeps as text; of a longer one it keeps the SHA-256. Longer ones
-/// are hashed.
+/// Longest setting, in characters, that a checkpoint keeps as text. Longer ones are hashed.
 const LONGEST_SETTING: usize = 1024;
 
 /// Longest setting, in characters, that an error message shows in full.
@@ -152,8 +151,7 @@ impl Checkpoint {
         self.store.delete(&self.key)
     }
 
-    /// Makes an empty checkpoint for `work` on the array `target`, without reading or writing anything. Nothing is read
-    /// or written.
+    /// Makes an empty checkpoint for `work` on the array `target`. Nothing is read or written.
     pub(crate) fn new(target: &Array, work: &str) -> Checkpoint {
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();

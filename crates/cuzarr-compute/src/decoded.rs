@@ -7,7 +7,7 @@ use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 use crate::expression::{Expr, Kind, Op, Operand, Summary, Weak};
 use crate::options::ComputeOptions;
 
-/// The integer that stands for a missing date (NumPy's NaT): NumPy's NaT.
+/// The integer that stands for a missing date: NumPy's NaT.
 const NAT: i64 = i64::MIN;
 
 impl Expr {

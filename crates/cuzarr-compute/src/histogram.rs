@@ -14,12 +14,11 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Largest number of bins. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
-/// How the bins of a histogram are given. Each includes its lower edge but not its upper one; the last bin includes
-/// both.
+/// The bins of a histogram, as the caller gave them. Each includes its lower edge but not its upper one; the last bin
+/// includes both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// `bins` bins of equal width, over `range` or from the smallest to the largest element. The range defaults to the
-    /// smallest and the largest element.
+    /// `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the largest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
     /// Bins between the given edges, which are packed on the host.
     Given(NdBuffer),

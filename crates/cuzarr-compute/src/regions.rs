@@ -114,8 +114,8 @@ pub(crate) fn regions(
     Ok((0..total).map(region).collect())
 }
 
-/// Returns the region of an operand of shape `shape` that broadcasts to a region of the result. The operand is
-/// broadcast to the result.
+/// Returns the region of an operand of shape `shape` that a region of the result needs. The operand is broadcast to the
+/// result.
 pub(crate) fn operand_region(region: &Region, shape: &[u64]) -> Region {
     let skipped = region.start.len().saturating_sub(shape.len());
     let along = |values: &[u64], single: u64| -> Vec<u64> {

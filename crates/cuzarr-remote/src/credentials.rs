@@ -35,8 +35,8 @@ impl fmt::Debug for Credentials {
 
 /// A source of credentials that the user's program provides.
 pub trait CredentialSource: Send + Sync {
-    /// Returns new credentials; called when the last ones are about to expire. This is called on a thread that may
-    /// wait, and never twice at the same time for one store.
+    /// Returns new credentials. This is called on a thread that may wait, and never twice at the same time for one
+    /// store.
     ///
     /// # Errors
     /// Any error. The request that needs the credentials fails with it.

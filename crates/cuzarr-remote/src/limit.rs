@@ -44,10 +44,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Limits how many requests one host has to answer at a time, and adapts this to the host.
 pub(crate) struct Limit {
-    /// Permits to send a request to the host. Code that takes a place forgets the permit, and returns the place by
-    /// [`Limit::give_back`].
+    /// Places among the requests that the host has to answer; each request needs one. Code that takes a place forgets
+    /// the permit, and returns the place by [`Limit::give_back`].
     requests: Semaphore,
-    /// Permits that were returned while refused requests waited to be sent again.
+    /// Places that were returned while refused requests waited to be sent again.
     again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
@@ -57,9 +57,9 @@ pub(crate) struct Limit {
 
 struct Window {
     limit: usize,
-    /// Number of permits that are removed as soon as they are given back, because the limit was lowered.
+    /// Number of places that are removed as soon as they are given back, because the limit was lowered.
     surplus: usize,
-    /// Number of refused requests that wait for a permit to be sent again.
+    /// Number of refused requests that wait for a place, to be sent again.
     waiting_again: usize,
     answers: usize,
     refusals: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Permit<'a> {
     _bytes: Option<SemaphorePermit<'a>>,
 }
 
-/// One request's share of its host's limit, which is given up during pauses.
+/// One request's place among those that its host has to answer, which may be given up during pauses.
 pub(crate) struct Slot {
     limit: Arc<Limit>,
     is_held: AtomicBool,
@@ -126,7 +126,8 @@ impl Limit {
         Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
     }
 
-    /// Gives back the permit of a request. A refused request that waits for a place gets it first.
+    /// Returns a request's place among those that the host has to answer. A refused request that waits for a place gets
+    /// it first.
     fn give_back(&self) {
         let mut window = self.window();
         if window.surplus > 0 {
@@ -139,7 +140,7 @@ impl Limit {
         }
     }
 
-    /// Waits for a permit to send a refused request again.
+    /// Waits for a place, so that a refused request can be sent again.
     async fn take_again(&self) -> Result<()> {
         {
             let mut window = self.window();
@@ -155,13 +156,14 @@ impl Limit {
         Ok(())
     }
 
-    /// Whether the host refuses so many requests that it gets none during their pauses.
+    /// Whether the host refuses so many requests that it needs to recover, with nothing sent in place of a paused
+    /// request.
     fn refuses_many(&self) -> bool {
         let window = self.window();
         window.refused_many || window.refusals as f64 > MANY_REFUSED * window.limit as f64
     }
 
-    /// Returns the mean time until an answer begins; [`FIRST_PAUSE`] if it is not known. The pause after a refusal is a
+    /// Returns the mean time until an answer begins, or a default if it is not known. The pause after a refusal is a
     /// multiple of it.
     fn round_trip(&self) -> Duration {
         let seconds = self.window().round_trip_seconds;
@@ -224,7 +226,7 @@ fn closed(_: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Cancelled, "the store was closed")
 }
 
-/// A refused request that waits for a permit; it stops waiting when the value is dropped.
+/// A refused request that waits for a place; it stops waiting when the value is dropped.
 struct WaitingAgain<'a>(&'a Limit);
 
 impl Drop for WaitingAgain<'_> {
@@ -243,7 +245,7 @@ impl Drop for WaitingAgain<'_> {
 }
 
 impl Permit<'_> {
-    /// Returns the request's slot, which the transport gives up during pauses.
+    /// Returns the request's place in the host's limit, which the transport may give up during pauses.
     pub(crate) fn slot(&self) -> Arc<Slot> {
         Arc::clone(&self.slot)
     }
@@ -256,12 +258,12 @@ impl Drop for Permit<'_> {
 }
 
 impl Slot {
-    /// Returns the slot of the request that the calling task makes.
+    /// Returns the place, in the host's limit, of the request that the calling task makes.
     pub(crate) fn current() -> Option<Arc<Slot>> {
         SLOT.try_with(Arc::clone).ok()
     }
 
-    /// Runs `work`, whose requests share this slot one after the other.
+    /// Runs `work`, whose requests share this place in the host's limit, one after the other.
     pub(crate) async fn run<F: Future>(self: Arc<Self>, work: F) -> F::Output {
         SLOT.scope(self, work).await
     }
@@ -318,7 +320,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
     }
 
-    /// Returns permits for all requests that a limit allows at the moment.
+    /// Returns permits for as many requests as a limit allows at the moment.
     async fn full(limit: &Arc<Limit>) -> Vec<Permit<'_>> {
         let mut permits = Vec::new();
         while permits.len() < limit.now() {

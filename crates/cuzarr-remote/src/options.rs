@@ -448,8 +448,8 @@ impl Settings {
         })
     }
 
-    /// Removes the option for the time limit of a request, and returns the limit. The option is kept, because
-    /// object_store's clients use it too.
+    /// Returns the time limit for a request, as the option sets it. The option is kept, because object_store's clients
+    /// use it too.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a time in seconds.

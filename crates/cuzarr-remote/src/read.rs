@@ -332,7 +332,7 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
     }
 }
 
-/// Finds out the size of the value, and then requests the range of its bytes.
+/// Requests the size of the value, unless it is known, and then the range of its bytes.
 async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<&str>) -> Result<First> {
     let is_from_end = matches!(range, ByteRange::Suffix { .. });
     if let Some(meta) = client.known(path).filter(|_| is_from_end)
@@ -396,7 +396,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
 /// Memory to which the bytes of answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
-    /// Memory that the caller lends, from this byte on. Its memory may lie in several places.
+    /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
     Lease(&'a mut dyn Lease, usize),
 }
 

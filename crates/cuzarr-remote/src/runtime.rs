@@ -30,7 +30,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Returns the threads for requests of this process, and starts them if necessary. The first call starts it.
+    /// Returns the process's runtime: the threads that make requests to servers. The first call starts it.
     ///
     /// # Errors
     /// `StoreFailed` when the system cannot start threads.

@@ -141,8 +141,8 @@ impl Counter<'_> {
     }
 }
 
-/// A table that speeds up the search for the bin in which a key lies. A table, indexed by the first bits of a key's
-/// distance from the first edge, leaves few edges to compare with.
+/// A table that speeds up the search for the bin in which a key lies. It is indexed by the first bits of a key's
+/// distance from the first edge, which leaves few edges to compare with.
 struct BinTable<'a> {
     /// The lower edge of each bin.
     lower: &'a [u64],
@@ -168,7 +168,7 @@ impl<'a> BinTable<'a> {
         Some(BinTable { lower, first, last, shift, starts })
     }
 
-    /// Returns the number of the bin that contains a key; `None` if no bin does. The last one includes its upper edge.
+    /// Returns the number of the bin that contains a key; `None` if no bin does. The last bin includes its upper edge.
     fn bin(&self, key: u64) -> Option<usize> {
         if key < self.first || key > self.last {
             return None;

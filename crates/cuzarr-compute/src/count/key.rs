@@ -3,8 +3,8 @@
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// Converts elements of one type to keys: unsigned integers in the same order as the elements. Keys have as many bits
-/// as the elements, and the same order. Both zeros have the same key; NaN has none.
+/// Converts elements of one type to keys, which are unsigned integers that can be compared instead. Keys have as many
+/// bits as the elements, and the same order. Both zeros have the same key; NaN has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) kind: KeyKind,
@@ -14,7 +14,7 @@ pub(crate) struct Keys {
     pub(crate) infinity: u64,
 }
 
-/// How an element's bits are interpreted: for example as a signed integer or a float. The numbers are those in
+/// How an element's bits are interpreted, for example as a signed integer or a float. The numbers are those in
 /// keys.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {

@@ -108,7 +108,7 @@ pub struct ElementwiseCall<'a> {
 }
 
 impl<'a> ElementwiseCall<'a> {
-    /// Makes a call with these inputs; outputs are allocated. Its outputs are allocated.
+    /// Makes a call with these inputs. Its outputs are allocated.
     pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }

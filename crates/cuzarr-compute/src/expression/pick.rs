@@ -13,7 +13,7 @@ use crate::regions::memory_shape;
 /// The indices that a pick chooses along one dimension of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// One index; the result does not have this dimension. The result lacks the dimension.
+    /// A single index. The result lacks the dimension.
     Index(u64),
     /// `count` indices at equal distances: `start`, `start + step`, ….
     Range {
@@ -139,8 +139,8 @@ impl Along {
         })
     }
 
-    /// Returns an index that reads the chosen elements with ascending ranges. It has no negative steps: such a range is
-    /// read in ascending order.
+    /// Returns the index that reads the chosen elements from an array. It has no negative steps: such a range is read
+    /// in ascending order.
     fn rising(&self) -> AxisIndex {
         let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
         match self {

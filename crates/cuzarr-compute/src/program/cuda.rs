@@ -27,8 +27,8 @@ const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
 
-/// Returns the compiled kernel `name`, and compiles it if that was not done before. At its first use it is compiled
-/// from `text`, which includes some of `headers`. Different texts need different names: see [`kernel_name`].
+/// Returns the compiled kernel `name`. At its first use it is compiled from `text`, which includes some of `headers`.
+/// Different texts need different names: see [`kernel_name`].
 ///
 /// # Errors
 /// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.

@@ -196,9 +196,9 @@ impl Lowering {
         }
     }
 
-    /// Adds the step that standardizes NaNs in an expression's value, if it needs one, and returns the number of the
-    /// last step. It replaces NaNs of a computation by the canonical one, because processors give them different bits.
-    /// This happens only here. Elements that are only moved keep their NaNs.
+    /// Adds a step that makes an expression's value ready to be the result, if it needs one, and returns the number of
+    /// the last step. It replaces NaNs of a computation by the canonical one, because processors give them different
+    /// bits. This happens only here. Elements that are only moved keep their NaNs.
     fn settled(&mut self, expr: &Expr, step: usize) -> usize {
         let is_computed = match &expr.0.kind {
             Kind::Apply(op, _) => !op.moves(),

@@ -264,8 +264,8 @@ pub(super) fn for_labels(
     take_over(source, largest.shape(), &image, options).at(|| format!("labels of '/{path}'"))
 }
 
-/// Takes the options that are missing from the image of the labels: axes, scale, units and number of levels. Labels may
-/// lack dimensions, such as channels.
+/// Completes the options of labels from the image that they belong to: axes, scale, units and number of levels. Labels
+/// may lack dimensions, such as channels.
 fn take_over(
     source: &Array,
     shape: &[u64],

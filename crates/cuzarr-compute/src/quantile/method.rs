@@ -1,7 +1,6 @@
 //! Methods that choose a quantile between two elements.
 
-/// How a quantile is computed that lies between two elements, with NumPy's names: NumPy's `method`, or the method of
-/// NumPy's `median`.
+/// How a quantile that lies between two elements is computed: NumPy's `method`, or the method of NumPy's `median`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {

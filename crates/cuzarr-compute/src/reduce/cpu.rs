@@ -16,7 +16,8 @@ use cuzarr::Result;
 const JOBS_AT_ONCE: usize = 4096;
 const ELEMS_AT_ONCE: usize = 1 << 16;
 
-/// Reduces each segment of the input to one state, on the CPU. Those of one element of the result lie together.
+/// Reduces each segment of the input to a state, on the CPU, and returns the states. Those of one element of the result
+/// lie together.
 ///
 /// # Errors
 /// `MemorySpace` for memory of another device.

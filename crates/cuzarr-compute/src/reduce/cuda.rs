@@ -335,7 +335,7 @@ impl<'a> Gathered<'a> {
         Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
-    /// Reduces the elements of a region, and merges them into the states. They are no longer needed when this returns.
+    /// Adds to the states the elements of a region. They are no longer needed when this returns.
     pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
@@ -349,7 +349,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Merges the states `run`, of regions that lie in `hull`, into these states. They are no longer needed when this
+    /// Adds to these states the states `run`, of regions that lie in `hull`. `run` is no longer needed when this
     /// returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };

@@ -33,9 +33,9 @@ const SHORT_REGIONS_AHEAD: u64 = 4;
 /// time.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
-/// Ways to read regions in order by one pipeline: how many are read ahead, with how much of the memory limit. Each is a
-/// pair: the number of regions that are read ahead, and the divisor of the memory limit that gives the memory for all
-/// regions. The first way with room for a chunk is taken.
+/// Ways to divide the memory limit if regions are read one after the other, by one pipeline. Each is a pair: the number
+/// of regions that are read ahead, and the divisor of the memory limit that gives the memory for all regions. The first
+/// way with room for a chunk is taken.
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Largest useful total size in bytes of regions that are read in order by one pipeline.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;

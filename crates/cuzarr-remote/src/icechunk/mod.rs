@@ -141,7 +141,8 @@ fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Resu
     id.ok_or_else(|| flatbuffer::damaged("it names no snapshot")).at(|| key)
 }
 
-/// Loads references to the chunks of a snapshot's arrays. They are loaded from manifests when they are needed.
+/// Adds references to the chunks of a snapshot's arrays to a table. They are loaded from manifests when they are
+/// needed.
 struct Chunks {
     repository: Arc<dyn Store>,
     arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,

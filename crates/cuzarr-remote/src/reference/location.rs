@@ -75,8 +75,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Sets the protocol for locations that do not name one, and allows all of its URLs. Locations without a protocol
-    /// get this one.
+    /// Allows every location of a protocol, such as `s3`. Locations without a protocol get this one.
     #[must_use]
     pub fn with_protocol(mut self, protocol: &str) -> Rules {
         let protocol = canonical_scheme(protocol);
