@@ -44,7 +44,7 @@ struct Array {
     private_data: *mut c_void,
 }
 
-/// What an exported `ArrowArray` owns: the memory of its buffers, and their addresses.
+/// Memory that an exported `ArrowArray` owns: its buffers, and their addresses.
 struct Owned {
     /// Keeps the memory of the buffers alive. Only the consumer reads it.
     _memory: Box<dyn Any>,

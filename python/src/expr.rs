@@ -332,7 +332,7 @@ impl PyExpr {
         run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
-    /// Computes one part of the work of a reduction. Returns its intermediate state as bytes.
+    /// Computes one part of a reduction, which other processes can share. Returns its intermediate state as bytes.
     fn summary_part<'py>(
         &self,
         py: Python<'py>,

@@ -38,7 +38,7 @@ impl Place {
         Ok(Place { identity: identity.clone(), object: Some(what.clone().unbind()) })
     }
 
-    /// Takes the object out of the place, if it has one. The caller then counts as the object's holder.
+    /// Takes out the object that the place keeps alive, if there is one. The caller then counts as the object's holder.
     fn into_object(mut self) -> Option<Py<PyAny>> {
         self.object.take()
     }

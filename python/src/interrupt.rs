@@ -49,7 +49,7 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Like [`interruptible`], but for work that only reads from a store. If the store is far away, a cancelled call does
+/// Like [`interruptible`], but for code that only reads from a store. If the store is far away, a cancelled call does
 /// not wait for pending requests, and drops their answers.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,

@@ -24,8 +24,8 @@ use crate::watch::Watches;
 /// A read of one array: the array, the part to read, and optionally the type of the result and the memory for it.
 type Wanted<'py> = (Bound<'py, PyArray>, Part<'py>, Option<String>, Option<PyRef<'py, PyNdBuffer>>);
 
-/// What is read of an array: a selection, or ranges of a one-dimensional array, given by starts and lengths as int64 on
-/// the host.
+/// The part of an array to read: a selection, or ranges of a one-dimensional array (starts and lengths as int64 on the
+/// host).
 #[derive(FromPyObject)]
 pub enum Part<'py> {
     Ranges((PyRef<'py, PyNdBuffer>, PyRef<'py, PyNdBuffer>)),

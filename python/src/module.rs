@@ -124,7 +124,7 @@ impl PyFunction {
 #[pyclass(name = "ElementwiseKernel", module = "cuzarr._core", frozen)]
 pub struct PyElementwiseKernel(ElementwiseKernel);
 
-/// What the caller passes for one input of an elementwise kernel.
+/// The value that the caller passes for one input of an elementwise kernel.
 #[derive(FromPyObject)]
 pub enum Input {
     /// An array in the memory of the kernel's GPU.

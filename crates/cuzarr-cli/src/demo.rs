@@ -61,7 +61,7 @@ struct Case {
     sharded: bool,
 }
 
-/// What was measured and found for one of the demo's arrays.
+/// The measurements and findings for one of the demo's arrays.
 struct Outcome {
     case: &'static str,
     array_bytes: u64,

@@ -24,7 +24,7 @@ pub struct PythonFound {
 pub struct PythonPackage {
     /// The package's name.
     pub name: String,
-    /// What the package is good for.
+    /// The use that cuzarr makes of the package.
     pub purpose: String,
     /// The installed version; `None` if the package is not installed.
     pub version: Option<String>,

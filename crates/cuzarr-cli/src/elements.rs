@@ -71,7 +71,7 @@ fn number_text(number: f64, is_short: bool) -> String {
     }
 }
 
-/// A small array that is printed as nested lists.
+/// A small array, to be printed as nested lists.
 pub struct Printed {
     shape: Vec<usize>,
     elements: Vec<Element>,

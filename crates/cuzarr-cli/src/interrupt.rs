@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 /// The time that a command has to stop cleanly after a signal. A second signal ends it at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a signal needs to know about the running command. A process runs one command at a time.
+/// Data about the running command that is needed when a signal arrives. A process runs one command at a time.
 struct Running {
     cancellation: CancellationToken,
     /// Text that tells the user how the command can continue after it was interrupted.

@@ -122,7 +122,7 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
 /// A function that makes a table of references to the chunks of HDF5 files.
 pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTable> + 'a;
 
-/// What only the command of the Python package can do and knows.
+/// Functions and facts that only the command of the Python package has.
 pub struct Python<'a> {
     /// Makes a table of references to the chunks of HDF5 files.
     pub make_references: &'a MakeReferences<'a>,

@@ -49,12 +49,12 @@ impl Output {
         &self.registry
     }
 
-    /// Prints the command's answer: `document` with `--json`, else `text`.
+    /// Prints the result of the command: `document` with `--json`, else `text`.
     pub fn answer(&mut self, document: &Value, text: &str) {
         self.answer_with_picture(document, text, "");
     }
 
-    /// Prints the command's answer with a picture below the text. The picture's colour codes are not escaped.
+    /// Prints the result of the command with a picture below the text. The picture's colour codes are not escaped.
     pub fn answer_with_picture(&mut self, document: &Value, text: &str, picture: &str) {
         self.clear_progress();
         let printed = match self.json {
@@ -98,7 +98,7 @@ impl Output {
         self.error_document(error);
     }
 
-    /// With `--json`, prints an error as the answer.
+    /// Prints an error as JSON to standard output, if the user gave `--json`.
     pub fn error_document(&mut self, error: &cuzarr::Error) {
         if self.json {
             let document = json!({"error": {

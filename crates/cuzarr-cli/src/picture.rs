@@ -73,7 +73,7 @@ pub struct Limits {
     pub high: f64,
 }
 
-/// What a legend beside a picture explains.
+/// The kind of legend beside a picture, and the colours that it explains.
 pub enum Legend<'a> {
     /// A bar with the colours of a range of numbers, and the unit of these numbers.
     Bar { range: Limits, colours: Colours, unit: &'a str },

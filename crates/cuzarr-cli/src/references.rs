@@ -14,7 +14,7 @@ use crate::destination::{self, Destination, Replaces};
 use crate::output::Output;
 use crate::{Python, Verdict};
 
-/// What the user asks for when a table of references is made.
+/// The user's request for a table of references to HDF5 files.
 pub struct TableRequest<'a> {
     /// Paths and URLs of the HDF5 files to which the table refers.
     pub files: &'a [OsString],

@@ -30,7 +30,7 @@ pub struct Validate {
     repair: bool,
 }
 
-/// What was found in one array or group: its bad chunks, or that its metadata cannot be read.
+/// Problems that were found in one array or group: its bad chunks, or that its metadata cannot be read.
 struct Finding {
     node: String,
     chunks: u64,
@@ -142,7 +142,7 @@ impl Stale {
     }
 }
 
-/// What lies in a store besides nodes: keys that no reader requests, and unfinished work.
+/// Keys of a store that no reader requests, and work that was not finished.
 struct Strays {
     /// Keys that are neither metadata documents nor chunks of an array. Chunks outside their array's shape are
     /// included.

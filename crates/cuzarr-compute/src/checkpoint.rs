@@ -60,7 +60,7 @@ pub(crate) struct PassNote {
     pub(crate) finished: u64,
 }
 
-/// What a search for an earlier checkpoint found.
+/// The result of looking for an earlier checkpoint of some work.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// There is no checkpoint, or one of version 1, which does not contain enough to be used.

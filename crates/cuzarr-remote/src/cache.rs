@@ -49,7 +49,7 @@ pub fn default_folder() -> Option<PathBuf> {
     Some(user.join("cuzarr").join("chunks"))
 }
 
-/// What a cache of remote values contains: the number and size of its entries.
+/// Statistics of a cache of remote values: the number and size of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
     /// Number of cached values and parts of values.

@@ -95,7 +95,7 @@ pub(crate) struct Client {
     pub(crate) whole_values: bool,
     missing_when_denied: bool,
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Whether the server has answered a range request with a whole value.
+    /// Whether the server has ever answered a range request with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
     pub(crate) limit: Arc<Limit>,
     /// Sizes and versions of values whose last bytes were requested, for servers without suffix ranges (`bytes=-N`).

@@ -26,7 +26,7 @@ pub struct Credentials {
     pub expires_at: Option<SystemTime>,
 }
 
-/// Shows the names of the parts, but not their values.
+/// Shows the names of the credentials' parts, but not their values.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys()).finish()

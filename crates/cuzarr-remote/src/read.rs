@@ -265,7 +265,7 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
     (found.ok().flatten(), Some(name))
 }
 
-/// What came of filling memory from an entry of the cache.
+/// The outcome of filling memory from an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
     /// The bytes of the entry are damaged. The memory was already lent, unless the size was wrong.

@@ -23,7 +23,7 @@ use crate::transport::Call;
 /// Size in bytes above which a value is written in parts.
 const MULTIPART_BYTES: usize = 64 << 20;
 
-/// Size of a part of a large value in bytes. S3 accepts 10,000 parts, so values may have 160 GB.
+/// Size in bytes of the parts in which a large value is written. S3 accepts 10,000 parts, so values may have 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
 /// Number of parts of a large value that are written at the same time.
@@ -213,8 +213,8 @@ impl Store for RemoteStore {
         false
     }
 
-    /// Locks a prefix by an object that only one caller can create. An object that is older than an hour was left by a
-    /// program that died.
+    /// Locks a prefix by creating an object at a key, which only one caller can do. An object that is older than an
+    /// hour was left by a program that died.
     fn try_lock(&self, prefix: &Key) -> Result<Lock> {
         if !self.capabilities().conditional_writes {
             return Ok(Lock::Unsupported);

@@ -30,7 +30,7 @@ const WRITING_AGAIN: f64 = 4.0;
 /// Fixed cost of each object of the temporary array, expressed as the bytes that could be read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
-/// What a copy does if the target exists already.
+/// How a copy treats a target that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse the copy.
@@ -56,7 +56,7 @@ pub struct Copy {
     options: ArrayOptions,
 }
 
-/// What a copy does at the target before its first pass.
+/// The first action of a copy at its target, before its first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,

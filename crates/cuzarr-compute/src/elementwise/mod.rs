@@ -55,7 +55,7 @@ pub struct ElementwiseKernel {
     functions: Arc<Mutex<HashMap<(Device, Variant), Function>>>,
 }
 
-/// What the caller passes for one input of a kernel.
+/// The value that the caller passes for one input of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementwiseArgument<'a> {
     /// An array in the memory of the stream's device.
@@ -96,7 +96,7 @@ impl From<bool> for ElementwiseArgument<'_> {
 /// One call of an [`ElementwiseKernel`].
 #[derive(Clone, Copy, Debug)]
 pub struct ElementwiseCall<'a> {
-    /// What the caller passes for each input.
+    /// The value that the caller passes for each input of the kernel.
     pub inputs: &'a [ElementwiseArgument<'a>],
     /// Arrays to write the outputs to; `None` allocates them. Outputs have the shape to which all inputs broadcast. An
     /// output may be one of the inputs, but must not overlap other memory.
@@ -114,7 +114,7 @@ impl<'a> ElementwiseCall<'a> {
     }
 }
 
-/// What was passed for one parameter, after it was checked and converted.
+/// The value that was passed for one parameter, after it was checked and converted.
 enum KernelOperand {
     Array(NdBuffer),
     Value(Vec<u8>),

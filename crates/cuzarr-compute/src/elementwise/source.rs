@@ -19,7 +19,7 @@ pub(super) enum Form {
     Strided { rank: usize, wide: bool },
 }
 
-/// What distinguishes the variants for which one kernel is compiled.
+/// The properties in which the compiled variants of one kernel differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Variant {
     /// The element type that each letter in the parameters stands for.

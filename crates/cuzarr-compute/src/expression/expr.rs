@@ -87,8 +87,8 @@ pub(crate) struct Running {
 /// The parts of a summary in order, each encoded as bytes.
 pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 
-/// A result that is computed from many elements, such as a sum or quantiles. In an expression it is computed before
-/// everything else.
+/// A function of many elements, such as a sum or quantiles, that an expression contains. In an expression it is
+/// computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
     /// Returns the type and the shape of the result, for elements with the given type and shape.
     ///
@@ -150,7 +150,7 @@ pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
     axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
 
-/// An operand of an operation.
+/// One operand of an operation: an expression, or a plain number.
 #[derive(Clone)]
 pub enum Operand {
     /// An array expression.

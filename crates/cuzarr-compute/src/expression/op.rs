@@ -63,7 +63,7 @@ macro_rules! operations {
                 match self { $(Op::$variant => $name,)* }
             }
 
-            /// The number of operands.
+            /// Number of operands that the operation takes.
             pub const fn arity(self) -> usize {
                 match self { $(Op::$variant => $arity,)* }
             }

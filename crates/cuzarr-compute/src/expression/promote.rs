@@ -11,7 +11,7 @@ pub enum Weak {
     Int(i128),
     /// A float.
     Float(f64),
-    /// Real and imaginary part.
+    /// A complex number: real and imaginary part.
     Complex(f64, f64),
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn float_of(dtype: DType) -> DType {
     }
 }
 
-/// Returns the type of the parts of a complex type. Other types are returned unchanged.
+/// Returns the type of the real and the imaginary part of a complex type. Other types are returned unchanged.
 pub(crate) fn real_of(dtype: DType) -> DType {
     match dtype {
         DType::COMPLEX64 => DType::FLOAT32,

@@ -11,7 +11,7 @@ use cuzarr_device::{DType, DTypeKind};
 use super::steps::{Action, Program};
 use crate::expression::Op;
 
-/// What determines a kernel's text besides the program: how the operands lie in memory.
+/// How a kernel's operands lie in memory, which determines its text together with the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// Operands whose elements are packed in C order. A thread takes `lanes` elements at once; `single` tells which

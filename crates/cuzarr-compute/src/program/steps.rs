@@ -31,7 +31,7 @@ pub(crate) struct Step {
     pub(crate) lane: DType,
 }
 
-/// What a step of a program does.
+/// The action of one step of a program, such as a conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// Loads elements of the input with this number.

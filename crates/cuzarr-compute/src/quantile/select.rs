@@ -15,7 +15,7 @@ const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
 
-/// What the search for quantiles needs to know: the keys, and how much memory tables and regions may take.
+/// Inputs of a search for quantiles: the keys, and how much memory tables and regions may take.
 pub(super) struct Room<'a> {
     pub(super) quantile: &'a Quantile,
     job_copies: [u64; 2],

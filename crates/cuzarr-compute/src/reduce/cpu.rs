@@ -16,8 +16,8 @@ use cuzarr::Result;
 const JOBS_AT_ONCE: usize = 4096;
 const ELEMS_AT_ONCE: usize = 1 << 16;
 
-/// Reduces each segment of the input to a state, on the CPU, and returns the states. Those of one element of the result
-/// lie together.
+/// Reduces each segment of the input to a partial result, on the CPU. The results of segments of one result element lie
+/// together.
 ///
 /// # Errors
 /// `MemorySpace` for memory of another device.
@@ -309,8 +309,8 @@ impl<V: Value> Lanes<V> {
         }
     }
 
-    /// Writes the partial result of each lane to `settled` as a state. Words that are 0 everywhere, and counts that
-    /// follow from the number of elements, are left out.
+    /// Writes the partial result of each lane to `settled`. Words that are 0 everywhere, and counts that follow from
+    /// the number of elements, are left out.
     fn settle(&mut self, fold: Fold, settled: &mut Settled) {
         let [first, counts, third] = &mut settled.0;
         [&mut *first, &mut *counts, &mut *third].into_iter().for_each(|words| words.clear());
@@ -347,13 +347,13 @@ impl<V: Value> Lanes<V> {
     }
 }
 
-/// The states of all lanes: all first words, then all second words, then all third words. Words that are the same for
-/// all lanes may be left out ([`Lanes::settle`]).
+/// The partial results of all lanes, by their words: all first words, then all second words, then all third words.
+/// Words that are the same for all lanes may be left out ([`Lanes::settle`]).
 #[derive(Default)]
 struct Settled([Vec<u64>; 3]);
 
 impl Settled {
-    /// Returns the state of a lane. `count` is its number of elements if counts were left out.
+    /// Returns the partial result of one lane. `count` is its number of elements if counts were left out.
     fn get(&self, lane: usize, count: u64) -> State {
         let [first, counts, third] = &self.0;
         let word = |words: &[u64], other: u64| words.get(lane).copied().unwrap_or(other);
@@ -364,9 +364,9 @@ impl Settled {
         (0..self.0[0].len()).map(|lane| self.get(lane, count)).collect()
     }
 
-    /// Merges the states of all lanes, which have taken `count` elements: first the lanes of each thread, then the
-    /// threads. Each time the upper half is merged into the lower half. Lanes that are not there have taken no element,
-    /// and merging them would change nothing.
+    /// Merges the partial results of all lanes, which have taken `count` elements: first those of each thread, then the
+    /// threads'. Each time the upper half is merged into the lower half. Lanes that are not there have taken no
+    /// element, and merging them would change nothing.
     fn joined(&mut self, fold: Fold, count: u64, columns: &mut [Settled; PACK]) -> State {
         let empty = fold.accumulator.empty(fold.wide);
         let mut threads = self.0[0].len().div_ceil(PACK);

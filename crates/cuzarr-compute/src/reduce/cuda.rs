@@ -21,11 +21,11 @@ const MANY_SEGMENTS: usize = 64;
 /// Up to this number of result elements, blocks merge states faster than single threads, however many segments there
 /// are.
 const FEW_OUTPUTS: usize = 64;
-/// Number of segments whose states one block merges.
+/// Number of segments whose partial results one block merges.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
-/// What a reduction kernel does at its end with the state of each element of the result. Its arguments follow those of
-/// the walk.
+/// The C++ code at the end of a reduction kernel, which uses the partial result for each element of the result. Its
+/// arguments follow those of the walk.
 struct End<'a> {
     /// Further C++ parameters of the kernel, which this end needs. `text` is the C++ code that uses `output` and
     /// `state`.
@@ -36,12 +36,12 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The kernel does nothing at its end: it has stored the state of each segment in `states`.
+    /// The kernel does nothing at its end: it has stored the partial result of each segment in `states`.
     fn none(states: &'a Buffer) -> End<'a> {
         End { parameters: String::new(), text: String::new(), arguments: Vec::new(), memory: states }
     }
 
-    /// The kernel stores the state of each element of the result in `states`.
+    /// The kernel stores the partial result for each element of the result in `states`.
     fn keep(states: &'a Buffer) -> End<'a> {
         End {
             parameters: ", reduce::State* joined".into(),
@@ -51,7 +51,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// The kernel merges the state of each result element with the states `all` of other regions.
+    /// The kernel merges its partial result for each result element with those of other regions, in `all`.
     fn merge(part: &Part, all: &'a Buffer, state: &str) -> End<'a> {
         End {
             parameters: ", reduce::Part part, reduce::State* all".into(),
@@ -61,7 +61,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// The kernel computes each element of the result from its state, and writes it to `out`.
+    /// The kernel computes each element of the result from the partial result for it, and writes it to `out`.
     fn finish(finish: &Finish, out: &'a Buffer) -> End<'a> {
         let (wide, element) = (memory_type(finish.wide), memory_type(finish.dtype));
         End {
@@ -76,7 +76,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Returns the C++ lambda that a kernel calls for each state.
+    /// Returns the C++ lambda that a kernel calls with each partial result.
     fn lambda(&self) -> String {
         match self.text.is_empty() {
             true => "[](u64, const reduce::State&) {}".into(),
@@ -96,7 +96,7 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, stream: &Stream
     on_host(&states)
 }
 
-/// Copies states from the GPU to host memory.
+/// Copies partial results of a reduction from the GPU to host memory.
 fn on_host(states: &Buffer) -> Result<Vec<State>> {
     let bytes = states.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
@@ -163,7 +163,7 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
     Ok(())
 }
 
-/// A table of states on the device. Each element of the result has a row with one state for each segment.
+/// A table of partial results in GPU memory. Each element of the result has a row with one state for each segment.
 struct StateTable<'a> {
     states: &'a Buffer,
     /// The name of the state's C++ type.
@@ -173,7 +173,7 @@ struct StateTable<'a> {
 }
 
 impl StateTable<'_> {
-    /// Merges the states of each row to one, and passes it to `end`.
+    /// Merges the partial results in each row of the table, and passes the merged one to `end`.
     fn join(&self, end: &End<'_>, stream: &Stream) -> Result<()> {
         if self.segments > JOINED {
             let rows = self.segments.div_ceil(JOINED);
@@ -185,8 +185,8 @@ impl StateTable<'_> {
         self.join_rows(end, by_blocks, stream)
     }
 
-    /// Merges the states of each row in one kernel launch. If there are more segments than a block joins, `end` has a
-    /// place for each block.
+    /// Merges the partial results in each row of the table in one kernel launch. If there are more segments than a
+    /// block joins, `end` has a place for each block.
     fn join_rows(&self, end: &End<'_>, by_blocks: bool, stream: &Stream) -> Result<()> {
         let StateTable { states, state, outputs, segments } = *self;
         let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
@@ -277,7 +277,8 @@ impl Part {
     }
 }
 
-/// How an element of the result is computed from its state. The numbers are those of `Answer` in reduce.cuh.
+/// How an element of the result is computed from its partial result (state). The numbers are those of `Answer` in
+/// reduce.cuh.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Value,
@@ -293,7 +294,7 @@ pub(super) enum Answer {
     All,
 }
 
-/// How a GPU computes the elements of the result from their states.
+/// How a GPU computes the elements of the result from their partial results (states).
 pub(super) struct Finish {
     pub(super) answer: Answer,
     /// NumPy's `ddof`: what is subtracted from the number of elements in the divisor of a variance.
@@ -304,8 +305,8 @@ pub(super) struct Finish {
     pub(super) dtype: DType,
 }
 
-/// States in GPU memory, one for each element of the result or of a part of it. They cover the regions that were added
-/// so far.
+/// A reduction's partial results in GPU memory, one for each element of the result or of a part of it. They cover the
+/// regions that were added so far.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
     hull: Region,
@@ -313,7 +314,7 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The memory of the states. They are zero where nothing was added; `None` before the first region.
+    /// The memory of the partial results. They are zero where nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 
@@ -323,7 +324,7 @@ impl<'a> Gathered<'a> {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
-    /// Makes states to which no elements were added, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
     pub(super) fn new(
         shape: &'a [u64],
         hull: Region,
@@ -335,7 +336,7 @@ impl<'a> Gathered<'a> {
         Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
-    /// Adds to the states the elements of a region. They are no longer needed when this returns.
+    /// Adds to the partial results the elements of a region. They are no longer needed when this returns.
     pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
@@ -349,7 +350,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Adds to these states the states `run`, of regions that lie in `hull`. `run` is no longer needed when this
+    /// Adds to these partial results those in `run`, of regions that lie in `hull`. `run` is no longer needed when this
     /// returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };
@@ -361,7 +362,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Returns the states, in host memory. States without elements are converted to the host's form.
+    /// Returns the partial results, copied to host memory. States without elements are converted to the host's form.
     pub(super) fn states(&self) -> Result<Vec<State>> {
         let empty = self.fold.accumulator.empty(self.fold.wide);
         let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
@@ -387,7 +388,7 @@ impl<'a> Gathered<'a> {
         Ok(out)
     }
 
-    /// Computes the result from the gathered states.
+    /// Computes the result from the partial results that were gathered.
     pub(super) fn finish(&self, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let Some(states) = &self.states else { return Ok(out) };
@@ -410,7 +411,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Returns the name of the C++ type for the states of a fold.
+/// Returns the name of the C++ type for a fold's partial results (states).
 fn state_type(fold: Fold) -> String {
     let value = match fold.wide {
         Wide::Signed => "i64",

@@ -31,10 +31,10 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A GPU gathers states if they fit into the memory limit divided by this.
+/// A GPU gathers a reduction's partial results if they fit into the memory limit divided by this.
 const STATES_SHARE: u64 = 4;
 
-/// What a reduction computes from elements.
+/// The function that a reduction computes from elements, such as a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -67,7 +67,7 @@ pub enum ReduceOp {
 /// A reduction: what is computed, over which dimensions.
 #[derive(Clone, Debug)]
 pub struct Reduction {
-    /// What is computed from the elements.
+    /// The function that is computed from the elements.
     pub op: ReduceOp,
     /// The dimensions to reduce; `None` means all.
     pub axes: Option<Vec<usize>>,
@@ -133,7 +133,7 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how a GPU computes the result from a state, and the type in which it computes it.
+    /// Returns how a GPU computes the result from partial results, and the type in which it computes it.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
@@ -179,7 +179,7 @@ impl Reduction {
         Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }
     }
 
-    /// Returns how elements of type `dtype` are combined into a state.
+    /// Returns how this reduction combines elements of type `dtype`.
     fn fold(&self, dtype: DType) -> Fold {
         Fold::of(dtype, self.op.accumulator(), self.skip_nan)
     }
@@ -293,8 +293,8 @@ pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u
     extents.collect()
 }
 
-/// States in host memory, one for each element of the result or of a part of it. They cover the regions that were added
-/// so far.
+/// A reduction's partial results in host memory, one for each element of the result or of a part of it. They cover the
+/// regions that were added so far.
 struct Gathered {
     shape: Vec<u64>,
     hull: Region,
@@ -304,7 +304,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Makes states to which no elements were added, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![fold.accumulator.empty(fold.wide); outputs];
@@ -321,7 +321,7 @@ impl Gathered {
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
-    /// Merges into these states those of a region. They are in C order of the region's part of the result.
+    /// Merges into these partial results those of a region. They are in C order of the region's part of the result.
     fn take(&mut self, region: &Region, states: &[State]) {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
         let (row, outer) = match kept.split_last() {
@@ -366,7 +366,7 @@ impl Gathered {
     }
 }
 
-/// Returns a function that computes the size in bytes of a region's states from the region's extent.
+/// Returns a function that computes the size in bytes of a region's partial results from the region's extent.
 pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send + Sync + use<> {
     let axes = axes.to_vec();
     move |extent| state_bytes(extent, &axes)
@@ -417,7 +417,7 @@ fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processo
     Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
 
-/// Reduces all elements except NaN to one state.
+/// Reduces all elements except NaN to a single partial result (state).
 ///
 /// # Errors
 /// Those of the pass on the device.
@@ -473,7 +473,7 @@ impl Expr {
         deliver(&result, options)
     }
 
-    /// Returns how a GPU computes the result from states; `None` if the host gathers the states instead.
+    /// Returns how a GPU computes the result from partial results; `None` if the host gathers these instead.
     fn gathers_there(
         &self,
         reduction: &Reduction,
@@ -489,7 +489,7 @@ impl Expr {
         Ok((options.device != Device::Cpu && !may_fail && suits && fits).then_some((answer, widest)))
     }
 
-    /// Computes a reduction whose states a GPU gathers; `None` if the host has to gather them.
+    /// Computes a reduction whose partial results a GPU gathers; `None` if the host has to gather them.
     fn reduce_there(
         &self,
         reduction: &Reduction,
@@ -531,7 +531,7 @@ impl Expr {
         gathered.finish(&finish).map(Some)
     }
 
-    /// Reduces a run of regions to states in GPU memory. All regions of the run lie in `hull`.
+    /// Reduces a run of regions to partial results in GPU memory. All regions of the run lie in `hull`.
     fn gathered_there(
         &self,
         reduction: &Reduction,
@@ -561,7 +561,7 @@ impl Expr {
         Ok((least, greatest))
     }
 
-    /// Reduces all elements to states, for several folds in a single pass through the expression.
+    /// Reduces all elements to partial results, for several folds in a single pass through the expression.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],
@@ -595,7 +595,7 @@ impl Expr {
         whole.try_into().map_err(|_| missing())
     }
 
-    /// Reduces each region to states in host memory, for each fold, and passes them to a callback.
+    /// Reduces each region to partial results in host memory, for each fold, and passes them to a callback.
     fn gather_regions(
         &self,
         job: &Job<'_>,
@@ -625,7 +625,7 @@ impl Expr {
     }
 }
 
-/// Computes the elements of the result from their states.
+/// Computes the elements of the result from their partial results.
 fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
     let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
     let mut bytes = Vec::new();

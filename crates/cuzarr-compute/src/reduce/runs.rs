@@ -8,14 +8,14 @@ use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A run contains at least this many bytes of elements for each byte of its states. So a task sends far less than it
-/// reads.
+/// A run contains at least this many bytes of elements for each byte of its partial results. So a task sends far less
+/// than it reads.
 const ELEMENTS_OF_STATES: u64 = 256;
 
 /// Least number of runs, if there are enough regions: so many workers then have something to do.
 const LEAST_RUNS: usize = 16;
 
-/// Size of states, in bytes, up to which sending them takes no noticeable time.
+/// Size of partial results, in bytes, up to which sending them takes no noticeable time.
 const FEW_BYTES: u64 = 1 << 16;
 
 /// The regions of a reduction, divided into runs: neighbouring regions that one task reduces. The division depends only

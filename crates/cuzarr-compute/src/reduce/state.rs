@@ -8,7 +8,7 @@ use cuzarr_device::{DType, DTypeKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) [u64; 3]);
 
-/// What a reduction accumulates from elements, computed in the widest type of their kind.
+/// The quantity that a reduction accumulates from elements, in the widest type of their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Accumulator {
     Sum,
@@ -21,7 +21,7 @@ pub(crate) enum Accumulator {
     Count,
 }
 
-/// How elements are combined into a state: what is accumulated, in which type, and whether NaN elements are left out.
+/// How a reduction combines elements: the quantity, its type, and whether NaN elements are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub(crate) accumulator: Accumulator,
@@ -30,7 +30,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Returns how elements of type `dtype` are combined into a state.
+    /// Returns how a reduction combines elements of type `dtype`.
     pub(crate) fn of(dtype: DType, accumulator: Accumulator, skip_nan: bool) -> Fold {
         Fold { accumulator, wide: Wide::of(dtype), skip_nan }
     }
@@ -55,7 +55,7 @@ impl Wide {
         }
     }
 
-    /// Returns the number that a word of a state represents; for complex numbers, the real part.
+    /// Returns the number that a word of a partial result represents; for complex numbers, the real part.
     pub(crate) fn number(self, word: u64) -> f64 {
         match self {
             Wide::Signed => word.cast_signed() as f64,
@@ -64,7 +64,7 @@ impl Wide {
         }
     }
 
-    /// Returns the integer that a word of a state represents; `None` for other kinds of numbers.
+    /// Returns the integer that a word of a partial result represents; `None` for other kinds of numbers.
     pub(crate) fn whole(self, word: u64) -> Option<i128> {
         match self {
             Wide::Signed => Some(word.cast_signed().into()),
@@ -171,7 +171,7 @@ pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
 }
 
 impl Accumulator {
-    /// Returns the state before any element was added.
+    /// Returns the partial result before any element was added.
     pub(crate) fn empty(self, wide: Wide) -> State {
         match (self, wide) {
             (Accumulator::Product, Wide::Float) => State([1f64.to_bits(), 0, 0]),
@@ -180,7 +180,7 @@ impl Accumulator {
         }
     }
 
-    /// Merges two states into the state of all their elements. The elements of `other` come after those of `own`.
+    /// Merges two partial results into that of all their elements. The elements of `other` come after those of `own`.
     pub(crate) fn merge(self, wide: Wide, own: State, other: State) -> State {
         match wide {
             Wide::Signed => self.join::<i64>(own, other),

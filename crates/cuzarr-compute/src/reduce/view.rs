@@ -85,8 +85,8 @@ impl Walk {
     }
 }
 
-/// Size in bytes of the states for an array whose `axes` are reduced. It counts the states of all segments, at the
-/// shortest segment length, and the states that they are joined to.
+/// Size in bytes of a reduction's partial results, for an array whose `axes` are reduced. It counts the states of all
+/// segments, at the shortest segment length, and the states that they are joined to.
 pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
     let product = |reduced: bool| {
         let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);

@@ -56,7 +56,7 @@ fn bfloat_bits(x: f32) -> u16 {
     (if x.is_nan() { bits } else { rounded } >> 16) as u16
 }
 
-/// What all threads need to know to compute a program.
+/// The data that all threads share while they compute a program.
 struct ProgramPass<'a> {
     program: &'a Program,
     joint: &'a Joint,
