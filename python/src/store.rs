@@ -312,7 +312,7 @@ pub struct PyZipArchive {
 
 #[pymethods]
 impl PyZipArchive {
-    /// Opens the archive at `path`. `mode` is `r`, `a`, `w` or `x`. `deflate` is the compression level of new members,
+    /// Opens the ZIP file at `path`. `mode` is `r`, `a`, `w` or `x`. `deflate` is the compression level of new members,
     /// or `None` for no compression.
     #[new]
     fn new(path: PathBuf, mode: &str, deflate: Option<u32>, zip64: bool, fsync: &str) -> PyResult<Self> {

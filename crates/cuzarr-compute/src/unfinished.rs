@@ -48,7 +48,7 @@ impl Mark {
         metadata.set_unfinished(Some(&self.value))
     }
 
-    /// Marks a group that already exists.
+    /// Marks an existing group as the target of unfinished work.
     ///
     /// # Errors
     /// What the store reports.

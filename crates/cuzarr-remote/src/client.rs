@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Requests a value or a range of it. A weak entity tag is returned as the version.
+    /// Requests the value of a key, or a range of it, from the server. A weak entity tag is returned as the version.
     pub(crate) async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
         let mut answer = self.objects.get_opts(path, options).await?;
         if let Some(WeakTag(tag)) = answer.extensions.remove() {

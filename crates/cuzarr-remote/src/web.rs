@@ -39,8 +39,8 @@ const UNSIZED_AT_ONCE: u64 = 8;
 /// Number of bytes of a failed answer's text that are kept.
 const FAILURE_BYTES: usize = 16 << 10;
 
-/// A weak entity tag, which is returned beside an answer without a tag. The client would treat a weak tag as a strong
-/// one, and join parts of different values.
+/// A weak entity tag of a server's answer, passed on beside the answer instead of in its headers. The client would
+/// treat a weak tag as a strong one, and join parts of different values.
 #[derive(Clone)]
 pub(crate) struct WeakTag(pub(crate) String);
 

@@ -9,39 +9,39 @@ use cuzarr::{Error, ErrorKind, Result};
 /// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Any numbers. For bools, addition means "or" and multiplication means "and".
+    /// Accepts any numbers, including bools. For bools, addition means "or" and multiplication means "and".
     Number,
-    /// Any numbers except bools.
+    /// Accepts any numbers except bools.
     Signed,
-    /// Any numbers. Bools become int8.
+    /// Accepts any numbers, and converts bools to int8.
     Wide,
-    /// Real numbers. Bools become int8.
+    /// Accepts real numbers, and converts bools to int8.
     WideReal,
-    /// Any numbers. Integers and bools become float64.
+    /// Accepts any numbers, and converts integers and bools to float64.
     Quotient,
-    /// Real numbers. Integers and bools become floats.
+    /// Accepts real numbers, and converts integers and bools to floats.
     Real,
-    /// Real numbers. Integers and bools keep their type.
+    /// Accepts real numbers, and gives numbers of the same type, even for integers and bools.
     Rounding,
-    /// Real numbers, including bools.
+    /// Accepts real numbers, including bools.
     Ordered,
-    /// Two real numbers give a bool.
+    /// Accepts two real numbers, and gives a bool.
     Comparison,
-    /// Two numbers give a bool.
+    /// Accepts any two numbers, and gives a bool.
     Equality,
-    /// A number gives a bool.
+    /// Accepts any number, and gives a bool.
     Test,
-    /// Real numbers give a bool.
+    /// Accepts real numbers, and gives a bool.
     SignTest,
-    /// Truth values; numbers are converted to bool.
+    /// Accepts truth values; numbers are converted to bool.
     Logic,
-    /// Integers and bools.
+    /// Accepts integers and bools.
     Bits,
-    /// Integers. Bools become int8.
+    /// Accepts integers, and converts bools to int8.
     Shift,
-    /// Any number. A complex number gives a real one.
+    /// Accepts any number; for a complex one, gives a real one.
     Part,
-    /// A condition and two numbers.
+    /// Accepts a condition and two numbers.
     Choice,
 }
 

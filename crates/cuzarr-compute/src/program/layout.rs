@@ -66,8 +66,9 @@ impl Joint {
         self.strides[operand].iter().all(|&stride| stride == 0)
     }
 
-    /// Calls `each` for every row of the operand that overlaps `range`, in order. The arguments are the row's first
-    /// place within `range`, its offset from the operand's origin in bytes, and its number of elements.
+    /// Calls `each` for every row of an operand (elements at an even distance) that overlaps `range`, in order. The
+    /// arguments are the row's first place within `range`, its offset from the operand's origin in bytes, and its
+    /// number of elements.
     pub(crate) fn rows(
         &self,
         operand: usize,

@@ -26,7 +26,7 @@ impl Processor {
         Ok(Processor { threads: cores(), stream })
     }
 
-    /// Makes a processor whose work runs on its own stream.
+    /// Makes a processor that runs kernels on a stream of its own.
     ///
     /// # Errors
     /// `DeviceUnavailable`

@@ -16,15 +16,15 @@ use cuzarr::plan::Region;
 const HEADERS: &[Header] =
     &[header!("program/arithmetic.cuh"), header!("reduce/accumulators.cuh"), header!("reduce/reduce.cuh")];
 const MOST_BLOCKS: usize = 1 << 16;
-/// From this number of segments per result element on, blocks merge their states faster than single threads.
+/// From this number of segments per result element on, blocks merge their partial results faster than single threads.
 const MANY_SEGMENTS: usize = 64;
-/// Up to this number of result elements, blocks merge states faster than single threads, however many segments there
-/// are.
+/// Up to this number of result elements, blocks merge partial results faster than single threads, however many segments
+/// there are.
 const FEW_OUTPUTS: usize = 64;
 /// Number of segments whose partial results one block merges.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
-/// The C++ code at the end of a reduction kernel, which uses the partial result for each element of the result. Its
+/// C++ code at the end of a reduction kernel, which uses the partial result for each element of the result. Its
 /// arguments follow those of the walk.
 struct End<'a> {
     /// Further C++ parameters of the kernel, which this end needs. `text` is the C++ code that uses `output` and
@@ -85,7 +85,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Reduces an array on a GPU to one state for each element of the result, and returns the states in host memory.
+/// Reduces an array on a GPU to a partial result for each element of the result, and returns these in host memory.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
@@ -119,8 +119,8 @@ fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &St
     StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
 }
 
-/// Reduces each segment to one state, on the GPU; the states of one result element lie together. Elements of the result
-/// that have a single segment are finished immediately.
+/// Reduces each segment to a partial result, on the GPU; those of one result element lie together. Elements of the
+/// result that have a single segment are finished immediately.
 fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
     let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
     // The number of registers is limited to what loads in flight need. Moments need more.
@@ -166,7 +166,7 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
 /// A table of partial results in GPU memory. Each element of the result has a row with one state for each segment.
 struct StateTable<'a> {
     states: &'a Buffer,
-    /// The name of the state's C++ type.
+    /// The name of the C++ type of a partial result.
     state: &'a str,
     outputs: usize,
     segments: usize,

@@ -372,9 +372,9 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// Returns how many bytes of a memory limit remain beside two sets of states for `outputs` result elements: that of the
-/// result and that of a run. `None` if the states take too large a part of the limit. Then the host gathers them, and
-/// there are no runs.
+/// Returns how many bytes of a memory limit remain beside two sets of partial results for `outputs` result elements:
+/// that of all regions and that of a run. `None` if the states take too large a part of the limit. Then the host
+/// gathers them, and there are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
@@ -385,7 +385,7 @@ fn whole_of(shape: &[u64]) -> Region {
     Region { number: 0, start: vec![0; shape.len()], extent: shape.to_vec() }
 }
 
-/// Reduces an array in memory over `axes` to one state for each element of the result, in C order.
+/// Reduces an array in memory over `axes` to one partial result for each element of the result, in C order.
 fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processor) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
     let all = match processor.stream() {

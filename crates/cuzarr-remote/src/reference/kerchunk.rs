@@ -122,7 +122,7 @@ fn inline(text: String) -> Result<Vec<u8>> {
 #[derive(Default)]
 struct Templates {
     texts: HashMap<String, String>,
-    /// Number of bytes that URLs may still take after templates are replaced.
+    /// Number of bytes that further URLs may take after templates are replaced in them.
     left_bytes: usize,
 }
 
