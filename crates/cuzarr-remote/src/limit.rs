@@ -21,9 +21,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) const MOST_REQUESTS: usize = 256;
 /// Largest number of bytes that requests to a host may ask for at a time, unless `max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
-/// Number of requests that a host may have to answer at a time, before anything is known about it.
+/// Number of requests that a host may have to answer at a time, until its answers show how many suit it.
 pub(crate) const FIRST_REQUESTS: usize = 64;
-/// Least number of requests that a host may have to answer at a time, however often it refuses.
+/// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;
 /// Shares of refused requests at which the limit for a host changes. Above the first, a host gets fewer requests; below
 /// the second, it may get more.

@@ -336,7 +336,7 @@ impl<'a> Gathered<'a> {
         Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
-    /// Adds to the partial results the elements of a region. They are no longer needed when this returns.
+    /// Adds the elements of a region to the partial results. The elements are no longer needed when this returns.
     pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
