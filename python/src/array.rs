@@ -31,7 +31,7 @@ use crate::watch::Watches;
 /// offset, and the result's type.
 type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
 
-/// An array, with options that choose its device.
+/// An array of the Rust library, opened with options such as its device.
 #[pyclass(name = "Array", module = "cuzarr._core", frozen)]
 pub struct PyArray {
     array: Array,
@@ -39,8 +39,8 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// Makes an array from its metadata, or from its documents by name. It reads nothing. With `trusts_consolidated`,
-    /// the documents may come from a group's consolidated metadata.
+    /// Makes an array from its metadata, or from its metadata documents by name. It reads nothing. With
+    /// `trusts_consolidated`, the documents may come from a group's consolidated metadata.
     #[new]
     #[pyo3(signature = (store, path, documents, options, trusts_consolidated=false))]
     fn new(
@@ -62,7 +62,7 @@ impl PyArray {
         Ok(PyArray { array: if trusts_consolidated { trusting_consolidated(array) } else { array } })
     }
 
-    /// The element type on devices; `None` for elements of variable length.
+    /// Name of the element type in device memory; `None` for elements of variable length.
     #[getter]
     fn dtype(&self) -> Option<String> {
         self.array.metadata().data_type().device_dtype().map(|dtype| dtype.to_string())
@@ -89,22 +89,22 @@ impl PyArray {
         self.run(py, move |array| array.read_into(&selection, &out))
     }
 
-    /// Reads many selections with one plan, each into new memory of its own shape. The elements get type `dtype`, or
-    /// keep the array's type.
+    /// Reads many selections of the array in one batch, each into new memory of its own shape. The elements get type
+    /// `dtype`, or keep the array's type.
     fn read_many(&self, py: Python<'_>, selections: Vec<Lists>, dtype: Option<&str>) -> PyResult<Vec<PyNdBuffer>> {
         let (selections, dtype) = (parse_selections(&selections)?, dtype.map(parse_dtype).transpose()?);
         let results = self.run(py, move |array| array.read_many(&selections, dtype))?;
         Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 
-    /// Reads many selections of one shape with one plan. The first dimension of `out` counts the selections.
+    /// Reads many selections of one shape in one batch into `out`. The first dimension of `out` counts the selections.
     fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
         let selections = parse_selections(&selections)?;
         let out = out.inner.clone();
         self.run(py, move |array| array.read_stack_into(&selections, &out))
     }
 
-    /// Reads boxes of the same extent into `out`, whose first dimension counts the boxes. `starts` is int64 on the
+    /// Reads boxes of one extent in one batch, stacked along the first dimension of `out`. `starts` is int64 on the
     /// host; each row is the start of one box.
     fn read_boxes_into(&self, py: Python<'_>, starts: &PyNdBuffer, extent: Vec<u64>, out: &PyNdBuffer) -> PyResult<()> {
         let (starts, out) = (starts.inner.clone(), out.inner.clone());
@@ -134,14 +134,14 @@ impl PyArray {
         arrow::variable(py, elements, text)
     }
 
-    /// Writes elements. They are broadcast to the selection's shape.
+    /// Writes elements to the selection. They are broadcast to the selection's shape.
     fn write(&self, py: Python<'_>, selection: Selected<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let selection = selection.parse()?;
         let value = value.inner.clone();
         self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
-    /// Writes elements of variable length, given in C order.
+    /// Writes elements of variable length, given in C order, to the selection.
     fn write_variable(
         &self,
         py: Python<'_>,
@@ -154,13 +154,14 @@ impl PyArray {
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
-    /// Begins an update of the selection. Other writes to the same stored objects wait until it ends.
+    /// Begins to update the selection, so that its elements do not change between a read and a write. Other writes to
+    /// the same stored objects wait until it ends.
     fn update(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyUpdate> {
         let selection = selection.parse()?;
         PyUpdate::begin(py, self.watched(), selection)
     }
 
-    /// Explains what a read or write would do, as text and as JSON.
+    /// Explains what a read of the selection would do, or a write if `writing`: as text and as JSON.
     fn explain(&self, py: Python<'_>, selection: Selected<'_>, writing: bool) -> PyResult<(String, String)> {
         let selection = selection.parse()?;
         let explain = if writing { Array::explain_write } else { Array::explain };
@@ -168,9 +169,9 @@ impl PyArray {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Returns how elements are decoded if the array has these attributes, given as JSON. The parts are the type to
-    /// read as, values that mark missing elements, scale, offset, and the type of the result. `None` if stored elements
-    /// need no decoding.
+    /// Returns how stored elements are decoded to numbers if the array has these attributes, given as JSON. The parts
+    /// are the type to read as, values that mark missing elements, scale, offset, and the type of the result. `None` if
+    /// stored elements need no decoding.
     fn decoding(&self, py: Python<'_>, attributes: &str) -> PyResult<Option<Decoded>> {
         let mut metadata = self.array.metadata().clone();
         let decoding = metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()?;
@@ -198,18 +199,18 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// The array of the library.
+    /// The array as the Rust library knows it.
     pub fn array(&self) -> &Array {
         &self.array
     }
 
-    /// Returns the array with the watches of this thread.
+    /// Returns the array with the watches that apply to this thread, so that they can stop its calls.
     pub fn watched(&self) -> Array {
         let watches = Watches::current();
         watches.array(&self.array, &watches.token())
     }
 
-    /// Runs a call without the interpreter's lock, with the watches of this thread.
+    /// Calls the array without the interpreter's lock; the watches of this thread can stop the call.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
         let array = self.watched();
         match array.store().capabilities().divides_reads {
@@ -271,7 +272,7 @@ fn plain_axis(item: &Bound<'_, PyAny>, extent: u64) -> Option<AxisSelection> {
     (start < extent).then_some(AxisSelection { start, count: 1, step: 1, dropped: true })
 }
 
-/// Parses options. Those that are missing or `None` keep their defaults.
+/// Parses an array's options from a dictionary. Those that are missing or `None` keep their defaults.
 pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
     let mut options = ArrayOptions::default();
     for (name, value) in given {

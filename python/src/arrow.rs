@@ -15,7 +15,7 @@ use pyo3::types::{PyAny, PyTuple};
 
 use crate::error::{IntoPython, PyResult};
 
-/// `struct ArrowSchema`.
+/// The C struct `ArrowSchema` of the Arrow C data interface.
 #[repr(C)]
 struct Schema {
     format: *const c_char,
@@ -29,7 +29,7 @@ struct Schema {
     private_data: *mut c_void,
 }
 
-/// `struct ArrowArray`.
+/// The C struct `ArrowArray` of the Arrow C data interface.
 #[repr(C)]
 struct Array {
     length: i64,
@@ -44,18 +44,18 @@ struct Array {
     private_data: *mut c_void,
 }
 
-/// The memory of an array's buffers, and their addresses.
+/// Memory that an exported `ArrowArray` owns: its buffers, and their addresses.
 struct Owned {
-    /// The owner of the memory. Only the consumer reads it.
+    /// Keeps the memory of the buffers alive. Only the consumer reads it.
     _memory: Box<dyn Any>,
     buffers: [*const c_void; 3],
 }
 
-/// A structure that goes into a capsule.
+/// One of the Arrow structs that a Python capsule can own.
 trait Interface: Sized {
     const CAPSULE: &'static CStr;
 
-    /// The function that frees the contents; `None` after a consumer took them.
+    /// The function that frees what the struct owns; `None` after a consumer took it.
     fn release(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
 }
 
@@ -75,7 +75,7 @@ impl Interface for Array {
     }
 }
 
-/// Exports elements of variable length: as `large_string` if they are `text`, else as `large_binary`.
+/// Exports elements of variable length to Arrow: as `large_string` if they are `text`, else as `large_binary`.
 ///
 /// # Errors
 /// `DTypeMismatch` for text that is not UTF-8, because consumers do not check it.
@@ -90,7 +90,7 @@ pub fn variable(py: Python<'_>, elements: VariableElements, text: bool) -> PyRes
     capsules(py, format, length, 3, Owned { _memory: Box::new(elements), buffers })
 }
 
-/// Exports one-dimensional elements in host memory.
+/// Exports one-dimensional elements in host memory to Arrow.
 ///
 /// # Errors
 /// `Unsupported` for a type that Arrow does not have, and for several dimensions; `MemorySpace` for GPU memory, because
@@ -148,7 +148,7 @@ fn check_text(elements: &VariableElements) -> Result<(), Error> {
     Err(Error::new(ErrorKind::DTypeMismatch, format!("element {first} is not UTF-8")))
 }
 
-/// Makes the capsules of a schema, and of an array of `length` elements with `n_buffers` buffers.
+/// Makes the capsules of an Arrow schema, and of an Arrow array of `length` elements with `n_buffers` buffers.
 fn capsules<'py>(
     py: Python<'py>,
     format: &'static CStr,
@@ -185,7 +185,7 @@ fn capsules<'py>(
     PyTuple::new(py, capsules)
 }
 
-/// Makes a capsule that owns a structure. Consumers move the contents out and clear `release`.
+/// Makes a Python capsule that owns an Arrow struct. Consumers move the contents out and clear `release`.
 fn capsule<T: Interface>(py: Python<'_>, structure: Box<T>) -> PyResult<Bound<'_, PyAny>> {
     let structure = Box::into_raw(structure);
     // SAFETY: the name lives as long as the program, and the destructor frees the structure once.

@@ -14,16 +14,17 @@ use pyo3::types::{PyBytes, PyDict, PyIterator};
 use crate::ending::{Unlocked, attach};
 use crate::error::{IntoPython, PyResult};
 
-/// A Python function that copies the boxes of a pass elsewhere. It gets both ends of the copy, options, the memory
-/// limit, factors with method, ranges of the source, and boxes. It returns an iterator that yields once for each copied
-/// box, in the order of the boxes.
+/// A Python function that carries out the passes of a copy elsewhere, such as on a cluster. It gets both ends of the
+/// copy, options, the memory limit, factors with method, ranges of the source, and boxes. It returns an iterator that
+/// yields once for each copied box, in the order of the boxes.
 pub struct Elsewhere {
     function: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Elsewhere {
-    /// Runs `work` on this thread, without the interpreter's lock. An exception of the function is raised unchanged.
+    /// Runs `work`, a copy whose boxes `function` copies, on this thread without the interpreter's lock. An exception
+    /// of the function is raised unchanged.
     pub fn run(
         py: Python<'_>,
         function: Py<PyAny>,
@@ -68,7 +69,7 @@ impl Elsewhere {
     }
 }
 
-/// Describes an array to the function: its path, and the name and the bytes of its main document.
+/// Describes the source or target of a copy to the Python function: its path, and its main document's name and bytes.
 fn end(py: Python<'_>, array: &Array) -> (String, &'static str, Py<PyBytes>) {
     let documents = array.metadata().documents();
     let (name, document) = documents.first().map_or(("", &[][..]), |(name, bytes)| (*name, &bytes[..]));

@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 use crate::error::{IntoPython, PyResult, wrong_type};
 use crate::json;
 
-/// Most chunk lengths that are listed for one dimension. They take 80 MB, more than anyone would read.
+/// Largest number of chunk lengths that are listed for one dimension. They take 80 MB, more than anyone would read.
 const MOST_EXTENTS: u64 = 10_000_000;
 
 /// The chunks along one dimension: all of one length, or each with its own length.
@@ -29,7 +29,7 @@ impl PyAxisGrid {
         }
     }
 
-    /// The index behind the last chunk; `None` if there are as many chunks as an array needs.
+    /// The index at which the last chunk ends; `None` if chunks of one length continue as far as an array needs.
     #[getter]
     fn end(&self) -> Option<u64> {
         self.0.end()
@@ -41,8 +41,8 @@ impl PyAxisGrid {
         self.0.distinct().last().copied().unwrap_or(1)
     }
 
-    /// The number of the chunk that contains an element. For an element behind the last chunk, the number that the next
-    /// chunk would have.
+    /// The number of the chunk that contains the element at an index. For an element behind the last chunk, the number
+    /// that the next chunk would have.
     fn chunk_of(&self, index: u64) -> u64 {
         self.0.chunk_of(index)
     }
@@ -64,7 +64,7 @@ impl PyAxisGrid {
         self.0.count(extent)
     }
 
-    /// The lengths of the chunks. The last one is cut off at the array's end.
+    /// The length of each chunk along an array dimension of this extent. The last one is cut off at the array's end.
     fn sizes<'py>(&self, py: Python<'py>, extent: u64) -> PyResult<Bound<'py, PyTuple>> {
         sizes(py, &self.0, extent)
     }
@@ -92,14 +92,14 @@ fn sizes<'py>(py: Python<'py>, axis: &Edges, extent: u64) -> PyResult<Bound<'py,
     PyTuple::new(py, listed)
 }
 
-/// The chunks or shards of an array: all of one shape, or with their own lengths along each dimension.
+/// The chunk grid of an array: chunks of one shape, or with their own lengths along each dimension.
 #[pyclass(name = "ChunkGrid", module = "cuzarr._core", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyChunkGrid(pub ChunkGrid);
 
 #[pymethods]
 impl PyChunkGrid {
-    /// Makes a grid of chunks of one shape.
+    /// Makes a grid whose chunks all have the same shape.
     #[staticmethod]
     fn regular(sizes: Vec<u64>) -> PyResult<Self> {
         Ok(PyChunkGrid(ChunkGrid::Regular(RegularGrid::new(sizes).py()?)))
@@ -111,7 +111,7 @@ impl PyChunkGrid {
         self.0.rectilinear().is_none()
     }
 
-    /// The chunks along each dimension.
+    /// The chunk grid along each dimension.
     #[getter]
     fn axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(
@@ -131,7 +131,7 @@ impl PyChunkGrid {
         PyTuple::new(py, self.0.chunk_counts(&shape).py()?)
     }
 
-    /// For each dimension, the lengths of the chunks, cut off at the array's end.
+    /// For each dimension, the length of each chunk, cut off at the array's end.
     fn sizes<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         let along = self
             .0
@@ -143,7 +143,7 @@ impl PyChunkGrid {
         PyTuple::new(py, along)
     }
 
-    /// The chunks in the form of dask and xarray: for each dimension one length, or all lengths if they differ; `(0,)`
+    /// The chunks as dask and xarray give them: for each dimension one length, or all lengths if they differ; `(0,)`
     /// without chunks.
     fn blocks<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         if self.is_regular() {
@@ -163,14 +163,14 @@ impl PyChunkGrid {
         PyTuple::new(py, self.0.axes().iter().zip(&shape).map(along).collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// The shape of a chunk.
+    /// The shape of the chunk at a grid index.
     fn chunk_shape<'py>(&self, py: Python<'py>, chunk: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         let sizes = self.0.axes().iter().zip(&chunk).map(|(axis, &at)| axis.size(at)).collect::<Option<Vec<_>>>();
         let message = || Error::new(ErrorKind::InvalidArgument, format!("there is no chunk {chunk:?}"));
         PyTuple::new(py, sizes.ok_or_else(message).py()?)
     }
 
-    /// The grid as the `chunk_grid` of a document.
+    /// The grid as the member `chunk_grid` of a `zarr.json`.
     fn to_json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_value(py, &self.0.to_json())
     }
@@ -180,8 +180,8 @@ impl PyChunkGrid {
     }
 }
 
-/// Chooses chunks for an array of `shape` from what a user gave. Returns the shape of chunks, the grid of the stored
-/// objects, and whether these are shards.
+/// Chooses the chunks of an array of shape `shape` from the chunks that a user gave. Returns the shape of chunks, the
+/// grid of the stored objects, and whether these are shards.
 #[pyfunction]
 pub fn choose_chunks<'py>(
     py: Python<'py>,

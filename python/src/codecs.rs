@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::ending::attach;
 use crate::error::{PyResult, from_python};
 
-/// Makes the library look up codecs in Python when they are not built in.
+/// Makes the Rust library look up codecs in Python if it does not have them itself.
 pub fn install() {
     set_external(Some(Arc::new(Registries)));
 }
@@ -64,7 +64,7 @@ fn encoded_spec(shape: Vec<u64>, data_type: &str) -> cuzarr::Result<ChunkSpec> {
     Ok(ChunkSpec::new(shape, data_type, fill_value))
 }
 
-/// A codec written in Python. Each call takes the interpreter's lock.
+/// A codec that is implemented in Python. Each call takes the interpreter's lock.
 struct PythonCodec {
     codec: Py<PyAny>,
     name: String,

@@ -30,7 +30,8 @@ pub struct PyCopy {
 
 #[pymethods]
 impl PyCopy {
-    /// Plans a copy of a node, and writes nothing. `changes` is JSON; `existing` is `refuse`, `overwrite` or `resume`.
+    /// Plans a copy of an array or group, and writes nothing. `changes` is JSON; `existing` is `refuse`, `overwrite` or
+    /// `resume`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -59,13 +60,14 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
 
-    /// The nodes that are left out because they cannot be read, with their errors.
+    /// The paths of the nodes that are left out because they cannot be read, each with its error.
     fn unreadable(&self) -> Vec<(String, String)> {
         let unreadable = self.copied.iter().flat_map(|copied| copied.unreadable());
         unreadable.map(|(name, error)| (name.clone(), error.to_string())).collect()
     }
 
-    /// Runs the plan. It can run only once. With `carry`, that function distributes regions to other processes.
+    /// Carries out the planned copy. It can run only once. With `carry`, that function distributes regions to other
+    /// processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let copied = self.copied.take().ok_or_else(|| PyValueError::new_err("a copy runs once"))?;
@@ -118,7 +120,8 @@ impl PyPyramid {
         self.pyramid.as_ref().map_or_else(|| "{}".into(), |pyramid| pyramid.to_json().to_string())
     }
 
-    /// Runs the plan. It can run only once. With `carry`, that function distributes regions to other processes.
+    /// Carries out the planned pyramid. It can run only once. With `carry`, that function distributes regions to other
+    /// processes.
     #[pyo3(signature = (carry=None))]
     fn run(&mut self, py: Python<'_>, carry: Option<Py<PyAny>>) -> PyResult<()> {
         let pyramid = self.pyramid.take().ok_or_else(|| PyValueError::new_err("a pyramid is made once"))?;
@@ -129,11 +132,11 @@ impl PyPyramid {
     }
 }
 
-/// A node that Python has opened: its store, path and format, and whether members of a group come from consolidated
+/// A node that Python has opened: its store, path and Zarr format, and whether a group's members come from consolidated
 /// metadata.
 type Opened<'py> = (PyRef<'py, PyStore>, String, u8, bool);
 
-/// Source and target of a copy, with the watches of this thread.
+/// Source and target of a copy, on stores that tell the watches of this thread what is read and written.
 struct Places {
     from: Arc<dyn Store>,
     from_path: String,
@@ -179,7 +182,7 @@ fn parse_existing(name: &str) -> PyResult<Existing> {
     }
 }
 
-/// Copies all elements of an array to another one, whose documents Python has written.
+/// Copies all elements of an array to another one, whose metadata documents Python has written.
 #[pyfunction]
 pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyResult<()> {
     let watches = Watches::current();
@@ -188,9 +191,9 @@ pub fn copy_elements(py: Python<'_>, source: &PyArray, target: &PyArray) -> PyRe
     interruptible(py, &token, || cuzarr_compute::copy_elements(&source, &target, &|_| ()))
 }
 
-/// Copies one box in a pass of a copy whose regions another process distributes. `shrink` has the factors and the
-/// method of a pyramid level. `select` has start, count and step for each dimension, if only a part of the source is
-/// copied.
+/// Copies one box of the elements of an array, for a copy whose boxes another process distributes. `shrink` has the
+/// factors and the method of a pyramid level. `select` has start, count and step for each dimension, if only a part of
+/// the source is copied.
 #[pyfunction]
 pub fn copy_region(
     py: Python<'_>,
@@ -223,8 +226,9 @@ pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, P
     cuzarr::internal::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
-/// Returns the shape of the regions to process an array in, within `most_bytes`. Regions consist of whole objects of
-/// shape `unit`. They are chosen so that chunks of the given shapes are read as few times as possible.
+/// Returns the shape of regions in which to process an array, so that one takes at most `most_bytes`. Regions consist
+/// of whole objects of shape `unit`. They are chosen so that chunks of the given shapes are read as few times as
+/// possible.
 #[pyfunction]
 pub fn region_shape(
     shape: Vec<u64>,
@@ -237,20 +241,20 @@ pub fn region_shape(
     Ok(Regions::plan(&shape, element_bytes, &unit, &chunks, most_bytes).py()?.shape().to_vec())
 }
 
-/// The progress of work on an array, kept in the array's store.
+/// A checkpoint of work on an array: an object in the array's store that says how far the work has come.
 #[pyclass(name = "Checkpoint", module = "cuzarr._core")]
 pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Reads the progress of earlier work with the same name and the same region shape.
+    /// Reads how far earlier work with the same name and the same region shape has come.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
         py.unlocked(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
-    /// Refuses a place where work cannot be resumed.
+    /// Refuses a read-only store, and a store whose values cannot be deleted: work there cannot be resumed.
     #[staticmethod]
     fn check_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
         Checkpoint::check_place(&*target.0.inner, &target.1).py()
@@ -263,13 +267,13 @@ impl PyCheckpoint {
         py.unlocked(|| Checkpoint::forget(&target)).py()
     }
 
-    /// The number of finished regions.
+    /// Number of regions that are finished.
     #[getter]
     fn finished(&self) -> u64 {
         self.0.finished()
     }
 
-    /// Stores the number of finished regions.
+    /// Stores in the checkpoint that the first `finished` regions are finished.
     fn note(&mut self, py: Python<'_>, finished: u64) -> PyResult<()> {
         py.unlocked(|| self.0.note(finished)).py()
     }

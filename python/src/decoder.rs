@@ -15,13 +15,13 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watches;
 
-/// A decoder: a codec, or a chain of codecs, on one device.
+/// A decoder for a codec, or a chain of codecs, on one device.
 #[pyclass(name = "Decoder", module = "cuzarr._core", frozen)]
 pub struct PyDecoder {
     inner: Decoder,
 }
 
-/// A batch of frames that is ready to be decoded.
+/// A batch of compressed frames that is ready to be decoded, as often as wanted.
 #[pyclass(name = "DecoderBatch", module = "cuzarr._core", frozen)]
 pub struct PyDecoderBatch {
     inner: Mutex<DecoderBatch>,
@@ -46,14 +46,14 @@ pub(crate) unsafe fn callers_stream(device: Device, stream: usize, owner: Py<PyA
 
 #[pymethods]
 impl PyDecoder {
-    /// Makes a decoder. `codecs` is JSON: one codec, or a list of them.
+    /// Makes a decoder for one device. `codecs` is JSON: one codec, or a list of them.
     #[new]
     fn new(codecs: &str, device: &str) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(PyDecoder { inner: Decoder::new(&codecs, parse_device(device)?).py()? })
     }
 
-    /// Prepares frames that lie in separate buffers, each with its output.
+    /// Prepares frames that lie in separate buffers, each to be decoded into its own output.
     fn prepare(
         &self,
         py: Python<'_>,
@@ -111,7 +111,7 @@ impl PyDecoderBatch {
         py.unlocked(|| self.lock().len())
     }
 
-    /// Bytes of device memory that the batch and its runs use.
+    /// Bytes of device memory that the batch uses for decoding.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.unlocked(|| self.lock().scratch_bytes())
@@ -123,7 +123,8 @@ impl PyDecoderBatch {
         py.unlocked(|| self.lock().via_host())
     }
 
-    /// Submits the decoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
+    /// Submits the decoding of the batch to a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it
+    /// alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         if py.unlocked(|| self.lock().is_empty()) {
             return Ok(());
@@ -135,7 +136,7 @@ impl PyDecoderBatch {
         here(py, || self.lock().run_under(&stream, &token))
     }
 
-    /// Waits for the batch, and returns `None` or an exception for each frame.
+    /// Waits until the batch is decoded, and returns for each frame `None` or an exception.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
         py.unlocked(|| self.lock().check()).py().map(exceptions)
     }

@@ -15,14 +15,14 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watches;
 
-/// An encoder: a codec, or a chain of codecs, on one device.
+/// An encoder for a codec, or a chain of codecs, on one device.
 #[pyclass(name = "Encoder", module = "cuzarr._core", frozen)]
 pub struct PyEncoder {
     inner: Encoder,
     device: Device,
 }
 
-/// A batch of chunks that is ready to be encoded.
+/// A batch of chunks that is ready to be encoded, as often as wanted.
 #[pyclass(name = "EncoderBatch", module = "cuzarr._core", frozen)]
 pub struct PyEncoderBatch {
     inner: Mutex<EncoderBatch>,
@@ -31,7 +31,7 @@ pub struct PyEncoderBatch {
 
 #[pymethods]
 impl PyEncoder {
-    /// Makes an encoder. `codecs` is JSON: one codec, or a list of them.
+    /// Makes an encoder for one device. `codecs` is JSON: one codec, or a list of them.
     #[new]
     fn new(codecs: &str, device: &str, strict: bool) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -39,7 +39,7 @@ impl PyEncoder {
         Ok(PyEncoder { inner: Encoder::new(&codecs, device).py()?.strict(strict), device })
     }
 
-    /// Prepares chunks, which may have any shapes and types.
+    /// Prepares chunks, which may have any shapes and types, to be encoded.
     fn prepare(
         &self,
         py: Python<'_>,
@@ -64,19 +64,20 @@ impl PyEncoderBatch {
         py.unlocked(|| self.lock().len())
     }
 
-    /// Bytes of device memory that runs use, in addition to chunks and frames.
+    /// Bytes of device memory that encoding uses in addition to chunks and frames.
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.unlocked(|| self.lock().scratch_bytes())
     }
 
-    /// The reason why the host runs a codec; `None` if the device runs all.
+    /// The reason why the host runs one of the codecs; `None` if the device runs all.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<String> {
         py.unlocked(|| self.lock().via_host().map(String::from))
     }
 
-    /// Submits the encoding on a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it alive.
+    /// Submits the encoding of the batch to a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it
+    /// alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.
@@ -85,12 +86,12 @@ impl PyEncoderBatch {
         here(py, || self.lock().run_under(&stream, &token))
     }
 
-    /// Waits for the batch, and returns `None` or an exception for each chunk.
+    /// Waits until the batch is encoded, and returns for each chunk `None` or an exception.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<Option<Py<PyAny>>>> {
         py.unlocked(|| self.lock().check()).py().map(exceptions)
     }
 
-    /// Waits for the batch, and returns the frames as arrays of bytes on the device.
+    /// Waits until the batch is encoded, and returns the frames as byte arrays on the device.
     fn frames(&self, py: Python<'_>) -> PyResult<Vec<PyNdBuffer>> {
         let frames = py.unlocked(|| self.lock().frames()).py()?;
         let array = |frame: cuzarr_device::Buffer| -> PyResult<PyNdBuffer> {

@@ -12,8 +12,8 @@ use cuzarr::{Error, ErrorKind};
 use cuzarr_device::PerProcess;
 use pyo3::prelude::*;
 
-/// Longest time that the end waits for threads that run Python code. A thread that sleeps longer in Python code seldom
-/// wakes before the process has ended.
+/// Longest time that the end of the interpreter waits for threads that run Python code. A thread that sleeps longer in
+/// Python code seldom wakes before the process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 // A forked child has none of its parent's threads.
@@ -27,9 +27,9 @@ struct Ending {
 
 #[derive(Default)]
 struct State {
-    /// Number of threads that are attached, or about to attach.
+    /// Number of threads that are attached to the interpreter, or about to attach.
     attached: usize,
-    /// The thread that ends the interpreter, when it has begun.
+    /// The thread that ends the interpreter; `None` until that begins.
     ender: Option<ThreadId>,
 }
 
@@ -40,12 +40,12 @@ impl Ending {
 }
 
 thread_local! {
-    /// Number of times that this thread is attached. Python code that the thread runs may call Rust, which attaches it
-    /// again.
+    /// How often this thread is attached to the interpreter, one attachment inside the other. Python code that the
+    /// thread runs may call Rust, which attaches it again.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts a thread while it is attached.
+/// Counts this thread as attached to the interpreter until the value is dropped.
 struct Attached(&'static Ending);
 
 impl Attached {
@@ -77,7 +77,7 @@ pub fn try_attach<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Python::try_attach(work)
 }
 
-/// Attaches this thread to the interpreter.
+/// Attaches this thread to the interpreter and runs `work`; an error if the interpreter has ended.
 ///
 /// # Errors
 /// `Cancelled` when the interpreter has ended, or is about to; those of `work`.
@@ -85,10 +85,10 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> cuzarr::Result<T>) -> cuzarr::
     try_attach(work).unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "Python is shutting down")))
 }
 
-/// Work without the interpreter's lock.
+/// Running code without the interpreter's lock.
 pub trait Unlocked {
-    /// Releases the lock, runs `work`, and takes the lock again. If the interpreter has begun to end by then, and another
-    /// thread ends it, this thread sleeps until the process ends.
+    /// Releases the interpreter's lock, runs `work`, and takes the lock again. If the interpreter has begun to end by
+    /// then, and another thread ends it, this thread sleeps until the process ends.
     fn unlocked<T: Send>(self, work: impl FnOnce() -> T + Send) -> T;
 }
 
@@ -107,8 +107,8 @@ impl Unlocked for Python<'_> {
     }
 }
 
-/// Begins the end: no other thread attaches from now on. Waits for the threads that are attached. Python calls this at
-/// its exit.
+/// Begins the end of the interpreter: no other thread can attach to it from now on. Waits for the threads that are
+/// attached. Python calls this at its exit.
 #[pyfunction]
 pub fn begin_end(py: Python<'_>) {
     py.detach(|| {

@@ -4,11 +4,11 @@ use cuzarr::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// The result of a function that Python calls.
+/// The result of a function that Python calls: its error is a Python exception.
 pub type PyResult<T> = pyo3::PyResult<T>;
 
-/// Converts an error to a Python exception. The classes are written in Python (`cuzarr.errors`): with the stable ABI of
-/// Python 3.11, a Rust class cannot derive from `ValueError` and other built-in exceptions.
+/// Converts an error of the Rust library to a Python exception. The classes are written in Python (`cuzarr.errors`):
+/// with the stable ABI of Python 3.11, a Rust class cannot derive from `ValueError` and other built-in exceptions.
 pub fn to_python(error: &Error) -> PyErr {
     Python::attach(|py| match instance(py, error) {
         Ok(exception) => PyErr::from_value(exception),
@@ -45,7 +45,7 @@ fn source_exception(py: Python<'_>, error: &Error) -> Option<PyErr> {
     keep.then(|| source.clone_ref(py))
 }
 
-/// Makes an error of an exception from Python code that the library called.
+/// Converts an exception from a Python store or codec, which the library called, to an error of the library.
 pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr) -> Error {
     let value = exception.value(py);
     let mut told = value.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
@@ -57,7 +57,7 @@ pub fn from_python(py: Python<'_>, kind: ErrorKind, what: &str, exception: PyErr
     Error::new(kind, message).telling(exception)
 }
 
-/// Makes an error of the exception that ended a command.
+/// Converts the exception that ended a command of the command line to an error of the library.
 pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
     let value = exception.value(py);
     let text = |name: &str| value.getattr(name).ok()?.extract::<String>().ok();
@@ -74,7 +74,7 @@ pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
     }
 }
 
-/// For each part of a batch, `None` or its exception.
+/// For each item of a batch, `None` or its error as a Python exception.
 pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
     let exception = |error| Python::attach(|py| to_python(&error).into_value(py).into_any());
     results.into_iter().map(|result| result.err().map(exception)).collect()
@@ -82,7 +82,7 @@ pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
 
 /// Converts errors of the library to Python exceptions: `result.py()?`.
 pub trait IntoPython<T> {
-    /// Returns the result, with its error as a Python exception.
+    /// Converts an error in the result to a Python exception.
     fn py(self) -> PyResult<T>;
 }
 

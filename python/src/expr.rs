@@ -24,11 +24,11 @@ use crate::selection::Selected;
 use crate::store::PyStore;
 use crate::watch::Watches;
 
-/// An expression: an operation and its operands.
+/// A lazy array expression: its elements are computed on request.
 #[pyclass(name = "Expr", module = "cuzarr._core", frozen)]
 pub struct PyExpr(pub Expr);
 
-/// The elements picked along one dimension: an index; a start, a count and a step; or a list of 8-byte integers.
+/// The elements to pick along one dimension: an index; a start, a count and a step; or a list of 8-byte integers.
 #[derive(FromPyObject)]
 pub enum Picked<'py> {
     Index(u64),
@@ -36,7 +36,7 @@ pub enum Picked<'py> {
     List(PyRef<'py, PyNdBuffer>),
 }
 
-/// Converts an operand: an expression, or a Python number, which takes the type of the other operand.
+/// Converts a Python value to an operand: an expression, or a number, which takes the type of the other operand.
 fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
     if let Ok(expr) = value.cast::<PyExpr>() {
         return Ok(Operand::Expr(expr.get().0.clone()));
@@ -61,49 +61,50 @@ fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
 
 #[pymethods]
 impl PyExpr {
-    /// An expression for elements in memory.
+    /// Makes an expression from elements in memory.
     #[staticmethod]
     fn buffer(buffer: &PyNdBuffer) -> PyResult<PyExpr> {
         Expr::buffer(buffer.inner.clone()).map(PyExpr).py()
     }
 
-    /// An expression for all elements of an array.
+    /// Makes an expression from all elements of an array in a store.
     #[staticmethod]
     fn array(array: &PyArray) -> PyResult<PyExpr> {
         Expr::array(array.array().clone()).map(PyExpr).py()
     }
 
-    /// An expression for points of an array. Together they have the given shape, in C order.
+    /// Makes an expression from single points of an array. Together they have the given shape, in C order.
     #[staticmethod]
     fn points(array: &PyArray, selection: Selected<'_>, shape: Vec<u64>) -> PyResult<PyExpr> {
         Expr::points(array.array().clone(), &selection.parse()?, &shape).map(PyExpr).py()
     }
 
-    /// An expression that joins several expressions along a dimension.
+    /// Makes an expression that joins several expressions along a dimension.
     #[staticmethod]
     fn concatenated(parts: Vec<PyRef<'_, PyExpr>>, axis: usize) -> PyResult<PyExpr> {
         let parts: Vec<Expr> = parts.iter().map(|part| part.0.clone()).collect();
         Expr::concatenated(&parts, axis).map(PyExpr).py()
     }
 
-    /// Running sums or products along a dimension.
+    /// Makes an expression for running sums along a dimension, or running products if `is_product`.
     fn running(&self, axis: usize, is_product: bool) -> PyResult<PyExpr> {
         let scan = if is_product { Scan::Product } else { Scan::Sum };
         self.0.running(axis, scan).map(PyExpr).py()
     }
 
-    /// Returns these elements in one dimension, in C order.
+    /// Arranges the elements of this expression in one dimension, in C order.
     fn flat(&self) -> PyResult<PyExpr> {
         self.0.flat().map(PyExpr).py()
     }
 
-    /// The elements, if they are in memory and need no computation; else `None`.
+    /// The expression's elements, if they are in memory and need no computation; else `None`.
     fn memory(&self) -> Option<PyNdBuffer> {
         self.0.memory().map(|inner| PyNdBuffer { inner: inner.clone() })
     }
 
-    /// An expression for picked elements. `along` has a selector for each dimension of this expression. `dims` has, for
-    /// each dimension of the result, the source dimension or the extent of a new one.
+    /// Makes an expression for some elements of this one, along each dimension and in the given order of dimensions.
+    /// `along` has a selector for each dimension of this expression. `dims` has, for each dimension of the result, the
+    /// source dimension or the extent of a new one.
     fn picked(&self, along: Vec<Picked<'_>>, dims: Vec<(Option<usize>, u64)>) -> PyResult<PyExpr> {
         let selector = |one: &Picked<'_>| match one {
             &Picked::Index(index) => Ok(Along::Index(index)),
@@ -133,13 +134,13 @@ impl PyExpr {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }
 
-    /// The values that stored elements stand for, if their array has these attributes, given as JSON.
+    /// The numbers that stored elements represent, if their array has these attributes, given as JSON.
     fn decoded(&self, attributes: &str, dtype: Option<&str>) -> PyResult<PyExpr> {
         let decoding = self.decoding(attributes)?;
         self.0.decoded_by(&decoding, dtype.map(parse_dtype).transpose()?).map(PyExpr).py()
     }
 
-    /// The dates that stored elements stand for, in nanoseconds since 1970; `None` if the attributes describe no times.
+    /// The dates that stored elements represent, in nanoseconds since 1970; `None` if the attributes describe no times.
     fn decoded_times(&self, attributes: &str) -> PyResult<Option<PyExpr>> {
         Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
@@ -158,8 +159,8 @@ impl PyExpr {
         self.0.reduced(Reduction { op, axes, keepdims, ddof, skip_nan }).map(PyExpr).py()
     }
 
-    /// Quantiles of the elements. The first dimension counts the probabilities; with `scalar` there is no such
-    /// dimension.
+    /// Makes an expression for quantiles of the elements. The first dimension counts the probabilities; with `scalar`
+    /// there is no such dimension.
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn quantile(
         &self,
@@ -181,7 +182,8 @@ impl PyExpr {
         self.0.quantile(quantile).map(PyExpr).py()
     }
 
-    /// A histogram with bins of equal width. Returns the counts and the edges; `dtype` can set the type of the edges.
+    /// Makes expressions for a histogram with bins of equal width. Returns the counts and the edges; `dtype` can set
+    /// the type of the edges.
     fn histogram(
         &self,
         bins: u64,
@@ -197,7 +199,7 @@ impl PyExpr {
         Ok((PyExpr(counts), PyExpr(edges)))
     }
 
-    /// A histogram with bins between the given edges, which must be in host memory.
+    /// Makes expressions for the counts and the edges of a histogram between given edges, which must be in host memory.
     fn histogram_between(&self, edges: &PyNdBuffer, density: bool) -> PyResult<(PyExpr, PyExpr)> {
         let histogram = Histogram::between(&edges.inner).py()?.density(density);
         let (counts, edges) = self.0.histogram(histogram).py()?;
@@ -214,14 +216,14 @@ impl PyExpr {
         self.0.dtype().to_string()
     }
 
-    /// Computes the result. The inputs must be in the memory of this device.
+    /// Computes the expression at once, without reading from stores. The inputs must be in the memory of this device.
     fn evaluate(&self, py: Python<'_>, device: &str) -> PyResult<PyNdBuffer> {
         let device = parse_device(device)?;
         let inner = py.unlocked(|| self.0.evaluate(device)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes a box of the result, region by region, within a memory limit.
+    /// Computes one box of the expression, region by region, within a memory limit.
     #[pyo3(signature = (start, extent, device, memory_limit_bytes, threads))]
     fn compute(
         &self,
@@ -242,7 +244,7 @@ impl PyExpr {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Computes the result into memory of a device, within a memory limit.
+    /// Computes the expression into existing memory of a device, within a memory limit.
     fn compute_into(
         &self,
         py: Python<'_>,
@@ -255,7 +257,7 @@ impl PyExpr {
         run(py, options, move |options| expr.compute_into(&result, options))
     }
 
-    /// Explains how the result would be computed, as text and as JSON.
+    /// Explains how the expression would be computed, as text and as JSON.
     fn explain(
         &self,
         py: Python<'_>,
@@ -268,13 +270,13 @@ impl PyExpr {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Refuses a place of an array that the expression reads, and places inside or around such an array.
+    /// Refuses a path that holds an array that the expression reads, and paths inside or around such an array.
     fn refuse_overlap(&self, store: &PyStore, path: &str) -> PyResult<()> {
         self.0.refuse_overlap(&store.inner, path).py()
     }
 
-    /// Computes the result into an array, region by region, within a memory limit. With `resume`, interrupted work can
-    /// be continued.
+    /// Computes the expression and writes it to an array, region by region, within a memory limit. With `resume`,
+    /// interrupted work can be continued.
     fn store(
         &self,
         py: Python<'_>,
@@ -290,7 +292,7 @@ impl PyExpr {
         })
     }
 
-    /// Computes one of the regions of [`PyExpr::regions`] into an array.
+    /// Computes one of the regions of [`PyExpr::regions`], and writes it to an array.
     fn store_region(
         &self,
         py: Python<'_>,
@@ -306,7 +308,7 @@ impl PyExpr {
         })
     }
 
-    /// Returns start and extent of each region in which the elements are computed or, with a target, stored. The
+    /// Returns start and extent of each region in which the expression is computed or, with a `target`, stored. The
     /// regions do not depend on the device.
     #[pyo3(signature = (memory_limit_bytes, target=None))]
     fn regions(&self, py: Python<'_>, memory_limit_bytes: u64, target: Option<&PyArray>) -> PyResult<Vec<Box>> {
@@ -318,19 +320,19 @@ impl PyExpr {
         Ok(boxes(regions))
     }
 
-    /// Whether the expression is a reduction, a quantile or a histogram of plain elements.
+    /// Whether the expression is a reduction, a quantile or a histogram, without operations on its result.
     #[getter]
     fn is_summary(&self) -> bool {
         self.0.is_summary()
     }
 
-    /// Number of parts into which a reduction can be divided for tasks; `None` for other expressions.
+    /// Number of parts into which a reduction can be divided for other processes; `None` for other expressions.
     fn summary_parts(&self, py: Python<'_>, memory_limit_bytes: u64) -> PyResult<Option<u64>> {
         let expr = self.0.clone();
         run(py, options(Device::Cpu, memory_limit_bytes, 1), move |options| expr.summary_parts(options))
     }
 
-    /// Computes one part of a reduction. Returns its intermediate state as bytes.
+    /// Computes one part of a reduction, which other processes can share. Returns its intermediate state as bytes.
     fn summary_part<'py>(
         &self,
         py: Python<'py>,
@@ -345,7 +347,7 @@ impl PyExpr {
         Ok(PyBytes::new(py, &part))
     }
 
-    /// Joins the states of all parts of a reduction to its result, in host memory.
+    /// Joins the intermediate results of all parts of a reduction to its result, in host memory.
     fn join_summary(&self, parts: &Bound<'_, PyAny>, memory_limit_bytes: u64) -> PyResult<PyNdBuffer> {
         let options = ComputeOptions::default().with_device(Device::Cpu).with_memory_limit_bytes(memory_limit_bytes);
         let mut raised = None;
@@ -369,26 +371,27 @@ impl PyExpr {
 }
 
 impl PyExpr {
-    /// How elements are decoded if their array has these attributes. Arrays from Python are opened without attributes.
+    /// Returns how the stored elements are decoded if their array has these attributes, given as JSON. Arrays from
+    /// Python are opened without attributes.
     fn decoding(&self, attributes: &str) -> PyResult<Decoding> {
         let mut metadata = self.0.stored_metadata().py()?.clone();
         metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()
     }
 }
 
-/// A box: its start and its extent.
+/// A box of elements: its start and its extent.
 type Box = (Vec<u64>, Vec<u64>);
 
 fn boxes(regions: Vec<Region>) -> Vec<Box> {
     regions.into_iter().map(|region| (region.start, region.extent)).collect()
 }
 
-/// Makes options for a device, a memory limit and a number of threads.
+/// Makes options for a computation from a device, a memory limit and a number of CPU threads.
 fn options(device: Device, memory_limit_bytes: u64, threads: usize) -> ComputeOptions<'static> {
     ComputeOptions::default().with_device(device).with_memory_limit_bytes(memory_limit_bytes).with_threads(threads)
 }
 
-/// Runs a computation with the watches of this thread.
+/// Runs a computation without the interpreter's lock; the watches of this thread can stop it.
 fn run<T: Send>(
     py: Python<'_>,
     options: ComputeOptions<'static>,

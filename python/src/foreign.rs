@@ -17,12 +17,12 @@ use crate::ending::{Unlocked, try_attach};
 use crate::error::{IntoPython, PyResult, to_python};
 use crate::names::parse_device;
 
-/// CUDA's number for the legacy default stream. Producers make their memory ready on it.
+/// The number by which CUDA's array interfaces name the legacy default stream. Producers make their memory ready on it.
 const LEGACY_STREAM: usize = 1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// One or several Python objects, such as those that keep memory alive. Any thread may drop the value.
+/// Owns one or several Python objects, such as those that keep memory alive. Any thread may drop the value.
 pub struct PythonOwner<T>(Option<T>);
 
 impl<T> PythonOwner<T> {
@@ -30,7 +30,7 @@ impl<T> PythonOwner<T> {
         PythonOwner(Some(object))
     }
 
-    /// The object. It is there until the value is dropped.
+    /// The Python object. It is there until the value is dropped.
     pub fn get(&self) -> Option<&T> {
         self.0.as_ref()
     }
@@ -46,12 +46,12 @@ impl<T> Drop for PythonOwner<T> {
     }
 }
 
-/// Makes an owner that keeps Python's memory alive. Dropping it takes the interpreter's lock.
+/// Makes the owner of memory that a Python object keeps alive. Dropping it takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner::new(owner))
 }
 
-/// Makes the error for wrong memory from Python.
+/// Makes the error for memory from another Python library that cuzarr cannot use.
 pub fn foreign(message: impl Into<String>) -> PyErr {
     to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }
@@ -74,7 +74,7 @@ fn unsupported(message: String) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// The DLPack type and number of a device.
+/// Returns a device as DLPack names it: its type and its number.
 pub fn dlpack_device(device: Device) -> PyResult<(i32, i32)> {
     let device = dlpack::device(device).py()?;
     Ok((device.device_type, device.device_id))
@@ -88,7 +88,7 @@ pub struct Request {
     pub copy: Option<bool>,
 }
 
-/// Makes a DLPack capsule over the memory.
+/// Exports memory as a DLPack capsule, as the consumer requests it.
 pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let own = dlpack_device(buffer.device())?;
     let is_host = own.0 == dlpack::DEVICE_CPU;
@@ -122,7 +122,7 @@ pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyR
     }
 }
 
-/// Makes a capsule that owns a structure until a consumer renames it.
+/// Makes a capsule that owns a DLPack tensor until a consumer takes the tensor and renames the capsule.
 ///
 /// # Safety
 /// The structure is alive, and nothing else owns it.
@@ -135,7 +135,8 @@ unsafe fn capsule<T: Managed>(py: Python<'_>, tensor: NonNull<T>) -> PyResult<Bo
     capsule.inspect_err(|_| unsafe { T::delete(tensor) })
 }
 
-/// Frees a structure that no consumer took. (A consumer renames the capsule when it takes the structure.)
+/// Frees the DLPack tensor of a capsule, unless a consumer took it. (A consumer renames the capsule when it takes the
+/// tensor.)
 unsafe extern "C" fn drop_capsule<T: Managed>(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with a capsule from `capsule`. Under its first name it owns the structure.
     unsafe {
@@ -147,8 +148,8 @@ unsafe extern "C" fn drop_capsule<T: Managed>(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Takes the structure out of a capsule of this kind. `None` for another kind of capsule, and if the structure was
-/// already taken.
+/// Takes the DLPack tensor out of a capsule. `None` for another kind of capsule, and if the structure was already
+/// taken.
 fn take<T: Managed>(capsule: &Bound<'_, PyCapsule>) -> PyResult<Option<NonNull<T>>> {
     let pointer = capsule.as_ptr();
     // SAFETY: the object is a capsule. Under this name it owns a structure of this kind; under the next name it does not.
@@ -179,7 +180,7 @@ fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, is_on_gpu: bool) -> PyResult
     }
 }
 
-/// Imports the memory of an object with `__dlpack__`.
+/// Imports the memory of an object that has the method `__dlpack__`.
 pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     let (device_type, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     let is_on_gpu = matches!(device_type, dlpack::DEVICE_CUDA | dlpack::DEVICE_CUDA_MANAGED);
@@ -203,13 +204,13 @@ pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     Ok(memory)
 }
 
-/// Waits until all work on a producer's stream is done, so that its memory is ready on all our streams.
+/// Waits until all work on another library's stream is done, so that its memory is ready on all our streams.
 fn wait(device: Device, stream: usize) -> cuzarr_device::Result<()> {
     // SAFETY: the producer named this stream in the interface that is being read, so it is alive.
     unsafe { Stream::from_raw(device, stream, None) }?.synchronize()
 }
 
-/// The dictionary of `__cuda_array_interface__` for our memory.
+/// Returns the dictionary `__cuda_array_interface__` for our memory.
 pub fn cuda_array_interface<'py>(py: Python<'py>, buffer: &NdBuffer) -> PyResult<Bound<'py, PyDict>> {
     // Results are ready on every stream, so consumers need not wait for one.
     let interface = ArrayInterface::export(buffer, None).py()?;
@@ -223,7 +224,7 @@ pub fn cuda_array_interface<'py>(py: Python<'py>, buffer: &NdBuffer) -> PyResult
     Ok(members)
 }
 
-/// A member of a `__cuda_array_interface__`; `None` if it is missing or `None`.
+/// Returns a member of a `__cuda_array_interface__` dictionary; `None` if it is missing or `None`.
 fn member<'py, T: FromPyObjectOwned<'py>>(interface: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>> {
     match interface.get_item(name)?.filter(|value| !value.is_none()) {
         None => Ok(None),
@@ -234,8 +235,8 @@ fn member<'py, T: FromPyObjectOwned<'py>>(interface: &Bound<'py, PyDict>, name: 
     }
 }
 
-/// Imports the memory of an object from its `__cuda_array_interface__`. Without a device, the driver tells which GPU
-/// owns the memory.
+/// Imports the memory of an object from its dictionary `__cuda_array_interface__`. Without a device, the driver tells
+/// which GPU owns the memory.
 pub fn import_cuda_array_interface(
     py: Python<'_>,
     members: &Bound<'_, PyDict>,

@@ -9,18 +9,19 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// The identities of Python objects behind stores, by the objects' addresses, and the number of stores that hold each.
+/// Identities of the Python objects that stores access, by the objects' addresses, with the number of stores that hold
+/// each.
 static OBJECTS: Mutex<BTreeMap<usize, (Identity, usize)>> = Mutex::new(BTreeMap::new());
 
-/// The place behind a store written in Python: an address, or an object that is kept alive.
+/// Tells whether two stores written in Python access the same data: an address, or an object that is kept alive.
 pub struct Place {
     identity: Identity,
     object: Option<Py<PyAny>>,
 }
 
 impl Place {
-    /// Makes a place from the value of an adapter: an address as text, or an object. The value may also be a tuple of
-    /// one of these and a path below it.
+    /// Makes a place from what a store's adapter gives: an address as text, or an object. The value may also be a tuple
+    /// of one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;
@@ -37,7 +38,7 @@ impl Place {
         Ok(Place { identity: identity.clone(), object: Some(what.clone().unbind()) })
     }
 
-    /// Takes the object out. The caller then counts as the object's holder.
+    /// Takes out the object that the place keeps alive, if there is one. The caller then counts as the object's holder.
     fn into_object(mut self) -> Option<Py<PyAny>> {
         self.object.take()
     }

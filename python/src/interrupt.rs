@@ -11,24 +11,24 @@ use pyo3::sync::PyOnceLock;
 use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 
-/// Time between two checks for signals.
+/// Time between two checks for signals, such as Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// When this thread last checked for signals, if it is Python's main thread in a call.
+    /// When this thread last checked for signals; `None` unless it is Python's main thread inside a call.
     static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// The exception of a signal that came during the call.
+    /// The exception that a signal handler raised during the call.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Makes a token for a call, which a signal cancels. The call then ends at its next object.
+/// Makes a token for a call that a signal, such as Ctrl-C, cancels. The call then ends at its next object.
 pub fn token() -> CancellationToken {
     CancellationToken::listening(signal_came)
 }
 
-/// Runs `work` without the interpreter's lock. If a signal cancels `token`, which comes from [`token`], the work ends
-/// at its next object and the call raises Python's exception. Python's main thread only waits, because a signal that
-/// reached a store's code could make it fail.
+/// Runs `work` without the interpreter's lock, in such a way that a signal such as Ctrl-C can end it. If a signal
+/// cancels `token`, which comes from [`token`], the work ends at its next object and the call raises Python's
+/// exception. Python's main thread only waits, because a signal that reached a store's code could make it fail.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     token: &CancellationToken,
@@ -37,8 +37,8 @@ pub fn interruptible<T: Send>(
     here(py, || if LOOKED.get().is_some() { aside(token, work) } else { work() })
 }
 
-/// Like [`interruptible`], but on this thread, for work that runs no Python code. Waking another thread would cost a
-/// fiftieth of the time to read half a gigabyte.
+/// Like [`interruptible`], but always on this thread, for work that runs no Python code. Waking another thread would
+/// cost a fiftieth of the time to read half a gigabyte.
 pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
     let before = LOOKED.replace(is_main_thread(py)?.then(Instant::now));
     let result = py.unlocked(work);
@@ -49,8 +49,8 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Like [`interruptible`], for work that only reads from a store. If the store is far away, a cancelled call does not
-/// wait for pending requests, and drops their answers.
+/// Like [`interruptible`], but for code that only reads from a store. If the store is far away, a cancelled call does
+/// not wait for pending requests, and drops their answers.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,
     is_far: bool,
@@ -60,7 +60,7 @@ pub fn looking<T: Send + 'static>(
     here(py, || if is_far { apart(token, work) } else { work() })
 }
 
-/// Whether a signal has come. Only Python's main thread gets signals.
+/// Whether a signal handler has raised an exception since the call began. Only Python's main thread gets signals.
 fn signal_came() -> bool {
     let Some(looked) = LOOKED.get() else { return false };
     if looked.elapsed() >= SIGNAL_INTERVAL {

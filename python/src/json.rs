@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Maximum depth of nested containers. Deeper documents could not be read again.
+/// Largest nesting depth of lists and dictionaries. Deeper documents could not be read again.
 const MAX_DEPTH: usize = 128;
 
-/// Python strings for member names. Each is made once.
+/// Python strings for the member names of JSON objects. Each is made once.
 pub type Names<'a, 'py> = HashMap<&'a str, Bound<'py, PyString>>;
 
 /// Converts a JSON object to a dictionary.
@@ -31,17 +31,17 @@ pub fn to_dict<'a, 'py>(
     Ok(dict)
 }
 
-/// Converts a JSON tree to a Python value.
+/// Converts a JSON value of a metadata document to a Python value.
 pub fn to_python<'py>(py: Python<'py>, value: &Json) -> PyResult<Bound<'py, PyAny>> {
     named(py, value, &mut Names::new())
 }
 
-/// Converts a plain JSON value to a Python value.
+/// Converts a JSON value of `serde_json` to a Python value.
 pub fn to_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &Json::from_value(value).py()?)
 }
 
-/// Converts a Python value to plain JSON. It must be a value that Python's `json` can write.
+/// Converts a Python value to a JSON value of `serde_json`. It must be a value that Python's `json` can write.
 pub fn from_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(from_python(value, 0)?.to_value())
 }
@@ -143,7 +143,7 @@ fn from_python(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Json> {
     Err(refused(format!("{} has no JSON form", type_name(value))))
 }
 
-/// Converts a value that is not a container; `None` for containers.
+/// Converts a Python value that is not a list or dictionary; `None` for those.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Option<Json>> {
     Ok(Some(if value.is_none() {
         Json::Null

@@ -68,14 +68,14 @@ fn set_library_paths(libraries: Vec<PathBuf>, cubins: Option<PathBuf>) {
     cuzarr_device::set_cubin_directory(cubins);
 }
 
-/// Returns the known name that is nearest to a wrong one.
+/// Returns the name in `known` that is most similar to a misspelt one.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over lists of its own")]
 fn nearest(name: &str, known: Vec<String>) -> Option<String> {
     cuzarr::internal::nearest(name, known.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// A package that cuzarr works with, with the attributes of `cuzarr.__main__.Package`.
+/// A Python package that cuzarr works with, with the attributes of `cuzarr.__main__.Package`.
 #[derive(FromPyObject)]
 struct Package {
     name: String,
@@ -93,7 +93,7 @@ struct Table {
     urls: Vec<String>,
 }
 
-/// A variable that is left out of a table.
+/// A variable that could not be put into a table of references.
 #[derive(FromPyObject)]
 struct LeftOutOfTable {
     file: String,
@@ -101,7 +101,7 @@ struct LeftOutOfTable {
     reason: String,
 }
 
-/// Runs the `cuzarr` command with these arguments (the first is its name) and returns its exit status.
+/// Runs the command `cuzarr` with these arguments (the first is its name) and returns its exit status.
 /// `make_references` takes the fields of a `TableRequest` and returns a `Table`, because only Python reads HDF5 files.
 /// `packages` are shown by the command `doctor`.
 #[pyfunction]
@@ -134,7 +134,7 @@ fn cli(
     })
 }
 
-/// Calls Python's `make_references`.
+/// Makes a table of references by Python's `make_references`.
 fn made_table(py: Python<'_>, make_references: &Py<PyAny>, request: &TableRequest<'_>) -> PyResult<MadeTable> {
     let TableRequest { files, join, drop, strict, storage_options } = *request;
     let options = storage_options.to_vec().into_py_dict(py)?;

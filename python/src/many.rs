@@ -21,10 +21,11 @@ use crate::selection::Selected;
 use crate::strings;
 use crate::watch::Watches;
 
-/// One read: the array, the part of it, and optionally the type of the result and the memory for it.
+/// A read of one array: the array, the part to read, and optionally the type of the result and the memory for it.
 type Wanted<'py> = (Bound<'py, PyArray>, Part<'py>, Option<String>, Option<PyRef<'py, PyNdBuffer>>);
 
-/// A selection, or the starts and lengths of ranges of a one-dimensional array, as int64 on the host.
+/// The part of an array to read: a selection, or ranges of a one-dimensional array (starts and lengths as int64 on the
+/// host).
 #[derive(FromPyObject)]
 pub enum Part<'py> {
     Ranges((PyRef<'py, PyNdBuffer>, PyRef<'py, PyNdBuffer>)),
@@ -45,7 +46,7 @@ impl Part<'_> {
     }
 }
 
-/// The arrays of a call, with one cancellation token. Several uses of one Python array count as one.
+/// The arrays of one call, which a single cancellation token can stop. Several uses of one Python array count as one.
 struct Handles {
     watches: Watches,
     token: CancellationToken,
@@ -60,7 +61,7 @@ impl Handles {
         Handles { watches, token, arrays: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// Returns the number of an array in the call.
+    /// Returns the index of an array among those of the call, and adds the array if it is new.
     fn number(&mut self, array: &Bound<'_, PyArray>) -> usize {
         *self.numbers.entry(array.as_ptr() as usize).or_insert_with(|| {
             self.arrays.push(self.watches.array(array.get().array(), &self.token));
@@ -68,12 +69,12 @@ impl Handles {
         })
     }
 
-    /// Adds an array, even if the call has it already.
+    /// Adds an array to the call, even if the call has the same array already.
     fn add(&mut self, array: &Bound<'_, PyArray>) {
         self.arrays.push(self.watches.array(array.get().array(), &self.token));
     }
 
-    /// Runs `work`, and checks for signals while it runs.
+    /// Runs `work` without the interpreter's lock, and checks for signals while it runs.
     fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
         match self.arrays.iter().all(|array| array.store().capabilities().divides_reads) {
             true => here(py, work),
@@ -99,8 +100,8 @@ pub fn read_many(py: Python<'_>, reads: Vec<Wanted<'_>>) -> PyResult<Vec<PyNdBuf
     Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
 }
 
-/// Explains what [`read_many`] would do: for each group of reads that share batches, their numbers, and the explanation as
-/// text and as JSON.
+/// Explains what [`read_many`] would do: for each group of reads that share batches, their indices, and the explanation
+/// as text and as JSON.
 #[pyfunction]
 pub fn explain_many(
     py: Python<'_>,
@@ -116,7 +117,7 @@ pub fn explain_many(
     Ok(groups.map(|(numbers, told)| (numbers, told.to_string(), told.to_json().to_string())).collect())
 }
 
-/// Elements to write: of fixed size; or a list of elements of variable length, and whether they are text.
+/// Elements to write: an array; or a list of elements of variable length, and whether they are text.
 #[derive(FromPyObject)]
 pub enum Elements<'py> {
     Fixed(PyRef<'py, PyNdBuffer>),
@@ -142,7 +143,7 @@ pub fn write_many(py: Python<'_>, writes: Vec<(Bound<'_, PyArray>, Selected<'_>,
     handles.run(py, || write_all(&given))
 }
 
-/// Metadata of arrays after a resize, and its error.
+/// Each array's metadata after a resize of several arrays, and the error that ended the resize.
 type Resized<'py> = (Vec<Bound<'py, PyAny>>, Option<Py<PyAny>>);
 
 /// Changes the shapes of several arrays in one call. Returns the metadata that each array has afterwards, and the error

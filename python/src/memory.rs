@@ -15,7 +15,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
 use crate::names::parse_device;
 
-/// Bytes in use on a device: by the driver, by our pool, by pinned slabs and by calls in flight.
+/// Bytes in use on a device: by the driver, by our pool, by pinned slabs and by calls that run at the moment.
 #[pyfunction]
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;
@@ -54,15 +54,15 @@ pub fn trim_memory(py: Python<'_>, device: &str) -> PyResult<()> {
     .py()
 }
 
-/// Resets the peak to the bytes that are in use now.
+/// Resets the peak of the memory in use to the bytes that are in use now.
 #[pyfunction]
 pub fn reset_memory_peak(device: &str) -> PyResult<()> {
     pool::reset_peak(parse_device(device)?);
     Ok(())
 }
 
-/// Sets the allocator of results. It is a function that takes a number of bytes and a device's name, and returns an
-/// address and the object that owns the memory. `None` selects our pool.
+/// Sets the function that allocates the memory of results. It is a function that takes a number of bytes and a device's
+/// name, and returns an address and the object that owns the memory. `None` selects our pool.
 #[pyfunction]
 pub fn set_allocator(function: Option<Py<PyAny>>) {
     pool::set_allocator(function.map(|function| Arc::new(PythonAllocator(function)) as Arc<dyn DeviceAllocator>));

@@ -20,7 +20,7 @@ use crate::error::{IntoPython, PyResult};
 use crate::json::{self, Names};
 use crate::nodes::{format, parse_documents, to_dict};
 
-/// The documents of an array. Their contents are parsed when they are needed.
+/// The metadata documents of an array. Their contents are parsed when they are needed.
 #[pyclass(name = "ArrayMetadata", module = "cuzarr._core", frozen)]
 pub struct PyArrayMetadata {
     documents: NodeDocuments,
@@ -33,12 +33,12 @@ impl PyArrayMetadata {
         PyArrayMetadata { documents, outline: OnceLock::new(), checked: OnceLock::new() }
     }
 
-    /// The documents of the array.
+    /// The array's metadata documents.
     pub fn documents(&self) -> &NodeDocuments {
         &self.documents
     }
 
-    /// The checked metadata of the documents, without the attributes.
+    /// Parses and checks the array's metadata, without the attributes.
     pub fn checked(&self) -> PyResult<&Arc<ArrayMetadata>> {
         self.check().py()
     }
@@ -53,7 +53,7 @@ impl PyArrayMetadata {
         Ok(self.checked.get_or_init(|| Arc::new(*metadata)))
     }
 
-    /// The outline: shape, grid and dimension names. Even arrays that cannot be used have one.
+    /// The array's shape, chunk grid and dimension names. Even arrays that cannot be used have one.
     fn outline(&self) -> PyResult<&Outline> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline);
@@ -65,13 +65,13 @@ impl PyArrayMetadata {
         Ok(self.outline.get_or_init(|| outline))
     }
 
-    /// Whether the attributes are valid. [`PyArrayMetadata::check`] does not check them.
+    /// Whether the document's attributes are absent or a JSON object. [`PyArrayMetadata::check`] does not check them.
     fn has_plain_attributes(&self) -> bool {
         let (_, document) = self.documents.members()[0];
         self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
-    /// Makes documents of metadata without attributes.
+    /// Makes the documents for metadata without attributes.
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
         let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
         let checked = OnceLock::from(Arc::new(metadata));
@@ -90,7 +90,7 @@ pub fn not_an_array(what: &str) -> Error {
 
 #[pymethods]
 impl PyArrayMetadata {
-    /// Takes the documents of an array, given by name.
+    /// Makes metadata from an array's documents, given by name.
     #[staticmethod]
     fn from_documents(documents: &Bound<'_, PyDict>) -> PyResult<Self> {
         let documents = parse_documents(documents)?;
@@ -102,7 +102,7 @@ impl PyArrayMetadata {
         self.documents.zarr_format().number()
     }
 
-    /// The documents, by name.
+    /// The array's metadata documents by name, as they are stored.
     fn stored<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stored = to_dict(py, &self.documents, &mut Names::default())?;
         if self.documents.zarr_format() == ZarrFormat::V2 && !stored.contains(ZATTRS)? {
@@ -111,14 +111,14 @@ impl PyArrayMetadata {
         Ok(stored)
     }
 
-    /// The main document, without the attributes.
+    /// The array's main metadata document (`zarr.json` or `.zarray`), without the attributes.
     fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let document = self.documents.without_attributes();
         let [(_, members), ..] = &document.members()[..] else { return Ok(PyDict::new(py)) };
         json::to_dict(py, members, &mut Names::default())
     }
 
-    /// The attributes.
+    /// The array's attributes.
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         match self.documents.attributes() {
             Some(attributes) => json::to_dict(py, attributes, &mut Names::default()),
@@ -132,7 +132,7 @@ impl PyArrayMetadata {
         PyTuple::new(py, &self.outline()?.shape)
     }
 
-    /// The grid of the stored objects: chunks, or shards.
+    /// The chunk grid of the stored objects: of the shards, if there are any, else of the chunks.
     #[getter]
     fn grid(&self) -> PyResult<PyChunkGrid> {
         Ok(PyChunkGrid(self.outline()?.chunk_grid.clone()))
@@ -144,7 +144,7 @@ impl PyArrayMetadata {
         Ok(self.outline()?.chunk_grid.rectilinear().is_some())
     }
 
-    /// The shape of the largest stored object.
+    /// The shape of the largest stored object: a chunk, or a shard.
     #[getter]
     fn stored_chunks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.outline()?.chunk_grid.chunk_shape())
@@ -156,7 +156,7 @@ impl PyArrayMetadata {
         self.outline()?.inner_chunk_shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose()
     }
 
-    /// The names of the dimensions; `None` if the document has none.
+    /// The names of the array's dimensions; `None` if the document has none.
     #[getter]
     fn dimension_names<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.outline()?.dimension_names.as_ref().map(|names| PyTuple::new(py, names)).transpose()
@@ -200,12 +200,12 @@ impl PyArrayMetadata {
         })
     }
 
-    /// The key of a stored object, relative to the array. `chunk` is its index in the grid.
+    /// The key at which a chunk or shard is stored, relative to the array. `chunk` is its index in the grid.
     fn encode_chunk_key(&self, chunk: Vec<u64>) -> PyResult<String> {
         Ok(self.checked()?.chunk_key_encoding().key(&chunk))
     }
 
-    /// Returns the keys that belong to the array's stored objects, with their indices in the grid.
+    /// Returns those of `keys` that belong to chunks or shards of the array, with their indices in the grid.
     fn decode_chunk_keys<'py>(
         &self,
         py: Python<'py>,
@@ -307,10 +307,10 @@ pub fn new_array(
     PyArrayMetadata::new(documents).with_attributes_of(attributes)
 }
 
-/// The codec chain of v3 (without a second value), or the filters and the compressor of v2.
+/// An array's codecs as JSON: the codec chain of v3 (without a second value), or the filters and the compressor of v2.
 type Codecs<'py> = (Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
-/// The default codecs of new arrays.
+/// The default codecs of new arrays with a data type.
 #[pyfunction]
 pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'py, PyAny>) -> PyResult<Codecs<'py>> {
     let (data_type, _) = parse_data_type(data_type)?;
@@ -323,13 +323,13 @@ pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'
     Ok((chain.iter().map(|codec| json::to_value(py, &codec.to_json())).collect::<PyResult<_>>()?, None))
 }
 
-/// The description for `numpy.dtype`, with lists instead of tuples, of a data type from a v3 document.
+/// The description for `numpy.dtype` of a data type in a v3 document, with lists instead of tuples.
 #[pyfunction]
 pub fn describe_v3<'py>(py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &DataType::from_v3(&json::from_value(words)?).py()?.numpy_descr())
 }
 
-/// The image of several scales that a group's attributes describe; `None` if they describe none.
+/// The multiscale image that a group's attributes describe; `None` if they describe none.
 #[pyfunction]
 pub fn multiscales<'py>(py: Python<'py>, attributes: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let attributes = json::from_value(attributes)?;
@@ -346,13 +346,13 @@ pub fn multiscales<'py>(py: Python<'py>, attributes: &Bound<'py, PyAny>) -> PyRe
     Ok(Some(json::to_value(py, &described)?))
 }
 
-/// The data type of a v3 document, from the description for `numpy.dtype`.
+/// The data type as a v3 document has it, from its description for `numpy.dtype`.
 #[pyfunction]
 pub fn words_v3<'py>(py: Python<'py>, described: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &parse_data_type(described)?.0.to_v3().py()?)
 }
 
-/// The bytes of one element, from the fill value in a document. `data_type` is a description for `numpy.dtype`.
+/// The bytes of one element, from the JSON of the fill value. `data_type` is a description for `numpy.dtype`.
 #[pyfunction]
 pub fn fill_to_element<'py>(
     py: Python<'py>,
@@ -365,7 +365,7 @@ pub fn fill_to_element<'py>(
     Ok(PyBytes::new(py, &fill.element(&data_type)))
 }
 
-/// The fill value in a document, from the bytes of one element.
+/// The JSON of the fill value, from the bytes of one element.
 #[pyfunction]
 pub fn fill_to_json<'py>(
     py: Python<'py>,
@@ -377,7 +377,7 @@ pub fn fill_to_json<'py>(
     json::to_value(py, &FillValue::Element(element).to_json(&data_type, format(zarr_format)).py()?)
 }
 
-/// The description for `numpy.dtype` of elements as v2 stores them.
+/// The description for `numpy.dtype` of elements with the given byte order, as v2 stores them.
 fn described(data_type: &DataType, endian: Endian) -> Value {
     match data_type {
         DataType::VariableString => Value::from("T"),

@@ -9,24 +9,24 @@ use crate::error::{IntoPython, PyResult};
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
 
-/// A module: CUDA C++ compiled for one device.
+/// A module of the user's CUDA kernels: CUDA C++ compiled for one device.
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]
 pub struct PyUserModule(Module);
 
-/// One kernel of a module.
+/// One of the kernels of a module.
 #[pyclass(name = "Function", module = "cuzarr._core", frozen)]
 pub struct PyFunction(Function);
 
-/// One argument of a launch.
+/// One argument for the launch of a kernel.
 #[derive(FromPyObject)]
 pub enum Argument {
-    /// The address of an array's first element.
+    /// An array, which the kernel gets as the address of the first element.
     Array(Py<PyNdBuffer>),
-    /// A value, as its bytes.
+    /// A plain value, as its bytes.
     Value(Vec<u8>),
 }
 
-/// Returns the caller's stream, or the legacy default stream.
+/// Returns the stream that the caller gave, or the legacy default stream.
 fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
     match stream {
         None => Stream::legacy(device),
@@ -43,7 +43,7 @@ impl PyUserModule {
         py.unlocked(|| Module::compile(device, file, text, &options)).map(PyUserModule).py()
     }
 
-    /// Checks that a text compiles for a GPU of this compute capability. It needs no GPU.
+    /// Checks that CUDA C++ text compiles for a GPU of this compute capability. It needs no GPU.
     #[staticmethod]
     fn check(py: Python<'_>, text: &str, file: &str, options: Vec<String>, capability: (u32, u32)) -> PyResult<()> {
         py.unlocked(|| Module::check(file, text, &options, capability)).py()
@@ -124,10 +124,10 @@ impl PyFunction {
 #[pyclass(name = "ElementwiseKernel", module = "cuzarr._core", frozen)]
 pub struct PyElementwiseKernel(ElementwiseKernel);
 
-/// An input of an elementwise kernel.
+/// The value that the caller passes for one input of an elementwise kernel.
 #[derive(FromPyObject)]
 pub enum Input {
-    /// Elements in the memory of the kernel's GPU.
+    /// An array in the memory of the kernel's GPU.
     Array(Py<PyNdBuffer>),
     /// A number, as its type and its bytes.
     Value((String, Vec<u8>)),
@@ -154,8 +154,8 @@ impl PyElementwiseKernel {
         self.0.counts()
     }
 
-    /// Runs the kernel. On the caller's stream, it may still run when the call returns. Without a stream, the call
-    /// waits for it.
+    /// Launches the kernel on a stream, and returns the outputs. On the caller's stream, it may still run when the call
+    /// returns. Without a stream, the call waits for it.
     #[expect(clippy::too_many_arguments, reason = "Python hands over what it has, by position")]
     fn run(
         &self,

@@ -23,7 +23,7 @@ pub fn parse_device(name: &str) -> PyResult<Device> {
     name.parse::<Device>().py()
 }
 
-/// The codecs for a short name such as `zstd:5`, as JSON of this Zarr format.
+/// The codecs that a short name such as `zstd:5` stands for, as JSON of this Zarr format.
 #[pyfunction]
 pub fn compressors_named(text: &str, zarr_format: u8) -> PyResult<String> {
     let codecs = encoding::compressor_named(text).py()?;

@@ -15,10 +15,10 @@ use crate::error::{IntoPython, PyResult};
 use crate::foreign::{self, export_error, python_owner};
 use crate::names::{parse_device, parse_dtype};
 
-/// N-d memory on a device.
+/// An n-dimensional array in the memory of a device.
 #[pyclass(name = "NdBuffer", module = "cuzarr._core", frozen)]
 pub struct PyNdBuffer {
-    /// The memory.
+    /// The array as the Rust library knows it.
     pub inner: NdBuffer,
 }
 
@@ -27,7 +27,8 @@ fn parse_order(name: &str) -> Order {
 }
 
 impl PyNdBuffer {
-    /// The range of the buffer's bytes that the elements touch: the offset of the first byte, and that behind the last.
+    /// The range of bytes that the elements occupy in the buffer: the offset of the first byte, and that behind the
+    /// last.
     fn span(&self) -> (usize, usize) {
         // Constructors checked that the span lies inside the memory.
         let first = self.inner.layout().offset_bytes();
@@ -37,7 +38,7 @@ impl PyNdBuffer {
 
 #[pymethods]
 impl PyNdBuffer {
-    /// Allocates memory without setting its elements.
+    /// Allocates an array without setting its elements.
     #[staticmethod]
     fn empty(py: Python<'_>, shape: Vec<usize>, dtype: &str, device: &str, order: &str) -> PyResult<Self> {
         let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
@@ -45,7 +46,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
-    /// Wraps host memory of a Python object. `address` is that of the first element.
+    /// Makes an array over the host memory of a Python object. `address` is that of the first element.
     #[staticmethod]
     fn wrap(
         address: usize,
@@ -62,8 +63,8 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner })
     }
 
-    /// Wraps the memory of an object whose `__cuda_array_interface__` is `interface`. Waits for the stream that the
-    /// interface names. Without a device, the driver tells which GPU owns the memory.
+    /// Makes an array over the memory of an object whose `__cuda_array_interface__` is `interface`. Waits for the
+    /// stream that the interface names. Without a device, the driver tells which GPU owns the memory.
     #[staticmethod]
     fn from_cuda_array_interface(
         py: Python<'_>,
@@ -79,7 +80,7 @@ impl PyNdBuffer {
         foreign::cuda_array_interface(py, &self.inner)
     }
 
-    /// Wraps the memory of an object with `__dlpack__`.
+    /// Makes an array over the memory of an object that has the method `__dlpack__`.
     #[staticmethod]
     fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: foreign::import(py, object)? })
@@ -135,7 +136,7 @@ impl PyNdBuffer {
         self.inner.is_read_only()
     }
 
-    /// Changes the shape, with elements in C order. Returns a view if possible, else a copy.
+    /// Returns the elements, in C order, with another shape. Returns a view if possible, else a copy.
     fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.reshape_copy(&shape)).py()? })
     }
@@ -158,57 +159,60 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: self.inner.transpose(&axes).py()? })
     }
 
-    /// A view of a box, without the dimensions `dropped`.
+    /// A view of a box of the array, without the dimensions `dropped`.
     fn region(&self, start: Vec<usize>, count: Vec<usize>, step: Vec<usize>, dropped: Vec<usize>) -> PyResult<Self> {
         let inner = self.inner.region(&start, &count, &step).and_then(|region| region.squeeze(&dropped)).py()?;
         Ok(PyNdBuffer { inner })
     }
 
-    /// Views the same bits as another type. If its size differs, the length of the last dimension changes.
+    /// A view of the same bits as elements of another type. If its size differs, the length of the last dimension
+    /// changes.
     fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: self.inner.reinterpret(parse_dtype(dtype)?).py()? })
     }
 
-    /// A packed copy, converted to another type.
+    /// A packed copy of the array, converted to another type.
     fn astype(&self, py: Python<'_>, dtype: &str, order: &str) -> PyResult<Self> {
         let (dtype, order) = (parse_dtype(dtype)?, parse_order(order));
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.astype(dtype, order)).py()? })
     }
 
-    /// A packed copy.
+    /// A packed copy of the array.
     fn copy(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
         let order = parse_order(order);
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.copy(order)).py()? })
     }
 
-    /// Copies elements from a buffer on any device. Broadcasts them, and converts them if the types differ.
+    /// Copies the elements of an array on any device into this one. Broadcasts them, and converts them if the types
+    /// differ.
     fn copy_from(&self, py: Python<'_>, source: &PyNdBuffer) -> PyResult<()> {
         let copy = || self.inner.copy_from_cast(&source.inner.broadcast_to(self.inner.shape())?);
         py.unlocked(copy).py()
     }
 
-    /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
-    /// the host.
+    /// Returns whole slices of the array: those at the given indices along a dimension, in new memory. The indices are
+    /// 8-byte integers on the host.
     fn take(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
         let take = || self.inner.take(axis, &indices.inner.host_slice::<u64>()?);
         Ok(PyNdBuffer { inner: py.unlocked(take).py()? })
     }
 
-    /// Writes values to the elements at the given indices along a dimension. The values are broadcast, and converted if
-    /// types differ.
+    /// Writes whole slices of the array: those at the given indices along a dimension. The values are broadcast, and
+    /// converted if types differ.
     fn put(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         let put = || self.inner.put(axis, &indices.inner.host_slice::<u64>()?, &values.inner);
         py.unlocked(put).py()
     }
 
-    /// Returns the elements at the given indices along a dimension, in new memory. The indices are 8-byte integers on
-    /// the same device. Their other extents are this buffer's, or all 1.
+    /// Returns one element for each index, with that index along a dimension, in new memory (NumPy's
+    /// `take_along_axis`). The indices are 8-byte integers on the same device. Their other extents are this buffer's,
+    /// or all 1.
     fn gather(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.gather(axis, &indices.inner)).py()? })
     }
 
-    /// Writes values to the elements at the given indices along a dimension. The indices are 8-byte integers on the
-    /// same device. The values are broadcast, and converted if types differ.
+    /// Writes one element for each index, with that index along a dimension (NumPy's `put_along_axis`). The indices are
+    /// 8-byte integers on the same device. The values are broadcast, and converted if types differ.
     fn scatter(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         py.unlocked(|| self.inner.scatter(axis, &indices.inner, &values.inner)).py()
     }
@@ -223,12 +227,12 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
-    /// Multiplies matrices. The last two dimensions are the matrices; the others are broadcast.
+    /// Computes the matrix product with `other`. The last two dimensions are the matrices; the others are broadcast.
     fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.matmul(&other.inner)).py()? })
     }
 
-    /// Running sums or products along a dimension.
+    /// Computes running sums along a dimension, or running products if `is_product`.
     fn scan(&self, py: Python<'_>, axis: usize, is_product: bool) -> PyResult<Self> {
         let operation = if is_product { Scan::Product } else { Scan::Sum };
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.scan(axis, operation)).py()? })
@@ -239,7 +243,8 @@ impl PyNdBuffer {
         py.unlocked(|| self.inner.fill(element)).py()
     }
 
-    /// Whether shape, type and all elements are equal. The comparison runs on this buffer's device.
+    /// Whether two arrays have the same shape and type, and equal elements. The comparison runs on this buffer's
+    /// device.
     fn all_equal(&self, py: Python<'_>, other: &PyNdBuffer, equal_nan: bool) -> PyResult<bool> {
         py.unlocked(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
@@ -272,13 +277,14 @@ impl PyNdBuffer {
         foreign::dlpack_device(self.inner.device())
     }
 
-    /// The offset of the first element in the bytes of the buffer protocol.
+    /// Offset of the first element from the beginning of the bytes that the buffer protocol lends.
     #[getter]
     fn offset_bytes(&self) -> usize {
         self.inner.layout().offset_bytes() - self.span().0
     }
 
-    /// Lends the bytes from the lowest to the highest element as flat bytes. The memory must be on the host.
+    /// Lends the array to Python's buffer protocol: as flat bytes from the lowest to the highest element. The memory
+    /// must be on the host.
     ///
     /// # Safety
     /// The interpreter calls this with a view to fill.
@@ -307,7 +313,8 @@ impl PyNdBuffer {
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// Does nothing: `__getbuffer__` takes no resource that must be returned.
+    /// Ends a loan by the buffer protocol; there is nothing to do: `__getbuffer__` takes no resource that must be
+    /// returned.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {

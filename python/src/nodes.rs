@@ -18,7 +18,7 @@ use crate::metadata::PyArrayMetadata;
 use crate::store::PyStore;
 use crate::watch::Watches;
 
-/// A node: the metadata of an array, or the documents of a group by name; the metadata consolidated below it; and
+/// A node that was found: an array's metadata, or a group's documents by name; the metadata consolidated below it; and
 /// warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
@@ -28,17 +28,18 @@ pub struct PyConsolidated(Consolidated);
 
 #[pymethods]
 impl PyConsolidated {
-    /// The paths of all nodes.
+    /// The paths of all nodes in the consolidated metadata.
     fn paths(&self) -> Vec<&str> {
         self.0.paths().collect()
     }
 
-    /// Whether the node at a path is an array; `None` if there is no node.
+    /// Whether the node at a path is an array; `None` if the consolidated metadata has no such node.
     fn is_array(&self, path: &str) -> Option<bool> {
         self.0.is_array(path)
     }
 
-    /// The metadata of the array at a path, or the documents of a group by name; `None` if there is no node.
+    /// The metadata of the array at a path, or a group's documents by name; `None` if the consolidated metadata has no
+    /// such node.
     fn documents<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let place = || format!("consolidated metadata of '{path}'");
         let Some(node) = self.0.documents(path).at(place).py()? else { return Ok(None) };
@@ -46,9 +47,9 @@ impl PyConsolidated {
     }
 }
 
-/// Finds the node at a path. `zarr_format` `None` means either format. `arrays` chooses arrays (`True`), groups
-/// (`False`) or either (`None`). `use_consolidated` says whether consolidated metadata must (`True`), may (`None`) or
-/// must not (`False`) be used. A string is the key of the metadata that must be used.
+/// Finds the array or group at a path of a store. `zarr_format` `None` means either format. `arrays` chooses arrays
+/// (`True`), groups (`False`) or either (`None`). `use_consolidated` says whether consolidated metadata must (`True`),
+/// may (`None`) or must not (`False`) be used. A string is the key of the metadata that must be used.
 #[pyfunction]
 pub fn find_node<'py>(
     py: Python<'py>,
@@ -112,7 +113,8 @@ pub fn find_nodes<'py>(
     nodes.into_iter().map(|found| found.map(|found| to_python(py, &found)).transpose()).collect()
 }
 
-/// Consolidates the metadata below a group. Returns the documents of the group, with those of all nodes below it.
+/// Writes a consolidated copy of the metadata of all nodes below a group. Returns the documents of the group, with
+/// those of all nodes below it.
 #[pyfunction]
 pub fn consolidate<'py>(
     py: Python<'py>,
@@ -131,7 +133,7 @@ pub fn consolidate<'py>(
     to_python(py, &found)
 }
 
-/// The right to change the metadata of one node, until its `with` block ends. Until then, other changes wait.
+/// A lock on the metadata of one node, which is held until its `with` block ends. Until then, other changes wait.
 #[pyclass(name = "NodeLock", module = "cuzarr._core", frozen)]
 pub struct PyNodeLock {
     lock: Mutex<Option<Arc<NodeLock>>>,
@@ -140,8 +142,8 @@ pub struct PyNodeLock {
 
 #[pymethods]
 impl PyNodeLock {
-    /// Waits for the lock of the node at a path, an array if `is_array`, else a group. With `for_shape`, no other
-    /// caller can change the array's shape while its chunks are written.
+    /// Waits until nobody else holds the lock of the node at a path, an array if `is_array`, else a group. With
+    /// `for_shape`, no other caller can change the array's shape while its chunks are written.
     #[new]
     fn new(
         py: Python<'_>,
@@ -164,7 +166,7 @@ impl PyNodeLock {
         slf
     }
 
-    /// Gives the lock back. In a bucket this takes a request, during which other threads run.
+    /// Gives the node's lock back. In a bucket this takes a request, during which other threads run.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.unlocked(|| drop(lock));
@@ -188,8 +190,8 @@ impl PyNodeLock {
         py.unlocked(|| lock.replace(&stored, &documents, indent)).py()
     }
 
-    /// Adds and replaces attributes, and removes those in `removed`. With `is_all`, replaces all attributes. Returns
-    /// the stored attributes.
+    /// Adds and replaces attributes of the node, and removes those in `removed`. With `is_all`, replaces all
+    /// attributes. Returns the stored attributes.
     fn update_attributes<'py>(
         &self,
         py: Python<'py>,
@@ -242,7 +244,7 @@ fn lay_out<'py>(py: Python<'py>, node: &NodeDocuments, indent: Option<usize>) ->
     Ok(laid_out)
 }
 
-/// Nodes to be created, including missing groups above them.
+/// Nodes that are about to be created, including missing groups above them.
 #[pyclass(name = "NewNodes", module = "cuzarr._core", frozen)]
 pub struct PyNewNodes {
     store: Arc<dyn cuzarr::store::Store>,
@@ -254,7 +256,7 @@ type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
-    /// Makes room for nodes. With `overwrite`, deletes existing nodes at these paths; without it, refuses them.
+    /// Prepares paths for new nodes. With `overwrite`, deletes existing nodes at these paths; without it, refuses them.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
         let parse = |(path, documents, consolidated): &Given<'_>| {
@@ -272,7 +274,7 @@ impl PyNewNodes {
         self.nodes.paths().collect()
     }
 
-    /// Stores the documents.
+    /// Stores the documents of all new nodes.
     fn publish(&self, py: Python<'_>, indent: Option<usize>) -> PyResult<()> {
         py.unlocked(|| self.nodes.publish(&*self.store, indent)).py()
     }
@@ -298,7 +300,7 @@ fn to_python<'py>(py: Python<'py>, found: &FoundNode) -> PyResult<Found<'py>> {
     Ok((node_to_python(py, &found.documents)?, consolidated, found.warnings.clone()))
 }
 
-/// The metadata of an array, or the documents of a group by name.
+/// Converts a node for Python: an array to its metadata, a group to its documents by name.
 pub fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bound<'py, PyAny>> {
     match node.is_array() {
         true => Ok(Bound::new(py, PyArrayMetadata::new(node.clone()))?.into_any()),
@@ -306,7 +308,7 @@ pub fn node_to_python<'py>(py: Python<'py>, node: &NodeDocuments) -> PyResult<Bo
     }
 }
 
-/// The documents of a node by name, without the metadata consolidated below it.
+/// Returns the documents of a node by name, without the metadata consolidated below it.
 pub fn to_dict<'a, 'py>(
     py: Python<'py>,
     node: &'a NodeDocuments,

@@ -13,11 +13,11 @@ use crate::ending::Unlocked;
 use crate::error::PyResult;
 use crate::foreign::PythonOwner;
 
-/// A request in the form that adapters take: a key, the first byte, and the end. A negative first byte selects that
-/// many bytes at the end of the value.
+/// A read request as it is passed to Python adapters: a key, the first byte, and the byte after the last. A negative
+/// first byte selects that many bytes at the end of the value.
 pub type Bounds = (String, Option<i64>, Option<u64>);
 
-/// Converts a request to the form that adapters take.
+/// Converts a read request to the form in which it is passed to Python adapters.
 pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     let signed = |value: u64| {
         i64::try_from(value).map_err(|_| Error::new(ErrorKind::StoreFailed, format!("byte {value} is out of range")))
@@ -31,10 +31,11 @@ pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     Ok((request.key.clone(), start, stop))
 }
 
-/// A function that makes an error of an exception which came instead of a value.
+/// A function that converts an exception, which came instead of a value, to an error.
 pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
 
-/// A batch of requests that are not all answered yet. Requests without an answer fail when the value is dropped.
+/// A batch of read requests to a Python store, of which some are not answered yet. Requests without an answer fail when
+/// the value is dropped.
 pub struct Pending {
     pub batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,
@@ -58,7 +59,7 @@ impl Pending {
         (0..self.batch.len()).for_each(|index| self.end(index, Err(failed())));
     }
 
-    /// Reserves memory for a value of `size_bytes`, after checking that the request asks for this size.
+    /// Reserves memory for the value of a request, after checking that `size_bytes` is what the request asks for.
     fn reserve(&self, index: usize, size_bytes: usize) -> cuzarr::Result<Box<dyn Lease>> {
         let request = &self.batch[index];
         if let ByteRange::Span { offset, size_bytes: expected } = request.range
@@ -98,7 +99,7 @@ impl Drop for Pending {
     }
 }
 
-/// The bytes of a Python object, held in place without copying.
+/// The bytes of a Python object, borrowed in place without copying.
 pub struct Held(PythonOwner<PyBuffer<u8>>);
 
 impl Held {
@@ -129,13 +130,13 @@ impl Held {
 #[pyclass(name = "ChunkReply", module = "cuzarr._core", frozen)]
 pub struct PyChunkReply {
     pub pending: Arc<Pending>,
-    /// The threads that copy values; `None` if the calling thread copies them.
+    /// Threads that copy values to their destination; `None` if the calling thread copies them.
     pub workers: Option<Arc<dyn Workers>>,
 }
 
 #[pymethods]
 impl PyChunkReply {
-    /// Passes the value of a request: bytes-like, `None` for a missing key, or an exception.
+    /// Answers the request with this index: by bytes, by `None` for a missing key, or by an exception.
     fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if index >= self.pending.batch.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err(index));
@@ -154,7 +155,7 @@ impl PyChunkReply {
         Ok(())
     }
 
-    /// Whether the reader is still waiting for the values.
+    /// Whether the reader is still waiting for the values of the batch.
     fn is_wanted(&self, py: Python<'_>) -> bool {
         py.unlocked(|| self.pending.sink.check().is_ok())
     }

@@ -14,10 +14,10 @@ use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::ndbuffer::PyNdBuffer;
 
-/// A box: its starts, counts, steps and dropped dimensions.
+/// A selection of a box: starts, counts and steps along each dimension, and the dimensions that the result drops.
 pub type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
 
-/// A selection of points, or by index lists.
+/// A selection of points of an array, or by an index list for each dimension.
 #[pyclass(name = "Selection", module = "cuzarr._core", frozen)]
 pub struct PySelection {
     inner: Selection,
@@ -33,7 +33,8 @@ pub enum Along<'py> {
 
 #[pymethods]
 impl PySelection {
-    /// Makes the outer product of one selector per dimension. Lists have 8-byte integers that count from the start.
+    /// Selects along each dimension separately, by a range or a list; the result is their outer product. Lists have
+    /// 8-byte integers that count from the start.
     #[staticmethod]
     fn orthogonal(axes: Vec<Along<'_>>) -> PyResult<PySelection> {
         let axis = |axis: &Along<'_>| match axis {
@@ -86,13 +87,13 @@ fn indices(list: &PyNdBuffer) -> PyResult<Arc<[u64]>> {
     Ok(list.inner.host_slice::<u64>().py()?.to_vec().into())
 }
 
-/// Indices that count from the start, or the first index that is out of range.
+/// Indices of which none is negative, or the first index that is out of range.
 type Counted = Result<Arc<[u64]>, i128>;
 
-/// Number of points from which each dimension gets its own thread.
+/// Number of points from which the indices of each dimension are converted by a thread of their own.
 const WORTH_THREADS: usize = 1 << 15;
 
-/// Converts the indices along each dimension to ones that count from the start.
+/// Converts negative indices, which count from the end, to ones that count from the start.
 fn counted(lists: &[&NdBuffer], extents: &[u64]) -> cuzarr::Result<Vec<Counted>> {
     let work = lists.iter().zip(extents);
     if lists.len() < 2 || lists[0].len() < WORTH_THREADS {
@@ -137,7 +138,7 @@ fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
     }
 }
 
-/// A selection in the forms that Python passes.
+/// The kinds of selections that Python passes.
 #[derive(FromPyObject)]
 pub enum Selected<'py> {
     Box(Lists),
@@ -145,7 +146,7 @@ pub enum Selected<'py> {
 }
 
 impl Selected<'_> {
-    /// Converts to the library's selection.
+    /// Converts Python's selection to that of the Rust library.
     pub fn parse(&self) -> PyResult<Selection> {
         match self {
             Selected::Box((start, count, step, dropped)) => selection(start, count, step, dropped),
@@ -154,7 +155,7 @@ impl Selected<'_> {
     }
 }
 
-/// Makes the selection of a box.
+/// Makes the selection of a box, from starts, counts and steps and the dimensions that the result drops.
 pub fn selection(start: &[u64], count: &[u64], step: &[u64], dropped: &[usize]) -> PyResult<Selection> {
     if [count.len(), step.len()] != [start.len(); 2] || dropped.iter().any(|&axis| axis >= start.len()) {
         return Err(PyValueError::new_err("start, count and step have different lengths, or dropped is out of range"));

@@ -30,29 +30,29 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
 
-/// A store, shared by Python and the arrays that are opened in it.
+/// A store of the Rust library, for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
-    /// The store.
+    /// The store as the Rust library knows it.
     pub inner: Arc<dyn Store>,
 }
 
-/// Parses the options of a directory. `fsync` (`none`, `data`, `full`) sets how much of a write must reach the disk
-/// before the write returns. `direct_io` (`auto`, `on`, `off`) sets whether reads bypass the page cache.
+/// Parses the options of a store in a local directory. `fsync` (`none`, `data`, `full`) sets how much of a write must
+/// reach the disk before the write returns. `direct_io` (`auto`, `on`, `off`) sets whether reads bypass the page cache.
 fn local_options(fsync: &str, direct_io: &str) -> cuzarr::Result<LocalOptions> {
     Ok(LocalOptions::default().with_durability(fsync.parse()?).with_direct_io(direct_io.parse()?))
 }
 
 #[pymethods]
 impl PyStore {
-    /// A store in a directory.
+    /// Opens a store in a local directory.
     #[staticmethod]
     fn local(py: Python<'_>, root: PathBuf, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let store = py.unlocked(|| LocalStore::with_options(root, local_options(fsync, direct_io)?)).py()?;
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// Opens the store of a URL, or of a chain of URLs. Returns `None` if a scheme is not built in. A named store in
+    /// Opens the store at a URL, or at a chain of URLs. Returns `None` if a scheme is not built in. A named store in
     /// memory is the same for the whole process. `options` are for remote stores. `credentials` is called for new
     /// credentials when the last ones are about to expire. It returns the parts of the credentials, and the time when
     /// they expire, in seconds since 1970.
@@ -80,10 +80,11 @@ impl PyStore {
         Ok(Some(PyStore { inner }))
     }
 
-    /// Makes a store of references. `columns` are keys and file URLs, and for each key the index of its file's URL, the
-    /// first byte, and the number of bytes (0: the whole file). `inline` are values that the table contains itself.
-    /// Name and identity are those of `like`, and `inside` is the part of the table to open. `pending` are arrays, and
-    /// a callable that returns the columns and the inline values of an array when its first chunk is read.
+    /// Makes a store over a table of references to parts of files. `columns` are keys and file URLs, and for each key
+    /// the index of its file's URL, the first byte, and the number of bytes (0: the whole file). `inline` are values
+    /// that the table contains itself. Name and identity are those of `like`, and `inside` is the part of the table to
+    /// open. `pending` are arrays, and a callable that returns the columns and the inline values of an array when its
+    /// first chunk is read.
     #[staticmethod]
     #[pyo3(signature = (columns, inline, options, like, inside, pending=None))]
     fn references(
@@ -126,20 +127,20 @@ impl PyStore {
         self.inner.capabilities().read_only
     }
 
-    /// A store in host memory.
+    /// Makes an empty store in host memory.
     #[staticmethod]
     fn memory() -> Self {
         PyStore { inner: Arc::new(MemoryStore::new()) }
     }
 
-    /// A store in a device's memory.
+    /// Makes an empty store in a device's memory.
     #[staticmethod]
     fn device_memory(device: &str) -> PyResult<Self> {
         Ok(PyStore { inner: Arc::new(GpuMemoryStore::new(parse_device(device)?)) })
     }
 
-    /// A store in a directory. If `gds` (`auto`, `on`, `off`) allows it, cuFile moves values between files and GPU
-    /// memory.
+    /// Opens a store in a local directory whose values can move directly between files and GPU memory. If `gds`
+    /// (`auto`, `on`, `off`) allows it, cuFile moves values between files and GPU memory.
     #[staticmethod]
     fn gds(py: Python<'_>, root: PathBuf, gds: &str, fsync: &str, direct_io: &str) -> PyResult<Self> {
         let gds = gds.parse::<Gds>().py()?;
@@ -147,13 +148,13 @@ impl PyStore {
         Ok(PyStore { inner: Arc::new(store) })
     }
 
-    /// A store that keeps the metadata of arrays and groups in `metadata` and everything else in `data`.
+    /// Makes a store that keeps the metadata of arrays and groups in `metadata` and everything else in `data`.
     #[staticmethod]
     fn split(data: &PyStore, metadata: &PyStore) -> Self {
         PyStore { inner: Arc::new(Split::new(Arc::clone(&data.inner), Arc::clone(&metadata.inner))) }
     }
 
-    /// A store written in Python. `adapter` is its adapter in `cuzarr.storage`.
+    /// Makes a store over a store that is implemented in Python. `adapter` is its adapter in `cuzarr.storage`.
     #[staticmethod]
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
@@ -198,7 +199,7 @@ impl PyStore {
         Ok(value.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
-    /// Reads several parts of one value, which is opened once. Parts are `None` if the key does not exist.
+    /// Reads several parts of the value of one key, which is opened once. Parts are `None` if the key does not exist.
     fn get_parts<'py>(
         &self,
         py: Python<'py>,
@@ -211,7 +212,7 @@ impl PyStore {
         values.map(|value| Ok(value.py()?.map(|bytes| PyBytes::new(py, &bytes)))).collect()
     }
 
-    /// Like [`PyStore::get`], but reads into new memory on a device.
+    /// Like [`PyStore::get`], but reads into new memory of a device.
     #[pyo3(signature = (key, device, start=None, stop=None))]
     fn get_on(
         &self,
@@ -226,7 +227,7 @@ impl PyStore {
         value.map(|buffer| flat(buffer).py()).transpose()
     }
 
-    /// Stores a copy of elements, in C order. They may be on any device.
+    /// Stores the bytes of an array's elements, in C order, at a key. They may be on any device.
     fn set_from(&self, py: Python<'_>, key: &str, value: &PyNdBuffer) -> PyResult<()> {
         let array = &value.inner;
         self.change(py, key, |store| {
@@ -241,7 +242,7 @@ impl PyStore {
         })
     }
 
-    /// Whether values move to and from this device's memory without passing through host memory.
+    /// Whether values move between the store and this device's memory without passing through host memory.
     fn is_on(&self, device: &str) -> PyResult<bool> {
         Ok(self.inner.is_on(parse_device(device)?))
     }
@@ -262,7 +263,8 @@ impl PyStore {
         py.unlocked(|| cuzarr::node::delete_tree(&*self.inner, prefix)).py()
     }
 
-    /// Whether writes become visible only when they are committed. Such a store accepts chunks only of existing arrays.
+    /// Whether writes to the store become visible only when they are committed. Such a store accepts chunks only of
+    /// existing arrays.
     fn is_transactional(&self) -> bool {
         self.inner.capabilities().transactional
     }
@@ -310,7 +312,7 @@ pub struct PyZipArchive {
 
 #[pymethods]
 impl PyZipArchive {
-    /// Opens the archive at `path`. `mode` is `r`, `a`, `w` or `x`. `deflate` is the compression level of new members,
+    /// Opens the ZIP file at `path`. `mode` is `r`, `a`, `w` or `x`. `deflate` is the compression level of new members,
     /// or `None` for no compression.
     #[new]
     fn new(path: PathBuf, mode: &str, deflate: Option<u32>, zip64: bool, fsync: &str) -> PyResult<Self> {
@@ -332,7 +334,7 @@ impl PyZipArchive {
         Ok(PyZipArchive { inner: ZipArchive::new(path, options).py()? })
     }
 
-    /// Whether a path is a ZIP file, or has the name of a ZIP file that could be made there.
+    /// Whether a path is that of a ZIP file, or of a ZIP file that could be made there.
     #[staticmethod]
     fn is_at(path: PathBuf) -> bool {
         if path.is_file() { is_zip(&path) } else { !path.is_dir() && has_zip_name(&path) }
@@ -360,7 +362,7 @@ impl PyZipArchive {
 }
 
 impl PyStore {
-    /// Changes the value of a key. The chunk cache drops its chunks of the value.
+    /// Changes the value of a key, without the interpreter's lock. The chunk cache drops its chunks of the value.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -375,7 +377,7 @@ impl PyStore {
         py.unlocked(work).py()
     }
 
-    /// Runs a read of a key or prefix, which an interrupt can end.
+    /// Runs a read of a key or prefix without the interpreter's lock; a signal can end it.
     fn read<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -392,10 +394,11 @@ impl PyStore {
     }
 }
 
-/// The columns of a table of references: keys, file URLs, and for each key its file, first byte and number of bytes.
+/// References as columns: keys, file URLs, and for each key the index of its file, its first byte and its number of
+/// bytes.
 type ReferenceColumns = (Vec<String>, Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>);
 
-/// Adds references to a table.
+/// Adds references, given as columns and as inline values, to a table.
 fn add_references(
     table: &ReferenceTable,
     columns: &ReferenceColumns,
@@ -406,7 +409,7 @@ fn add_references(
     inline.into_iter().try_for_each(|(key, value)| table.insert_inline(&key, value))
 }
 
-/// A callable that returns the references of an array.
+/// A Python function that returns the references of an array when they are first needed.
 struct PythonReferences(Py<PyAny>);
 
 impl ArrayReferences for PythonReferences {
@@ -421,7 +424,7 @@ impl ArrayReferences for PythonReferences {
     }
 }
 
-/// The user's callable that returns credentials.
+/// The user's Python function that returns credentials.
 struct PythonCredentials(Py<PyAny>);
 
 impl CredentialSource for PythonCredentials {
@@ -436,26 +439,27 @@ impl CredentialSource for PythonCredentials {
     }
 }
 
-/// The bytes of packed elements, as a buffer.
+/// The bytes of an array's packed elements, as a buffer.
 fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
     let start = array.layout().offset_bytes();
     Ok(array.buffer().slice(start..start + array.size_bytes())?)
 }
 
-/// Wraps the bytes of a buffer as a one-dimensional array.
+/// Makes a one-dimensional byte array over a buffer.
 fn flat(buffer: Buffer) -> cuzarr::Result<PyNdBuffer> {
     let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C)?;
     Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout)? })
 }
 
-/// A value that an adapter returns.
+/// The value of a key, as an adapter returns it: on the host, or on a device.
 enum Value {
     Host(Vec<u8>),
     OnDevice(Buffer),
 }
 
 impl Value {
-    /// Takes bytes, or an array of bytes on a device; `None` if the key does not exist.
+    /// Converts what an adapter returns for a key: bytes, or an array of bytes on a device; `None` if the key does not
+    /// exist.
     fn extract(value: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         match value.cast::<PyNdBuffer>() {
             Ok(array) => Ok(Some(Value::OnDevice(elements(&array.get().inner).py()?))),
@@ -490,21 +494,23 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     }
 }
 
-/// A store written in Python. Every call takes the interpreter's lock, and may come from any thread.
+/// A store that is implemented in Python. Every call takes the interpreter's lock, and may come from any thread.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Number of values to request at once. More than one if the store fetches values in parallel.
+    /// Number of values to request by one call of the Python code. More than one if the store fetches values in
+    /// parallel.
     requests_at_once: usize,
-    /// Whether the store accepts requests and delivers their values later.
+    /// Whether the Python code accepts requests and delivers their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether sizes are cheap to ask for and values are large. Then memory is reserved before a value is requested.
+    /// Whether the sizes of values are cheap to ask for, and values are large. Then memory is reserved before a value
+    /// is requested.
     has_sizes: bool,
     /// Whether the store returns a value's version together with a part of the value.
     has_versions: bool,
-    /// The device whose memory holds the values.
+    /// The device whose memory holds the store's values; `None` if that is host memory.
     device: Option<Device>,
 }
 
@@ -537,7 +543,8 @@ impl PythonStore {
         }
     }
 
-    /// Requests several values at once. Their bytes are copied from the Python objects one value after the other.
+    /// Requests several values by one call of the Python code. Their bytes are copied from the Python objects one value
+    /// after the other.
     fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         if self.has_sizes {
             return self.fetch_by_size(from, requests, sink);
@@ -574,7 +581,8 @@ impl PythonStore {
         Ok(())
     }
 
-    /// Requests the values one by one. Before each, asks the store for the size and reserves memory for it.
+    /// Requests each value by a call of its own to the Python code. Before each, asks the store for the size and
+    /// reserves memory for it.
     fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
         for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
             let read = || {

@@ -7,7 +7,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
 
 use crate::error::{IntoPython, PyResult};
 
-/// Converts elements to a list: of strings if they are `text`, else of bytes.
+/// Converts elements of variable length to a Python list: of strings if they are `text`, else of bytes.
 pub fn to_list<'py>(py: Python<'py>, elements: &VariableElements, text: bool) -> PyResult<Bound<'py, PyList>> {
     if !text {
         return PyList::new(py, elements.iter().map(|element| PyBytes::new(py, element)).collect::<Vec<_>>());
@@ -19,8 +19,9 @@ pub fn to_list<'py>(py: Python<'py>, elements: &VariableElements, text: bool) ->
     Ok(list)
 }
 
-/// Converts a list to elements. If they are `text`, `None` becomes an empty string, and other objects are converted
-/// with `str`. Otherwise `None` and 0 become empty bytes, and strings are encoded.
+/// Converts a Python list of strings or bytes to elements of variable length. If they are `text`, `None` becomes an
+/// empty string, and other objects are converted with `str`. Otherwise `None` and 0 become empty bytes, and strings are
+/// encoded.
 ///
 /// # Errors
 /// `DTypeMismatch` for an element that is neither bytes nor text, in an array of bytes; exceptions of `str`.

@@ -14,7 +14,8 @@ use crate::interrupt::interruptible;
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 
-/// An update of a selection. Other writes to the same stored objects wait until its `with` block ends.
+/// An update of a selection, such as `a[i] += 1`, which no other write may interrupt. Other writes to the same stored
+/// objects wait until its `with` block ends.
 #[pyclass(name = "Update", module = "cuzarr._core", frozen)]
 pub struct PyUpdate {
     update: Mutex<Option<Arc<Update>>>,
@@ -31,13 +32,13 @@ impl PyUpdate {
         self.update.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Writes elements. They are broadcast to the selection's shape.
+    /// Writes elements to the selection of the update. They are broadcast to the selection's shape.
     fn write(&self, py: Python<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let (update, value) = (self.update()?, value.inner.clone());
         interruptible(py, &self.token, || update.write_buffer(&value))
     }
 
-    /// Writes elements of variable length, given in C order.
+    /// Writes elements of variable length, given in C order, to the selection of the update.
     fn write_variable(&self, py: Python<'_>, elements: &Bound<'_, PyList>, text: bool) -> PyResult<()> {
         let (update, elements) = (self.update()?, strings::from_list(elements, text)?);
         interruptible(py, &self.token, || update.write_variable(&elements))

@@ -19,11 +19,11 @@ use crate::error::PyResult;
 use crate::interrupt;
 
 thread_local! {
-    /// The watches that apply to this thread's calls, innermost last.
+    /// The watches whose `with` blocks this thread is in, innermost last.
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A watch. It can stop calls, and remembers the keys that they have reached.
+/// Watches calls of the library from outside. It can stop calls, and remembers the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,
@@ -40,17 +40,17 @@ struct Keys {
 }
 
 impl Watch {
-    /// Makes a watch that remembers which keys were missing.
+    /// Makes a watch that only remembers which of the keys that are read are missing.
     pub fn of_missing() -> Watch {
         Watch { lists_missing: true, ..Watch::default() }
     }
 
-    /// Takes the keys that were missing since the last call.
+    /// Returns the missing keys that were read since this was last called, and forgets them.
     pub fn take_missing(&self) -> HashSet<String> {
         std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
 
-    /// Makes calls fail before their next object.
+    /// Makes the calls under this watch fail before they reach their next stored object.
     pub fn cancel(&self) {
         self.cancellation.cancel();
     }
@@ -67,12 +67,12 @@ impl Watch {
 pub struct Watches(Arc<[Arc<Watch>]>);
 
 impl Watches {
-    /// Returns the watches of this thread.
+    /// Returns the watches that apply to calls of this thread.
     pub fn current() -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().map(Arc::clone).collect()))
     }
 
-    /// Returns the watches of this thread, and `own`.
+    /// Returns the watches that apply to calls of this thread, and also `own`.
     pub fn with(own: &Arc<Watch>) -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().chain([own]).map(Arc::clone).collect()))
     }
@@ -83,12 +83,12 @@ impl Watches {
         CancellationToken::under(tokens.chain([interrupt::token()]).collect())
     }
 
-    /// Returns the array with these watches and `token` applied to its calls.
+    /// Returns an array whose calls tell these watches about keys, and which `token` can cancel.
     pub fn array(&self, array: &Array, token: &CancellationToken) -> Array {
         with_store(&array.under(token.clone()), self.store(array.store()))
     }
 
-    /// Returns the store with these watches applied, if any of them remembers keys.
+    /// Returns a store that tells these watches about keys, if any of them remembers keys.
     pub fn store(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
         match self.0.iter().any(|watch| watch.counts || watch.lists_missing) {
             true => Arc::new(Watched { inner: Arc::clone(store), watches: self.clone() }),
@@ -110,7 +110,8 @@ impl Watches {
     }
 }
 
-/// A watch for Python. It applies to all calls that begin on this thread inside its `with` block.
+/// A watch that a Python thread sets for its calls. It applies to all calls that begin on this thread inside its `with`
+/// block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,
@@ -124,7 +125,8 @@ impl PyWatch {
         PyWatch { watch: Arc::new(Watch { counts, ..Watch::default() }) }
     }
 
-    /// Ends the calls under this watch at their next object, and later calls immediately. Any thread may call it.
+    /// Ends the calls under this watch at their next stored object, and later calls immediately. Any thread may call
+    /// it.
     fn cancel(&self) {
         self.watch.cancel();
     }
@@ -155,7 +157,7 @@ struct Watched {
     watches: Watches,
 }
 
-/// A sink that tells the watches about each item that has arrived.
+/// Receives what a store reads, tells the watches about each item that has arrived, and passes it on.
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
@@ -208,7 +210,7 @@ impl fmt::Display for Watched {
     }
 }
 
-/// A value that is written in parts. The watches are told when it is finished.
+/// A value that is written in parts through a watched store. The watches are told when it is finished.
 struct WatchedValue {
     value: Box<dyn Unfinished>,
     key: String,

@@ -42,7 +42,7 @@ impl Attrs {
         Ok(Verdict::Passed)
     }
 
-    /// Changes the stored attributes and returns them.
+    /// Sets and deletes attributes as the options say, and returns all attributes of the node.
     fn change(&self, store: Arc<dyn Store>) -> Result<Map<String, Value>> {
         let open = || node::open_existing(Arc::clone(&store), "", None, ArrayOptions::default());
         let (format, is_array) = match open()? {

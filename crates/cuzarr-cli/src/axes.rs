@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Evenly spaced positions may deviate by at most this, in steps.
+/// Largest deviation at which positions count as evenly spaced, in multiples of their distance.
 const UNEVEN: f64 = 1e-3;
-/// Largest number of coordinate elements that are read.
+/// Largest number of coordinates that are read for an axis.
 const MOST_PLACES: u64 = 1 << 24;
 
-/// A dimension of a picture.
+/// One axis of a picture: the dimension's name, and the positions of its elements.
 pub struct Axis {
-    /// The name, with the unit of its positions.
+    /// The name of the axis, with the unit of its positions.
     pub name: String,
-    /// From the edge of the first element to the edge of the last one. If positions are `uneven`, these are element
-    /// numbers.
+    /// Positions on the axis: from the edge of the first element to the edge of the last one. If positions are
+    /// `uneven`, these are element numbers.
     pub range: Range<f64>,
-    /// The positions of the elements, if they are not evenly spaced.
+    /// The position of each element, if the elements are not evenly spaced.
     uneven: Option<Vec<f64>>,
     count: u64,
 }
@@ -62,7 +62,7 @@ impl Axis {
         axes.map(axis).collect()
     }
 
-    /// Makes an axis whose elements lie at these positions.
+    /// Makes an axis whose elements lie at the positions `places`.
     fn at(name: String, unit: Option<String>, places: Vec<f64>) -> Axis {
         let name = unit.filter(|unit| !unit.is_empty()).map_or_else(|| name.clone(), |unit| format!("{name} ({unit})"));
         let count = places.len() as u64;
@@ -77,13 +77,13 @@ impl Axis {
         Axis { name, range: -0.5..count as f64 - 0.5, uneven: Some(places), count }
     }
 
-    /// Returns the position of an element on the axis.
+    /// Returns where an element lies on the axis.
     pub fn place(&self, element: usize) -> f64 {
         let step = (self.range.end - self.range.start) / self.count.max(1) as f64;
         self.range.start + step * (element as f64 + 0.5)
     }
 
-    /// Returns the text for a position on the axis.
+    /// Returns the text that labels a position on the axis.
     pub fn text(&self, place: f64) -> String {
         match &self.uneven {
             None => output::number(place),
@@ -94,7 +94,7 @@ impl Axis {
         }
     }
 
-    /// Returns the texts for the first and the last element.
+    /// Returns the texts that label the first and the last element.
     fn ends(&self) -> [String; 2] {
         [0, self.count.saturating_sub(1) as usize].map(|element| self.text(self.place(element)))
     }
@@ -118,8 +118,9 @@ fn unnamed(number: usize) -> String {
     format!("dimension {number}")
 }
 
-/// Reads the selected part of a dimension's coordinate: the array that has the dimension's name and lies beside its
-/// array. Returns the numbers and their unit. `None` if there is no such array, or if its shape does not fit.
+/// Reads the coordinates of the selected part of a dimension: from the array that has the dimension's name and lies
+/// beside its array. Returns the numbers and their unit. `None` if there is no such array, or if its shape does not
+/// fit.
 fn coordinate(
     array: &Array,
     name: &str,
@@ -150,7 +151,7 @@ fn coordinate(
     places.iter().all(|place| place.is_finite()).then_some((places, decoding.units))
 }
 
-/// Returns the selected numbers of an array, decoded.
+/// Returns the selected numbers of an array, with scale factor and offset applied.
 ///
 /// # Errors
 /// Those of reading, and of [`Expr::decoded_by`].

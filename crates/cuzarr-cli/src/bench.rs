@@ -142,8 +142,7 @@ impl Read {
         Ok(Verdict::Passed)
     }
 
-    /// Reads the array again into host memory, one row of chunks along the first dimension at a time, and compares all
-    /// bytes.
+    /// Whether the array, read again into host memory row of chunks by row of chunks, equals `values`.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
         let mut options = array.options().clone();
         options.device = Device::Cpu;
@@ -169,7 +168,7 @@ impl Read {
     }
 }
 
-/// Writes the picture as SVG or PNG, depending on the ending of its name.
+/// Draws the stages of a read over time to an SVG or PNG file, depending on the ending of its name.
 fn draw(gantt: &Gantt, path: &Path) -> Result<()> {
     match path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg")) {
         true => destination::write(path, gantt.to_svg().as_bytes()),

@@ -83,7 +83,7 @@ pub struct Codecs {
 }
 
 impl Codecs {
-    /// Returns the changes that these options describe.
+    /// Returns the changes of a copy that these options describe.
     pub fn changes(&self) -> Result<Changes> {
         Ok(Changes {
             compressors: self.compressor.as_deref().map(compressor_named).transpose()?,
@@ -110,7 +110,7 @@ pub struct Rechunk {
     common: Common,
 }
 
-/// Parses a range along a named dimension.
+/// Parses a range along a named dimension, such as `time=0:120`.
 fn range(text: &str) -> Result<(String, SliceArg), String> {
     let wrong = || format!("'{text}' is no range of a dimension, expected NAME=START:STOP");
     let (name, part) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(wrong)?;
@@ -120,7 +120,7 @@ fn range(text: &str) -> Result<(String, SliceArg), String> {
     }
 }
 
-/// Extents of chunks or shards: along every dimension, or along named dimensions.
+/// The shape of chunks or shards: an extent for every dimension, or for some named dimensions.
 #[derive(Clone)]
 pub enum Grid {
     Listed(Extents),
@@ -146,7 +146,7 @@ pub fn grid(text: &str) -> Result<Grid, String> {
     Ok(Grid::Named(named))
 }
 
-/// Adds chunks and shards to the changes of a copy.
+/// Adds the shapes of chunks and shards to the changes of a copy.
 pub fn with_grids(mut changes: Changes, chunks: Option<Grid>, shards: Option<Grid>) -> Changes {
     match chunks {
         Some(Grid::Listed(extents)) => changes.chunks = extents.0,
@@ -161,7 +161,7 @@ pub fn with_grids(mut changes: Changes, chunks: Option<Grid>, shards: Option<Gri
     changes
 }
 
-/// Extents along each dimension; `None` means the whole dimension. The outer `None` stands for the word `none`.
+/// An extent for each dimension; `None` means the whole dimension. The outer `None` stands for the word `none`.
 #[derive(Clone)]
 pub struct Extents(pub Option<Vec<Option<u64>>>);
 
@@ -180,7 +180,7 @@ pub fn extents(text: &str) -> Result<Extents, String> {
 }
 
 impl Rechunk {
-    /// Returns the place of the copy.
+    /// Returns the path or URL of the copy.
     pub fn target(&self) -> Option<&str> {
         Some(&self.common.place.target)
     }
@@ -199,7 +199,7 @@ impl Rechunk {
 }
 
 impl Copy {
-    /// Returns the place of the copy.
+    /// Returns the path or URL of the copy.
     pub fn target(&self) -> Option<&str> {
         Some(&self.common.place.target)
     }
@@ -276,7 +276,7 @@ impl Common {
     }
 }
 
-/// Returns the JSON of a plan with all of its copies marked as complete.
+/// Returns the JSON of a plan, changed to say that all of its copies are complete.
 fn carried_out(mut copies: Value) -> Value {
     for copy in copies.as_array_mut().into_iter().flatten() {
         copy["complete"] = json!(true);
@@ -288,7 +288,7 @@ fn carried_out(mut copies: Value) -> Value {
 }
 
 impl Place {
-    /// Returns what to do when the target already exists.
+    /// Returns what to do if the target already exists: refuse, overwrite or resume.
     pub fn existing(&self) -> Existing {
         match (self.overwrite, self.resume) {
             (true, _) => Existing::Overwrite,

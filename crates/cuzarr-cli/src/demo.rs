@@ -25,8 +25,8 @@ use crate::{Verdict, interrupt, nodes};
 const CHUNK: [u64; 3] = [4, 256, 512];
 const SHARD: [u64; 3] = [8, 512, 512];
 const PLANE: [u64; 2] = [512, 1024];
-/// Number of reads into a GPU, of which the fastest is shown. A read takes milliseconds, and the first one also loads
-/// the kernels.
+/// Number of times that an array is read into a GPU; the fastest time is shown. A read takes milliseconds, and the
+/// first one also loads the kernels.
 const GPU_READS: usize = 4;
 
 #[derive(Args)]
@@ -54,21 +54,21 @@ pub struct Demo {
     dry_run: bool,
 }
 
-/// How one array of the demo is stored.
+/// How one of the demo's arrays is stored.
 struct Case {
     name: &'static str,
     codec: Option<(&'static str, Value)>,
     sharded: bool,
 }
 
-/// The result for one array.
+/// The measurements and findings for one of the demo's arrays.
 struct Outcome {
     case: &'static str,
     array_bytes: u64,
     stored_bytes: u64,
     write_seconds: f64,
     read_seconds: f64,
-    /// Seconds of the read within the memory limit; `None` if the first read failed.
+    /// Seconds of the second read, within the memory limit; `None` if the first read failed.
     budget_seconds: Option<f64>,
     verified: bool,
     failure: Option<Error>,
@@ -104,7 +104,7 @@ impl Demo {
         Ok(if verified { Verdict::Passed } else { Verdict::Failed })
     }
 
-    /// Writes, reads and checks one array. Corrupt data is an outcome, not an error.
+    /// Writes, reads and checks one of the demo's arrays. Corrupt data is an outcome, not an error.
     fn play(&self, root: &Path, device: Device, case: &Case) -> Result<Outcome> {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root)?);
         let plain = ArrayOptions::default().with_device(device).with_cancellation(interrupt::cancellation());
@@ -144,7 +144,7 @@ impl Demo {
         Ok(outcome)
     }
 
-    /// Returns the extent of the first dimension.
+    /// Returns the extent of the demo array's first dimension.
     fn planes(&self, device: Device) -> u64 {
         let plane_bytes = PLANE[0] * PLANE[1] * 4;
         let size_mib = self.size_mib.unwrap_or(if device == Device::Cpu { 128 } else { 1024 });
@@ -197,7 +197,7 @@ impl Demo {
     }
 }
 
-/// Returns what to do after the demo, with commands.
+/// Returns text for the end of the demo: commands that the user can try next.
 fn next_steps(device: Device) -> String {
     let rows = [
         ("see what this machine has and lacks", "cuzarr doctor".to_string()),
@@ -222,7 +222,8 @@ impl Case {
 }
 
 impl Outcome {
-    /// Reads the array once and returns the seconds. With `check`, wrong elements and damaged data are recorded.
+    /// Reads the whole array and returns the seconds that this took. With `check`, wrong elements and damaged data are
+    /// recorded.
     fn read(&mut self, array: &Array, check: bool) -> Result<f64> {
         let started = Instant::now();
         let result = array.read_buffer(&Selection::all(array.metadata().shape()));
@@ -286,7 +287,7 @@ fn extension(name: &str, configuration: Value) -> Extension {
     Extension::new(name, configuration)
 }
 
-/// Returns the value of element `index` (in C order): waves along the two inner dimensions, plus noise that gives
+/// Returns the demo array's value at `index` (in C order): waves along the two inner dimensions, plus noise that gives
 /// codecs work.
 fn truth(index: u64) -> f32 {
     let (column, row) = (index % PLANE[1], index / PLANE[1] % PLANE[0]);
@@ -296,7 +297,7 @@ fn truth(index: u64) -> f32 {
     (25_000 + wave + (noise >> 60)) as f32 / 100.0
 }
 
-/// Returns the elements `start..start + count` of the array, as bytes.
+/// Returns the elements `start..start + count` that the demo array should have, as bytes.
 fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     let mut bytes = vec![0; count as usize * 4];
     let part = (count as usize).div_ceil(cores()).max(1);
@@ -313,8 +314,8 @@ fn truth_bytes(start: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes the array from device memory, one row of shards at a time. Returns the seconds that the writes took, without the
-/// time to make the values.
+/// Writes the demo array from device memory, one row of shards at a time. Returns the seconds that the writes took,
+/// without the time to make the values.
 fn write(array: &Array, device: Device) -> Result<f64> {
     let mut seconds = 0.0;
     let shape = array.metadata().shape().to_vec();
@@ -332,7 +333,7 @@ fn write(array: &Array, device: Device) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Whether every element equals the formula's value.
+/// Whether every element has the value that the demo's formula gives.
 fn is_true(values: &NdBuffer) -> Result<bool> {
     let plane = values.shape()[1] * values.shape()[2];
     let step = SHARD[0] as usize;

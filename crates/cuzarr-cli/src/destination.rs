@@ -12,34 +12,35 @@ use cuzarr::{Error, ErrorKind, Result};
 
 use crate::nodes;
 
-/// The first bytes of HDF5 files.
+/// The first bytes of every HDF5 file.
 const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// Which existing files a command replaces without `--overwrite`.
+/// Which kinds of existing files a command replaces even without `--overwrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Replaces {
     /// Pictures, because they are made again and again.
     Pictures,
-    /// No files.
+    /// No file is replaced without `--overwrite`.
     Nothing,
 }
 
-/// A file to write, and everything that the command reads.
+/// A file that a command writes, and what it must not overwrite.
 pub struct Destination<'a> {
-    /// The path of the file.
+    /// The path of the file to write.
     pub path: &'a Path,
     /// The name endings that the command can write. An empty list allows any.
     pub endings: &'a [&'a str],
     /// Paths and URLs of everything that the command reads.
     pub sources: &'a [&'a str],
-    /// Which existing files are replaced.
+    /// Which kinds of existing files are replaced even without `--overwrite`.
     pub replaces: Replaces,
     /// Whether the user gave `--overwrite`.
     pub overwrite: bool,
 }
 
 impl Destination<'_> {
-    /// Checks that the file can be written. Call it before the work whose result is written.
+    /// Checks that the file can be written and would not overwrite what the command reads. Call it before the work
+    /// whose result is written.
     ///
     /// # Errors
     /// `InvalidArgument` for a URL, for a name with another ending, and for a path that is, or lies in, one of the
@@ -122,14 +123,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// Whether a file is a source, or lies in one, even through links.
+/// Whether a file is the local source `source` or lies in it, even through links.
 fn touches(source: &str, file: &Path) -> bool {
     local_places(source)
         .iter()
         .any(|place| is_same_file(place, file) || Identity::directory(place).overlaps(&Identity::directory(file)))
 }
 
-/// Returns the local paths that a path or URL reads.
+/// Returns the local paths from which a path or URL is read.
 fn local_places(source: &str) -> Vec<PathBuf> {
     let mut places = Vec::new();
     let mut url = Url::parse(source).ok();

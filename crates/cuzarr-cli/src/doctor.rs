@@ -12,7 +12,7 @@ use crate::{Python, Verdict};
 #[derive(Args)]
 pub struct Doctor {}
 
-/// The Python that runs the command, and its packages.
+/// The Python interpreter that runs the command, and the installed packages.
 pub struct PythonFound {
     /// The version of Python.
     pub version: String,
@@ -24,11 +24,11 @@ pub struct PythonFound {
 pub struct PythonPackage {
     /// The package's name.
     pub name: String,
-    /// The package's purpose.
+    /// The use that cuzarr makes of the package.
     pub purpose: String,
     /// The installed version; `None` if the package is not installed.
     pub version: Option<String>,
-    /// The name under which pip installs it.
+    /// The requirement by which pip installs the package.
     pub requirement: String,
     /// Whether the package is only useful with a GPU.
     pub needs_gpu: bool,
@@ -126,8 +126,8 @@ fn with_gpu(probe: &Probe) -> Vec<String> {
     lines
 }
 
-/// Returns the lines that explain why no GPU can be used. Parts that are only used with a GPU are named, but not as
-/// missing.
+/// Returns the lines of the report that explain why no GPU can be used. Parts that are only used with a GPU are named,
+/// but not as missing.
 fn without_gpu(probe: &Probe, problem: &str) -> Vec<String> {
     let (problem, remedy) = match &probe.driver.problem {
         Some(problem) => (problem.as_str(), probe.driver.remedy.as_str()),

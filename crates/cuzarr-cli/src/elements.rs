@@ -4,12 +4,12 @@ use cuzarr::Result;
 use cuzarr_device::{DType, DTypeKind, NdBuffer, Order};
 use serde_json::{Value, json};
 
-/// An element in the widest type of its kind.
+/// One element of an array, converted to the widest type of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element {
     Truth(bool),
     Whole(i128),
-    /// The element, and whether its type has at most the precision of binary32.
+    /// A float, and whether its type has at most the precision of binary32.
     Number(f64, bool),
     Complex(f64, f64, bool),
 }
@@ -26,7 +26,7 @@ impl Element {
         }
     }
 
-    /// Returns the element as text that an expression accepts: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
+    /// Returns the element as text that can be used in an expression: `true`, `3`, `0.5`, `nan`, `1.0+2.0j`.
     pub fn to_text(self) -> String {
         match self {
             Element::Truth(truth) => truth.to_string(),
@@ -71,7 +71,7 @@ fn number_text(number: f64, is_short: bool) -> String {
     }
 }
 
-/// A small array that is printed as nested lists.
+/// A small array, to be printed as nested lists.
 pub struct Printed {
     shape: Vec<usize>,
     elements: Vec<Element>,
@@ -119,12 +119,12 @@ impl Printed {
         self.elements.iter().any(|element| element.is_nan())
     }
 
-    /// Returns nested lists as JSON, for programs.
+    /// Returns the elements as nested JSON lists, for programs.
     pub fn to_json(&self) -> Value {
         nested(&self.shape, &self.elements, &|element| element.to_json(), &|values| Value::Array(values))
     }
 
-    /// Returns nested lists as text, for people.
+    /// Returns the elements as nested lists in text, for people.
     pub fn to_text(&self) -> String {
         nested(&self.shape, &self.elements, &|element| element.to_text(), &|texts| format!("[{}]", texts.join(",")))
     }

@@ -19,7 +19,7 @@ use crate::elements::Printed;
 use crate::output::{self, Output};
 use crate::{Verdict, arguments, destination, interrupt, nodes};
 
-/// Largest number of elements that are printed instead of stored.
+/// Largest number of elements of a result that is printed instead of stored.
 const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
@@ -129,7 +129,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// Returns the place of the result, if the result is stored.
+    /// Returns the path or URL at which the result is stored; `None` if it is printed.
     pub fn target(&self) -> Option<&str> {
         self.output.as_deref()
     }
@@ -197,7 +197,7 @@ impl Eval {
         Ok(Verdict::Passed)
     }
 
-    /// Returns the metadata of the new array.
+    /// Returns the metadata of the array that stores the result.
     fn metadata(&self, expr: &Expr, arrays: &[(String, Array)]) -> Result<ArrayMetadata> {
         let shape = expr.shape();
         let like = arrays.iter().map(|(_, array)| array).find(|array| array.shape() == shape);

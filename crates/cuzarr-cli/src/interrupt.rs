@@ -11,27 +11,27 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 
-/// The time that the command has to stop cleanly. A second signal ends it at once.
+/// The time that a command has to stop cleanly after a signal. A second signal ends it at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// State of the running command. A process runs one command at a time.
+/// Data about the running command that is needed when a signal arrives. A process runs one command at a time.
 struct Running {
     cancellation: CancellationToken,
-    /// How the command can continue after it was interrupted.
+    /// Text that tells the user how the command can continue after it was interrupted.
     hint: Option<String>,
     /// Directories to remove when a signal ends the process.
     temporary: Vec<PathBuf>,
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// The signal that arrived, or 0.
+/// The number of the signal that arrived, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Number of commands that this process has started.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// Whether no command is running. Handlers remain after a command. While this is true, a signal that used to end the
-/// process does so again.
+/// Whether no command is running, so that signals have their usual effect. Handlers remain after a command. While this
+/// is true, a signal that used to end the process does so again.
 static IDLE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// The signals that end a command.
+/// The signals on which a running command is stopped.
 static WATCHED: LazyLock<Vec<i32>> = LazyLock::new(|| {
     let [ignored, caught] = [Dispositions::of_process("SigIgn:"), Dispositions::of_process("SigCgt:")];
     let is_watched = |signal: &i32| {
@@ -41,12 +41,13 @@ static WATCHED: LazyLock<Vec<i32>> = LazyLock::new(|| {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_watched).collect()
 });
 
-/// Signals that the process ignores (as under `nohup`) or has a handler for. Each signal is one bit.
+/// A set of signals, such as those that the process ignores (as under `nohup`) or has a handler for. Each signal is one
+/// bit.
 struct Dispositions(u64);
 
 impl Dispositions {
-    /// Reads a line of `/proc/self/status`. Without this file, the process is assumed to have no handlers and to ignore
-    /// nothing.
+    /// Reads a set of signals from the line of `/proc/self/status` that begins with `line`. Without this file, the
+    /// process is assumed to have no handlers and to ignore nothing.
     fn of_process(line: &str) -> Dispositions {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|found| found.strip_prefix(line));
@@ -62,13 +63,13 @@ fn running() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for signals while a command runs.
+/// Stops a running command when a signal arrives.
 pub struct Watch {
     signals: Option<signal_hook::iterator::Handle>,
 }
 
 impl Watch {
-    /// Starts watching a command. `hint` says how it can continue after an interruption.
+    /// Begins to wait for signals that stop the command. `hint` says how it can continue after an interruption.
     pub fn begin(hint: Option<String>) -> Watch {
         let watched = &*WATCHED;
         IDLE.store(false, Ordering::Release);
@@ -96,7 +97,7 @@ impl Watch {
         Watch { signals: Some(handle) }
     }
 
-    /// Ends the process by the signal that ended the command, if there was one. Shells notice it and end their loops.
+    /// Ends the process by the signal that stopped the command, if there was one. Shells notice it and end their loops.
     pub fn end_if_interrupted(&self) {
         let signal = SIGNAL.load(Ordering::Acquire);
         if signal != 0 {
@@ -115,12 +116,12 @@ impl Drop for Watch {
     }
 }
 
-/// Returns the token that a signal cancels. Reads and writes use it.
+/// Returns the token that is cancelled when a signal arrives. Reads and writes use it.
 pub fn cancellation() -> CancellationToken {
     running().as_ref().map_or_else(CancellationToken::new, |running| running.cancellation.clone())
 }
 
-/// Checks that no signal has arrived.
+/// Fails if a signal has arrived.
 ///
 /// # Errors
 /// `Cancelled`

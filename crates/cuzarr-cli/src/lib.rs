@@ -106,7 +106,8 @@ enum Command {
     Man(manual::Man),
 }
 
-/// The outcome of a command without an error. `Failed` is also an answer: bad chunks or wrong data were found.
+/// Whether a command that ended without an error found everything in order. `Failed` is also an answer: bad chunks or
+/// wrong data were found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -121,11 +122,11 @@ fn storage_option(text: &str) -> Result<(String, String), String> {
 /// A function that makes a table of references to the chunks of HDF5 files.
 pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTable> + 'a;
 
-/// Functions that only the Python package's command has.
+/// Functions and facts that only the command of the Python package has.
 pub struct Python<'a> {
-    /// Reads HDF5 files.
+    /// Makes a table of references to the chunks of HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
-    /// The Python that the command runs in.
+    /// The Python interpreter in which the command runs.
     pub found: PythonFound,
 }
 
@@ -134,7 +135,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     run(arguments, None)
 }
 
-/// Like [`main`], with the functions that only Python has.
+/// Like [`main`], but also with what only Python can do.
 pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Python<'_>) -> i32 {
     run(arguments, Some(python))
 }
@@ -189,7 +190,7 @@ fn status_of(kind: ErrorKind) -> i32 {
     if matches!(kind, ErrorKind::InvalidArgument | ErrorKind::SelectionInvalid) { 2 } else { 1 }
 }
 
-/// Prints the error in the arguments, or the help or version that they ask for, and returns the exit status.
+/// Prints why the arguments are wrong, or the help or version that they ask for, and returns the exit status.
 fn refused(error: &clap::Error, arguments: &[OsString]) -> i32 {
     let mut output = Output::new(is_json(arguments), false, cuzarr::store::Registry::new());
     if !error.use_stderr() {
@@ -207,7 +208,7 @@ fn is_json(arguments: &[OsString]) -> bool {
     arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-/// Converts an error in the arguments, without the usage that clap prints below it.
+/// Converts clap's error for wrong arguments, without the usage that clap prints below it.
 fn usage_error(error: &clap::Error) -> Error {
     if error.kind() == Wrong::DisplayHelpOnMissingArgumentOrSubcommand {
         return Error::new(ErrorKind::InvalidArgument, "a command is missing").with_hint("cuzarr --help lists them");
@@ -222,7 +223,7 @@ fn usage_error(error: &clap::Error) -> Error {
 }
 
 impl Command {
-    /// Returns how the command can continue after an interruption.
+    /// Returns text that tells the user how the command can continue after an interruption.
     fn goes_on(&self) -> Option<String> {
         let target = match self {
             Command::Copy(copy) => copy.target(),

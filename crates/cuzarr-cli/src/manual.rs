@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::Verdict;
 use crate::output::Output;
 
-/// The meanings of exit statuses, as rows of a table.
+/// The meaning of each exit status, as rows of a table for the manual.
 pub const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "success"),
     ("1", "a failure: damaged data, wrong data, or any error but those of the arguments"),

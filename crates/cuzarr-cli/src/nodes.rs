@@ -78,8 +78,8 @@ pub fn open(registry: &Registry, path: &str, device: Option<Device>) -> Result<N
     })
 }
 
-/// Adds a hint to an error. The hint says how to resume unfinished work at a path, how to write a path inside a chain,
-/// or which local name is similar.
+/// Adds a hint to the error that there is no array or group at a path. The hint says how to resume unfinished work at a
+/// path, how to write a path inside a chain, or which local name is similar.
 fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let Ok(url) = Url::parse(path) else { return error };
     // For a store that cannot answer, there is no hint.
@@ -146,7 +146,7 @@ pub fn source(registry: &Registry, path: &str) -> Result<Arc<dyn Store>> {
     registry.open_url(&url)
 }
 
-/// Opens the store of a node that is changed in place.
+/// Opens the store of an array or group that is changed in place.
 ///
 /// # Errors
 /// `ReadOnly`, with a hint what to do instead; those of [`source`].
@@ -171,16 +171,16 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
     }
 }
 
-/// A store that a command writes to.
+/// A store to which a command writes, and the ZIP file that contains it, if it lies in one.
 pub struct Target {
-    /// The store.
+    /// The store to write to.
     pub store: Arc<dyn Store>,
     archive: Option<ZipArchive>,
 }
 
 impl Target {
-    /// Makes everything that was written visible, once it is complete. A ZIP file gets its name now. Without this call,
-    /// no ZIP file is left behind.
+    /// Makes everything that was written to the store visible, once it is complete. A ZIP file gets its name now.
+    /// Without this call, no ZIP file is left behind.
     ///
     /// # Errors
     /// Those of [`ZipArchive::close`].
@@ -227,7 +227,7 @@ fn zip_place(url: &Url) -> Option<(&Path, &str)> {
     }
 }
 
-/// Refuses dates and durations, because they are not numbers.
+/// Refuses an array of dates or durations, because they are not numbers.
 ///
 /// # Errors
 /// `Unsupported`
@@ -265,10 +265,11 @@ pub fn target_directory(path: &str) -> Result<LocalStore> {
     if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
 }
 
-/// The name of a node, and the error of reading its metadata.
+/// The name of an array or group whose metadata cannot be read, and the error.
 pub type Unreadable = (String, Error);
 
-/// Returns every array below a group, and every node whose metadata cannot be read. Codecs are not checked yet.
+/// Returns every array below a group, and every array or group whose metadata cannot be read. Codecs are not checked
+/// yet.
 pub fn arrays_below(group: &Group) -> Result<(Vec<Array>, Vec<Unreadable>)> {
     let (mut arrays, mut unreadable) = (Vec::new(), Vec::new());
     group.walk(None, &mut |path, metadata| {
@@ -299,7 +300,7 @@ pub fn name_below(path: &str, array: &Array) -> String {
     }
 }
 
-/// Returns a path or URL for messages. A URL's query is left out, because it may be a signature.
+/// Returns a path or URL as messages show it. A URL's query is left out, because it may be a signature.
 pub fn shown(path: &str) -> String {
     match Url::parse(path) {
         Ok(url) if url.scheme() != "file" || url.wrapped().is_some() => url.to_string(),
@@ -318,7 +319,8 @@ pub fn open_array(registry: &Registry, path: &str, device: Option<Device>) -> Re
     }
 }
 
-/// Decodes the elements of an array or a view. With `raw`, returns them as they are stored.
+/// Decodes the elements of an array or a view to the numbers that they represent. With `raw`, returns them as they are
+/// stored.
 ///
 /// # Errors
 /// Those of `elements`, and of [`Expr::decoded`].

@@ -9,15 +9,15 @@ use cuzarr::store::Registry;
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
-/// Interval between two lines of progress if they do not overwrite each other.
+/// Time between two lines of progress if a line does not overwrite the one before.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// One line of a terminal, which is overwritten.
+    /// In one line of a terminal, which is overwritten.
     Terminal,
-    /// A line at intervals, for logs.
+    /// In a new line every few seconds, for logs.
     Lines,
     Nothing,
 }
@@ -28,13 +28,13 @@ pub struct Output {
     registry: Registry,
     shown: Shown,
     last_progress: Option<Instant>,
-    /// The error of printing the answer. It is not an error if the reader closes the pipe.
+    /// The error that occurred when the answer was printed. It is not an error if the reader closes the pipe.
     unprinted: Option<io::Error>,
 }
 
 impl Output {
-    /// Makes the output of a command. `registry` opens the command's paths and URLs. If standard error is not a
-    /// terminal, progress is only shown if `progress` is set.
+    /// Makes what a command prints with, for text or for JSON. `registry` opens the command's paths and URLs. If
+    /// standard error is not a terminal, progress is only shown if `progress` is set.
     pub fn new(json: bool, progress: bool, registry: Registry) -> Self {
         let shown = match (std::io::stderr().is_terminal(), progress) {
             (true, _) => Shown::Terminal,
@@ -49,12 +49,12 @@ impl Output {
         &self.registry
     }
 
-    /// Prints the command's answer: `document` with `--json`, else `text`.
+    /// Prints the result of the command: `document` with `--json`, else `text`.
     pub fn answer(&mut self, document: &Value, text: &str) {
         self.answer_with_picture(document, text, "");
     }
 
-    /// Prints the command's answer with a picture below the text. The picture's colour codes are not escaped.
+    /// Prints the result of the command with a picture below the text. The picture's colour codes are not escaped.
     pub fn answer_with_picture(&mut self, document: &Value, text: &str, picture: &str) {
         self.clear_progress();
         let printed = match self.json {
@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Returns the exit status of a command that would have ended with `status`: 1 if its answer could not be printed.
+    /// Returns the exit status of the command: `status`, or 1 if its answer could not be printed.
     pub fn finish(&mut self, status: i32) -> i32 {
         let Some(error) = self.unprinted.take() else { return status };
         let error = error.to_string();
@@ -98,7 +98,7 @@ impl Output {
         self.error_document(error);
     }
 
-    /// With `--json`, prints an error as the answer.
+    /// Prints an error as JSON to standard output, if the user gave `--json`.
     pub fn error_document(&mut self, error: &cuzarr::Error) {
         if self.json {
             let document = json!({"error": {
@@ -114,13 +114,13 @@ impl Output {
         let _ = writeln!(std::io::stderr(), "cuzarr: note: {}\n  hint: {}", printable(note), printable(hint));
     }
 
-    /// Shows the progress of long work.
+    /// Shows how far long work has come, such as `3 of 10`.
     pub fn progress(&mut self, what: &str, done: u64, total: u64) {
         let percent = (100 * done).checked_div(total).unwrap_or(100);
         self.show(|| format!("{}: {done} of {total} ({percent} %)", printable(what)));
     }
 
-    /// Shows the progress of work on bytes, its speed, and the remaining time.
+    /// Shows how far work on bytes has come, its speed, and the remaining time.
     pub fn throughput(&mut self, what: &str, done: u64, total: u64, seconds: f64) {
         self.show(|| {
             let percent = (100.0 * done as f64 / total.max(1) as f64).min(100.0);
@@ -237,12 +237,12 @@ pub fn element(value: f64, dtype: Option<DType>) -> String {
     }
 }
 
-/// Returns the rate of `bytes` in `seconds`, in 10⁹ bytes per second.
+/// Returns the speed of `bytes` in `seconds`, in 10⁹ bytes per second.
 pub fn gigabytes_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
 }
 
-/// Formats the rate of `bytes` in `seconds` for people, in a suitable unit: `1.25 GB/s`.
+/// Formats the speed of `bytes` in `seconds` for people, in a suitable unit: `1.25 GB/s`.
 pub fn rate(bytes: u64, seconds: f64) -> String {
     const UNITS: [&str; 4] = ["B/s", "kB/s", "MB/s", "GB/s"];
     let (mut value, mut unit) = (if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }, 0);

@@ -44,7 +44,7 @@ impl Colours {
     }
 }
 
-/// Returns the colour of a label. Neighbouring labels get very different hues.
+/// Returns the colour that a label gets if no colour is given for it. Neighbouring labels get very different hues.
 pub fn label_colour(label: f64) -> RGBColor {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     if label == 0.0 {
@@ -59,33 +59,33 @@ pub fn label_colour(label: f64) -> RGBColor {
 pub struct Channel {
     /// The channel's name.
     pub name: String,
-    /// Red, green and blue of the channel's largest number.
+    /// Red, green and blue of the channel's largest drawn number.
     pub colour: [u8; 3],
     /// The channel's numbers.
     pub values: Vec<f64>,
     pub range: Limits,
 }
 
-/// The numbers that are drawn darkest and lightest.
+/// The numbers that are drawn in the darkest and in the lightest colour.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub low: f64,
     pub high: f64,
 }
 
-/// The legend beside a picture of numbers.
+/// The kind of legend beside a picture, and the colours that it explains.
 pub enum Legend<'a> {
-    /// The colours of a range, and the unit of its numbers.
+    /// A bar with the colours of a range of numbers, and the unit of these numbers.
     Bar { range: Limits, colours: Colours, unit: &'a str },
     /// Names with their colours.
     Names(&'a [(String, [u8; 3])]),
 }
 
-/// Least length of a plane's longer side in pixels. Numbers of smaller planes get several pixels each.
+/// Least number of pixels along the longer side of a drawn plane. Numbers of smaller planes get several pixels each.
 const LEAST_PIXELS: usize = 512;
-/// The largest number on an axis.
+/// The largest number that an axis can show.
 const MOST: f64 = 1e300;
-/// Number of colours in a bar.
+/// Number of colours in the bar of a legend.
 const SHADES: u32 = 256;
 
 /// A picture of red, green and blue pixels.
@@ -95,7 +95,8 @@ pub struct Picture {
     pixels: Vec<u8>,
 }
 
-/// Checks that a picture of the data at `source` can be written. Call it before the work whose result is drawn.
+/// Checks that a picture of the data at `source` can be written to `path`. Call it before the work whose result is
+/// drawn.
 ///
 /// # Errors
 /// Those of [`Destination::check`].
@@ -104,7 +105,7 @@ pub fn check_place(path: &Path, endings: &[&str], source: &str, overwrite: bool)
 }
 
 impl Picture {
-    /// Makes a white picture and lets `draw` draw on it.
+    /// Makes a white picture of this size, and lets `draw` draw on it.
     fn drawn(width: u32, height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<Picture> {
         static LETTERS: Once = Once::new();
         LETTERS.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
@@ -115,7 +116,7 @@ impl Picture {
         Ok(Picture { width: width as usize, height: height as usize, pixels })
     }
 
-    /// Draws numbers: dark at the lower bound, light at the upper bound, grey for NaN.
+    /// Draws a plane of numbers: dark at the lower bound, light at the upper bound, grey for NaN.
     pub fn of(width: usize, height: usize, values: &[f64], range: Limits, colours: Colours) -> Picture {
         let colour = |&value: &f64| match colours {
             _ if value.is_nan() => [128; 3],
@@ -125,12 +126,12 @@ impl Picture {
         Picture { width, height, pixels: values.iter().flat_map(colour).collect() }
     }
 
-    /// Draws labels. `colours` gives some of them their own colour.
+    /// Draws a plane of labels, each in its colour. `colours` gives some of them their own colour.
     pub fn of_labels(width: usize, height: usize, values: &[f64], colours: &BTreeMap<u64, [u8; 3]>) -> Picture {
         Picture { width, height, pixels: values.iter().flat_map(|&value| colour_of_label(value, colours)).collect() }
     }
 
-    /// Draws channels over each other, by adding their light.
+    /// Draws the channels of an image over each other, by adding their light.
     pub fn of_channels(width: usize, height: usize, channels: &[Channel]) -> Picture {
         let mut light = vec![0.0f64; width * height * 3];
         for channel in channels {
@@ -142,7 +143,7 @@ impl Picture {
         Picture { width, height, pixels: light.into_iter().map(|light| light.round().min(255.0) as u8).collect() }
     }
 
-    /// Draws a line through numbers, with one column for each, for terminals.
+    /// Draws a line through numbers for a terminal, with one column of pixels for each number.
     pub fn of_points(height: usize, values: &[f64], range: Limits) -> Picture {
         let width = values.len();
         let mut pixels = vec![0; width * height * 3];
@@ -158,7 +159,7 @@ impl Picture {
         Picture { width, height, pixels }
     }
 
-    /// Draws a line through numbers, with axes.
+    /// Draws a line through numbers, with axes and a title.
     pub fn of_line(title: &str, unit: &str, axis: &Axis, values: &[f64], range: Limits) -> Result<Picture> {
         Picture::drawn(900, 480, |area| {
             let mut chart = ChartBuilder::on(area)
@@ -234,7 +235,7 @@ impl Picture {
         })
     }
 
-    /// Draws a call's stages over time.
+    /// Draws when the stages of a read ran, as bars over time.
     pub fn of_stages(gantt: &Gantt) -> Result<Picture> {
         Picture::drawn(gantt.width as u32, gantt.height as u32, |area| {
             for mark in &gantt.marks {
@@ -259,7 +260,7 @@ impl Picture {
         })
     }
 
-    /// Writes a PNG file.
+    /// Writes the picture to a PNG file.
     ///
     /// # Errors
     /// `StoreFailed`
@@ -277,7 +278,7 @@ impl Picture {
         destination::write(path, &bytes)
     }
 
-    /// Returns the picture as text for terminals with colours: two rows of pixels per line.
+    /// Returns the picture as coloured text for terminals: two rows of pixels per line.
     pub fn in_colour(&self) -> String {
         let pixel = |column: usize, row: usize| {
             let at = (row.min(self.height - 1) * self.width + column) * 3;
@@ -294,7 +295,7 @@ impl Picture {
         text
     }
 
-    /// Returns the picture as text for other outputs: one character per pixel.
+    /// Returns the picture as text without colours: one character per pixel.
     pub fn in_characters(&self) -> String {
         const RAMP: &[u8] = b" .:-=+*#%@";
         let line = |row: &[u8]| {
@@ -342,25 +343,25 @@ impl Legend<'_> {
 }
 
 impl Limits {
-    /// Returns a number's place between the limits, from 0 to 1.
+    /// Returns where a number lies between the limits, from 0 to 1.
     fn scaled(self, value: f64) -> f64 {
         let Limits { low, high } = self;
         if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }
     }
 }
 
-/// Returns the colour of a label: its own colour if `colours` has one.
+/// Returns the colour of a label: that in `colours` if it has one, else a fixed one.
 pub fn colour_of_label(label: f64, colours: &BTreeMap<u64, [u8; 3]>) -> [u8; 3] {
     let own = (label >= 0.0 && label.fract() == 0.0).then(|| colours.get(&(label as u64))).flatten();
     own.copied().unwrap_or_else(|| label_colour(label).rgb().into())
 }
 
-/// Returns the rows from one to another, both included.
+/// Returns the pixel rows from one to another, both included, in ascending order.
 fn between(from: usize, to: usize) -> Range<usize> {
     from.min(to)..from.max(to) + 1
 }
 
-/// Returns a range for an axis: finite, and wide enough for its numbers to differ.
+/// Returns the range of an axis for numbers from `low` to `high`: finite, and wide enough for labels to differ.
 fn shown(low: f64, high: f64) -> Range<f64> {
     let (low, high) = if low <= high { (low.max(-MOST), high.min(MOST)) } else { (0.0, 1.0) };
     let size = low.abs().max(high.abs());
@@ -371,7 +372,7 @@ fn shown(low: f64, high: f64) -> Range<f64> {
     }
 }
 
-/// Returns a bar whose length is `eighths` eighths of a character.
+/// Returns a bar of block characters whose length is `eighths` eighths of a character.
 pub fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     "█".repeat(eighths / 8) + PARTS[eighths % 8]

@@ -58,24 +58,25 @@ pub struct Preview {
     dry_run: bool,
 }
 
-/// Number of rows for a line on a terminal.
+/// Number of rows of a terminal on which a line is drawn.
 const LINE_ROWS: usize = 20;
-/// Largest number of labels in a legend.
+/// Largest number of labels that a legend explains.
 const MOST_LABELS: usize = 16;
-/// Colours for channels without one. People who cannot tell red from green can still distinguish neighbouring ones.
+/// Colours that are given in turn to channels without a colour. People who cannot tell red from green can still
+/// distinguish neighbouring ones.
 const CHANNEL_COLOURS: [[u8; 3]; 6] =
     [[0, 255, 0], [255, 0, 255], [0, 255, 255], [255, 255, 0], [255, 0, 0], [0, 0, 255]];
 
-/// The array to draw, and the image that it is a level of.
+/// The array that is drawn, and the image that it is a level of.
 struct View {
     array: Array,
-    /// The image, and the number of its level that is drawn.
+    /// The image, and the index of the level that is drawn.
     image: Option<(Multiscales, usize)>,
-    /// The attribute `image-label`, if the image is one of labels.
+    /// The attribute `image-label`, if the image consists of labels.
     labels: Option<Map<String, Value>>,
 }
 
-/// A channel of an image whose numbers have not been read yet.
+/// A channel of an image that will be drawn, before its numbers are read.
 struct Plan {
     index: u64,
     name: String,
@@ -228,8 +229,8 @@ impl Preview {
         Ok(Drawn { picture, selection: selection.to_string(), range, members })
     }
 
-    /// Returns the numbers drawn darkest and lightest: those that the user gave, else a channel's window, else the
-    /// smallest and the largest number.
+    /// Returns the numbers that are drawn darkest and lightest: those that the user gave, else a channel's window, else
+    /// the smallest and the largest number.
     fn range(&self, values: &[f64], window: Option<Limits>) -> Result<Limits> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let low = || window.map_or_else(|| finite().fold(f64::INFINITY, f64::min), |window| window.low);
@@ -246,13 +247,13 @@ impl Preview {
         format!("{} {selection}", nodes::shown(&self.path))
     }
 
-    /// Returns the largest number of columns in the picture.
+    /// Returns the largest number of columns that the picture may have.
     fn columns(&self) -> u64 {
         let usual = if self.png.is_some() { 1024 } else { output::terminal_columns().unwrap_or(100).clamp(1, 100) };
         self.width.unwrap_or(usual)
     }
 
-    /// Opens the array, or the level of an image, that is drawn.
+    /// Opens the array, or the level of an image, that is to be drawn.
     fn open(&self, registry: &Registry) -> Result<View> {
         let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         let group = match nodes::open(registry, &self.path, self.device)? {
@@ -324,7 +325,7 @@ impl Preview {
         drawn.into_iter().map(|(_, plan)| plan).collect()
     }
 
-    /// Reads the elements of a plane or row, a few rows of chunks at a time.
+    /// Reads the numbers of a plane or row, a few rows of chunks at a time.
     fn read(&self, array: &Array, plane: &Selection, decoding: &Decoding, output: &mut Output) -> Result<Vec<f64>> {
         let (begun, label, size) =
             (Instant::now(), format!("preview {}", nodes::shown(&self.path)), size_of::<f64>() as u64);
@@ -379,7 +380,7 @@ fn not_a_picture(selection: &Selection) -> Error {
 }
 
 impl View {
-    /// Returns the dimension with this name and kind, before the last two, if an image names its axes.
+    /// Returns the index of the dimension with this name and kind, before the last two, if an image names its axes.
     fn axis(&self, kind: &str, name: &str) -> Option<usize> {
         let (image, _) = self.image.as_ref()?;
         let planes = self.array.shape().len().saturating_sub(2);
@@ -388,14 +389,14 @@ impl View {
         axes.filter(|(_, axis)| axis.name == name && is_kind(axis)).map(|(number, _)| number).next()
     }
 
-    /// Whether elements identify objects or classes, instead of amounts.
+    /// Whether the array's numbers identify objects or classes, instead of measuring amounts.
     fn are_labels(&self) -> bool {
         let dtype = self.array.metadata().data_type().device_dtype();
         let is_whole = dtype.is_some_and(|dtype| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt));
         is_whole && (self.labels.is_some() || self.array.metadata().attributes().contains_key("flag_values"))
     }
 
-    /// Returns the colours that an image of labels gives to some labels.
+    /// Returns the colours that the attributes of a label image give to labels.
     fn label_colours(&self) -> BTreeMap<u64, [u8; 3]> {
         let colours = self.labels.as_ref().and_then(|labels| labels.get("colors")?.as_array());
         let colour = |one: &Value| {
@@ -405,7 +406,8 @@ impl View {
         colours.into_iter().flatten().filter_map(colour).collect()
     }
 
-    /// Returns the first labels among some numbers, with their meanings, if the array gives them, and their colours.
+    /// Returns the first labels that occur among numbers, with their meanings, if the array gives them, and their
+    /// colours.
     fn label_names(&self, values: &[f64], own: &BTreeMap<u64, [u8; 3]>) -> Vec<(String, [u8; 3])> {
         let attributes = self.array.metadata().attributes();
         let flags: Vec<f64> = attributes
@@ -425,7 +427,7 @@ impl View {
     }
 }
 
-/// A picture, and the information that the command prints with it.
+/// A picture that was drawn, and the information that the command prints with it.
 struct Drawn {
     picture: Picture,
     selection: String,
@@ -457,14 +459,14 @@ fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
     format!("{} to {}{units}", output::element(low, dtype), output::element(high, dtype))
 }
 
-/// Parses a colour in OME-Zarr's form: `00FF00`.
+/// Parses a colour as OME-Zarr writes it: `00FF00`.
 fn hex_colour(text: &str) -> Option<[u8; 3]> {
     let digits = text.trim_start_matches('#');
     let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     Some([part(0)?, part(2)?, part(4)?])
 }
 
-/// Returns the plane of one channel; with `None`, of the first channel, keeping the dimension.
+/// Returns the selection of one channel from that of a plane; with `None`, of the first channel, keeping the dimension.
 fn at_channel(plane: &Selection, axis: Option<usize>, channel: Option<u64>) -> Result<Selection> {
     let mut axes = plane.axes().unwrap_or_default().to_vec();
     if let Some(own) = axis.and_then(|axis| axes.get_mut(axis)) {
@@ -473,7 +475,8 @@ fn at_channel(plane: &Selection, axis: Option<usize>, channel: Option<u64>) -> R
     Selection::new(axes)
 }
 
-/// Keeps every n-th element along both dimensions, so that there are at most `width` columns and pixels stay square.
+/// Keeps only every n-th element of a plane along both dimensions, so that there are at most `width` columns and pixels
+/// stay square.
 fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     let columns = selection.shape().last().copied().unwrap_or(1);
     let step = columns.div_ceil(width);
@@ -484,10 +487,10 @@ fn thinned(selection: &Selection, width: u64) -> Result<Selection> {
     Selection::new(axes.collect())
 }
 
-/// Largest number of bands that a plane is divided into.
+/// Largest number of bands of rows in which a plane is read.
 const BANDS: u64 = 32;
 
-/// Divides a plane into bands of rows. No chunk lies in two bands.
+/// Divides the selection of a plane into bands of rows, which are read one after the other. No chunk lies in two bands.
 fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     let axes = plane.axes().unwrap_or_default();
     let Some(rows) = axes.iter().position(|axis| !axis.dropped) else { return Ok(vec![plane.clone()]) };
@@ -505,7 +508,7 @@ fn bands(plane: &Selection, chunk_shape: &[u64]) -> Result<Vec<Selection>> {
     Ok(bands)
 }
 
-/// Parses one argument of a slice in NumPy's form.
+/// Parses what NumPy allows for one dimension between brackets, such as `0:10:2`.
 ///
 /// # Errors
 /// `InvalidArgument`

@@ -57,7 +57,7 @@ pub struct Pyramid {
 }
 
 impl Pyramid {
-    /// Returns the place of the image.
+    /// Returns the path or URL of the image that is written.
     pub fn target(&self) -> Option<&str> {
         Some(&self.place.target)
     }

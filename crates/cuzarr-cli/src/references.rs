@@ -14,31 +14,31 @@ use crate::destination::{self, Destination, Replaces};
 use crate::output::Output;
 use crate::{Python, Verdict};
 
-/// Everything that a table is made from.
+/// The user's request for a table of references to HDF5 files.
 pub struct TableRequest<'a> {
-    /// Paths and URLs of HDF5 files.
+    /// Paths and URLs of the HDF5 files to which the table refers.
     pub files: &'a [OsString],
     /// The dimension along which the variables of the files are joined.
     pub join: Option<&'a str>,
-    /// Variables and groups that are left out without looking at them.
+    /// Paths of variables and groups that the table leaves out without looking at them.
     pub drop: &'a [String],
-    /// Whether it is an error if a variable cannot be read through a table.
+    /// Whether a variable that cannot be read through a table is an error, instead of being left out.
     pub strict: bool,
-    /// Storage options for the URLs.
+    /// Storage options for opening files at URLs.
     pub storage_options: &'a [(String, String)],
 }
 
-/// A table of references.
+/// A table of references that was made, and what it does not contain.
 pub struct MadeTable {
-    /// The table as JSON.
+    /// The table as JSON text.
     pub text: String,
-    /// The variables that are not in the table.
+    /// The variables that could not be put into the table.
     pub left_out: Vec<LeftOut>,
-    /// The URLs of the files.
+    /// The URLs of the files to which the table refers.
     pub urls: Vec<String>,
 }
 
-/// A variable that is not in a table.
+/// A variable that could not be put into a table of references.
 pub struct LeftOut {
     /// The file that contains the variable.
     pub file: String,
@@ -122,7 +122,7 @@ impl Make {
     }
 }
 
-/// Returns the default path of the table: beside the file, or in the current folder for a file at a URL.
+/// Returns where the table is written by default: beside the file, or in the current folder for a file at a URL.
 fn default_table(file: Option<&OsString>) -> PathBuf {
     let Some(file) = file else { return PathBuf::new() };
     match file.to_str().and_then(|text| text.split_once("://")) {
@@ -143,7 +143,7 @@ fn local_path(file: &OsString) -> Option<PathBuf> {
     }
 }
 
-/// Prints the answer: the table, each variable that is left out, and the prefixes that a reader must allow.
+/// Prints what was made: the table, each variable that is left out, and the prefixes that a reader must allow.
 fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     let count = serde_json::from_str::<Value>(&made.text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
     let count = count.unwrap_or(0);

@@ -20,19 +20,19 @@ use serde_json::json;
 
 use crate::output;
 
-/// Stored bytes in each round of fetching: a large round, and one that stays in the processor's cache, for machines
+/// Bytes that are fetched in each round: in a large round, and in one that stays in the processor's cache, for machines
 /// that are limited by memory.
 const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
-/// Size of one copy in bytes, the same as in reads.
+/// Size in bytes of each copy over the bus, the same as in reads.
 const COPY_BYTES: usize = 16 << 20;
-/// Alignment of frames in the device's memory.
+/// Alignment in bytes of compressed frames in device memory.
 const FRAME_ALIGNMENT_BYTES: usize = 256;
-/// Limit for the decoders' scratch memory, besides frames and chunks, in bytes.
+/// Largest size in bytes of the decoders' scratch memory, which frames and chunks do not count towards.
 const SCRATCH_BYTES: usize = 8 << 30;
-/// Number of measurements of each part after one warm-up. The best one counts.
+/// Number of measurements of each part of the machine, after one to warm up. The best one counts.
 const TURNS: usize = 4;
 
-/// The speed that each part of the machine allows, in GB/s of decoded array.
+/// The speed in GB/s of decoded array that each part of the machine allows: storage, bus and decoders.
 pub struct Roofline {
     fetch: f64,
     bus: Option<f64>,
@@ -40,7 +40,7 @@ pub struct Roofline {
 }
 
 impl Roofline {
-    /// Measures the limits of a read of the whole `array`. On `cpu` there is no bus.
+    /// Measures how fast the machine could read the whole `array` at best. On `cpu` there is no bus.
     pub fn measure(array: &Array, array_bytes: u64) -> Result<Roofline> {
         let keys = array.stored_chunks()?;
         let mut sizes = Vec::with_capacity(keys.len());
@@ -58,14 +58,14 @@ impl Roofline {
         Ok(Roofline { fetch, bus, decode: decode(array, &keys, array_bytes)? })
     }
 
-    /// Returns the seconds that each part takes at best for `array_bytes` of decoded array.
+    /// Returns for each part of the machine the least seconds that it needs for `array_bytes` of decoded array.
     pub fn seconds(&self, array_bytes: u64) -> Vec<(Stage, f64)> {
         let parts = [(Stage::Fetch, Some(self.fetch)), (Stage::Upload, self.bus), (Stage::Decode, self.decode)];
         let known = parts.into_iter().filter_map(|(stage, rate)| Some((stage, rate?)));
         known.map(|(stage, rate)| (stage, array_bytes as f64 / rate / 1e9)).collect()
     }
 
-    /// Returns the speed of the slowest part.
+    /// Returns the speed of the slowest part of the machine, in GB/s of decoded array.
     pub fn bound(&self) -> f64 {
         [Some(self.fetch), self.bus, self.decode].into_iter().flatten().fold(f64::INFINITY, f64::min)
     }
@@ -77,7 +77,8 @@ impl Roofline {
         })
     }
 
-    /// Returns one line for people. `rate` is the speed of the read that is compared.
+    /// Returns one line that compares a read with the limits, for people. `rate` is the speed of the read that is
+    /// compared.
     pub fn line(&self, rate: f64) -> String {
         let part = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1}"));
         let parts = [part("fetch", Some(self.fetch)), part("bus", self.bus), part("decode", self.decode)];
@@ -94,7 +95,7 @@ fn best(turns: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<f64> {
     })
 }
 
-/// A sink that lends slabs and reports when items end.
+/// Receives what is fetched: lends pinned memory, and reports when an item ends.
 struct Sink {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     ended: Mutex<Sender<Result<()>>>,
@@ -131,7 +132,8 @@ impl ReadSink for Sink {
     }
 }
 
-/// Measures fetching: GB/s of stored bytes from the store into pinned memory, with as many threads as reads use.
+/// Measures the speed of storage: GB/s of stored bytes from the store into pinned memory, with as many threads as reads
+/// use.
 fn fetch(array: &Array, keys: &[String], sizes: &[u64]) -> Result<f64> {
     let rates = ROUND_BYTES.map(|round_bytes| fetch_by(array, keys, sizes, round_bytes));
     rates.into_iter().try_fold(0.0, |best, rate| Ok(f64::max(best, rate?)))
@@ -167,7 +169,7 @@ fn fetch_round(store: &Arc<dyn Store>, keys: &[String], pieces: Vec<SlabPiece>, 
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Measures the bus: GB/s from pinned memory to the device, one copy after the other.
+/// Measures the speed of the bus: GB/s from pinned memory to the device, one copy after the other.
 fn bus(device: Device) -> Result<f64> {
     const COPIES: usize = 16;
     let ring = SlabRing::new(device, COPY_BYTES, COPY_BYTES)?;
@@ -185,9 +187,9 @@ fn bus(device: Device) -> Result<f64> {
     Ok(output::gigabytes_per_second((COPIES * COPY_BYTES) as u64, seconds))
 }
 
-/// Measures the decoders alone, in GB/s of decoded array. The stored bytes already lie in device memory, and are
-/// decoded into memory that is already allocated, one chunk after the other. `None` if the device has too little
-/// memory, and for elements of variable length.
+/// Measures the speed of the decoders alone, in GB/s of decoded array. The stored bytes already lie in device memory,
+/// and are decoded into memory that is already allocated, one chunk after the other. `None` if the device has too
+/// little memory, and for elements of variable length.
 fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64>> {
     let (device, chain) = (array.device(), chain(array)?);
     let mut chunk = chain.as_ref();
@@ -232,8 +234,8 @@ fn decode(array: &Array, keys: &[String], array_bytes: u64) -> Result<Option<f64
     Ok(Some(output::gigabytes_per_second(array_bytes, seconds)))
 }
 
-/// Adds the ranges of an object's frames: the whole object, or the inner chunks of a shard. The object begins at byte
-/// `at`.
+/// Adds the byte ranges of the compressed frames in a stored object: the whole object, or the inner chunks of a shard.
+/// The object begins at byte `at`.
 fn add_frames(chain: &Chain, object: &[u8], at: usize, ranges: &mut Vec<Range<usize>>) -> Result<()> {
     let Some(sharding) = chain.sharding() else {
         ranges.push(at..at + object.len());

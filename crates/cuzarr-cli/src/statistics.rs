@@ -18,7 +18,7 @@ use crate::picture::{self, Picture};
 use crate::times::{NAT, Times};
 use crate::{Verdict, nodes};
 
-/// Number of rows in a histogram on a terminal.
+/// Number of rows of the histogram that is printed on a terminal.
 const ROWS: usize = 16;
 const BAR: usize = 48;
 
@@ -110,22 +110,22 @@ impl Stats {
     }
 }
 
-/// Returns the element type, if the elements are real numbers.
+/// Returns the array's element type, if the elements are real numbers.
 fn number(array: &Array) -> Option<DType> {
     let dtype = array.metadata().data_type().device_dtype()?;
     (!matches!(dtype.kind(), DTypeKind::Complex | DTypeKind::Opaque)).then_some(dtype)
 }
 
-/// The statistics of one array.
+/// The statistics of one array, with what is needed to print them.
 struct Known {
     name: String,
     dtype: DType,
     decoding: Option<String>,
     units: Option<String>,
     statistics: Statistics,
-    /// The unit of dates and durations; `None` for other elements.
+    /// The time unit of dates and durations; `None` for other elements.
     times: Option<Times>,
-    /// The smallest and the largest integer, date or duration.
+    /// The exact smallest and largest integer, date or duration; `None` for other elements.
     whole_range: Option<(i128, i128)>,
 }
 
@@ -165,7 +165,7 @@ impl Known {
         Ok(Known { name, dtype: expr.dtype(), decoding: decoded, units, statistics, times: None, whole_range })
     }
 
-    /// Returns the smallest and the largest element.
+    /// Returns the smallest and the largest element, as they are printed.
     fn range(&self) -> Option<[Extreme; 2]> {
         match (self.whole_range, self.statistics.range) {
             (Some((least, greatest)), _) => Some([least, greatest].map(|whole| match self.times {
@@ -180,7 +180,7 @@ impl Known {
         }
     }
 
-    /// Formats a number that may lie between elements, such as their mean.
+    /// Formats a number that need not be one of the elements, such as their mean.
     fn between(&self, number: f64) -> String {
         self.times.map_or_else(|| output::number(number), |times| times.text(number.round() as i128))
     }
@@ -232,10 +232,10 @@ impl Known {
     }
 }
 
-/// The smallest or the largest element.
+/// The smallest or the largest element, as it is printed.
 enum Extreme {
     Element(Element),
-    /// A date or a duration.
+    /// A date or a duration, as text.
     Time(String),
 }
 
@@ -255,7 +255,7 @@ impl Extreme {
     }
 }
 
-/// Computes statistics of dates or durations, and the smallest and the largest one. NaT counts as missing.
+/// Computes the statistics of dates or durations, and the exact smallest and largest one. NaT counts as missing.
 fn of_times(stored: &Expr, options: &ComputeOptions<'_>) -> Result<(Statistics, Option<(i128, i128)>)> {
     let is_nat = Expr::apply(Op::Equal, &[stored.clone().into(), NAT.into()])?;
     let floats = stored.astype(DType::FLOAT64)?;

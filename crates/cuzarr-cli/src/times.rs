@@ -7,17 +7,17 @@ use cuzarr::meta::{DataType, TimeUnit};
 /// NumPy's NaT: a missing date or duration.
 pub const NAT: i64 = i64::MIN;
 
-/// The unit of the elements of `datetime64` and `timedelta64`.
+/// The time unit in which elements of `datetime64` or `timedelta64` count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     is_date: bool,
     unit: TimeUnit,
-    /// Number of units in one step.
+    /// Number of units in one step of the elements: 10 for `datetime64[10us]`.
     factor: u32,
 }
 
 impl Times {
-    /// Returns the unit of a type's elements; `None` for types without a time unit.
+    /// Returns the time unit of a data type; `None` for types without one.
     pub fn of(data_type: &DataType) -> Option<Times> {
         match *data_type {
             DataType::DateTime64 { unit, scale_factor } => Some(Times { is_date: true, unit, factor: scale_factor }),
@@ -26,7 +26,7 @@ impl Times {
         }
     }
 
-    /// Returns the unit of one step: `ns`, `10us`.
+    /// Returns the length of one step as text: `ns`, `10us`.
     pub fn unit(self) -> String {
         let factor = if self.factor == 1 { String::new() } else { self.factor.to_string() };
         format!("{factor}{}", self.unit.name())
@@ -77,7 +77,7 @@ fn date(days: i128) -> String {
     format!("{}-{month:02}-{day:02}", year(year_of_era + era * 400 + first_months))
 }
 
-/// Formats a date with the first `parts` parts of the time of day: hours, minutes, seconds.
+/// Formats a date and the first `parts` parts of the time of day: hours, minutes, seconds.
 fn moment(seconds: i128, parts: usize) -> String {
     let second = seconds.rem_euclid(86_400);
     let time = [second / 3600, second / 60 % 60, second % 60].map(|part| format!("{part:02}"));

@@ -30,17 +30,17 @@ pub struct Validate {
     repair: bool,
 }
 
-/// The bad chunks of one array, or a node whose metadata cannot be read.
+/// Problems that were found in one array or group: its bad chunks, or that its metadata cannot be read.
 struct Finding {
     node: String,
     chunks: u64,
-    /// Keys relative to the node, or `metadata`.
+    /// Keys of bad chunks relative to the array, or `metadata`, each with the error.
     bad: Vec<(String, cuzarr::Error)>,
-    /// Whether a codec of its chunks verifies a checksum. `None` if its metadata cannot be read.
+    /// Whether one of the array's codecs verifies a checksum. `None` if its metadata cannot be read.
     checksums: Option<bool>,
 }
 
-/// Largest number of stray keys that are printed as text.
+/// Largest number of keys without an owner that are listed in the text.
 const MOST_STRAYS: usize = 20;
 
 impl Validate {
@@ -96,13 +96,13 @@ impl Validate {
 
 /// A group whose consolidated metadata differs from the nodes below it.
 struct Stale {
-    /// The group's path.
+    /// The path of the group.
     group: String,
-    /// One sentence for each node that differs.
+    /// One sentence for each node whose metadata differs.
     differences: Vec<String>,
 }
 
-/// Returns a group and all groups below it.
+/// Returns the group `root` and all groups below it.
 fn groups_at(root: &Group) -> Result<Vec<Group>> {
     let mut paths = Vec::new();
     root.reading_documents()?.walk(None, &mut |path, metadata| {
@@ -142,17 +142,18 @@ impl Stale {
     }
 }
 
-/// Keys that no reader requests, and unfinished work.
+/// Keys of a store that no reader requests, and work that was not finished.
 struct Strays {
-    /// Keys that are neither documents nor chunks. Chunks outside their array's shape are included.
+    /// Keys that are neither metadata documents nor chunks of an array. Chunks outside their array's shape are
+    /// included.
     strays: Vec<String>,
-    /// Paths of arrays and hierarchies that a call began to write and did not finish.
+    /// Paths of arrays and hierarchies that a call began to write but did not finish.
     unfinished: Vec<String>,
 }
 
 impl Strays {
-    /// Finds keys that belong to no node, and marks of unfinished calls. `unread` are the paths of nodes whose metadata
-    /// cannot be read.
+    /// Finds keys that belong to no array or group, and the marks of unfinished calls. `unread` are the paths of nodes
+    /// whose metadata cannot be read.
     fn find(store: &dyn Store, arrays: &[Array], unread: Vec<String>) -> Result<Strays> {
         let mut chunks = HashSet::new();
         for array in arrays {

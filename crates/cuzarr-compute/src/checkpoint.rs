@@ -28,18 +28,18 @@ use cuzarr::node::Array;
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest size of a checkpoint.
+/// Largest checkpoint object that is read, in bytes.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 3;
 
-/// Longest setting, in characters, that is kept unchanged. Longer ones are hashed.
+/// Longest setting, in characters, that a checkpoint keeps as text. Longer ones are hashed.
 const LONGEST_SETTING: usize = 1024;
 
-/// Longest setting, in characters, that a message shows in full.
+/// Longest setting, in characters, that an error message shows in full.
 const LONGEST_SHOWN: usize = 120;
 
-/// The recorded progress of one kind of work on one array.
+/// A checkpoint object beside an array: how many regions of one kind of work on that array are finished.
 #[derive(Clone)]
 pub struct Checkpoint {
     store: Arc<dyn Store>,
@@ -50,7 +50,7 @@ pub struct Checkpoint {
     pub(crate) passes: Vec<PassNote>,
 }
 
-/// The progress of one pass.
+/// How far one pass over an array has come, as a checkpoint records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PassNote {
     /// Chunk shape of the array that the pass writes.
@@ -60,17 +60,17 @@ pub(crate) struct PassNote {
     pub(crate) finished: u64,
 }
 
-/// The object that was found at the place of a checkpoint.
+/// The result of looking for an earlier checkpoint of some work.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// No object, or a checkpoint of version 1, which does not contain enough to be used.
+    /// There is no checkpoint, or one of version 1, which does not contain enough to be used.
     Nothing,
-    /// An object that is damaged, or of a version that cannot be read.
+    /// There is a checkpoint object, but it is damaged or of a version that cannot be read.
     Unreadable,
-    /// The checkpoint of other work, or of work on another target. If the work is the same, a text names the settings
-    /// that differ.
+    /// The checkpoint belongs to other work, or to work on another target. If the work is the same, a text names the
+    /// settings that differ.
     Other(Option<String>),
-    /// The checkpoint of this work.
+    /// The checkpoint belongs to this work: how far each pass has come.
     Same(Vec<PassNote>),
 }
 
@@ -107,8 +107,8 @@ impl Checkpoint {
         if store.size_bytes(&key)?.is_some() { store.delete(&key) } else { Ok(()) }
     }
 
-    /// Refuses a place where work cannot be resumed. A checkpoint lies beside the chunks, and must be deleted when the
-    /// work is done.
+    /// Refuses a read-only store, and a store whose values cannot be deleted: work there cannot be resumed. A
+    /// checkpoint lies beside the chunks, and must be deleted when the work is done.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a store whose values cannot be deleted.
@@ -129,12 +129,13 @@ impl Checkpoint {
         ))
     }
 
-    /// Returns the number of finished regions, for work in one pass.
+    /// Returns the number of regions that are finished, for work that goes through the array once.
     pub fn finished(&self) -> u64 {
         self.passes.first().map_or(0, |pass| pass.finished)
     }
 
-    /// Records the number of finished regions, for work in one pass.
+    /// Records in the checkpoint that the first `finished` regions are finished, for work that goes through the array
+    /// once.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -150,7 +151,7 @@ impl Checkpoint {
         self.store.delete(&self.key)
     }
 
-    /// Makes a checkpoint without passes. Nothing is read or written.
+    /// Makes an empty checkpoint for `work` on the array `target`. Nothing is read or written.
     pub(crate) fn new(target: &Array, work: &str) -> Checkpoint {
         let documents = target.metadata().documents();
         let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -159,7 +160,7 @@ impl Checkpoint {
         Checkpoint { store, key, work, target: hash(&json!(documents).to_string()), settings, passes: Vec::new() }
     }
 
-    /// Reads the object at the checkpoint's place.
+    /// Reads the checkpoint object from the store, and compares its work and target with those of this checkpoint.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -182,7 +183,7 @@ impl Checkpoint {
         })
     }
 
-    /// Records the number of finished regions of a pass.
+    /// Records in the checkpoint that the first `finished` regions of one pass are finished.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -193,13 +194,13 @@ impl Checkpoint {
         self.write()
     }
 
-    /// Returns the error for an object that this version cannot read.
+    /// Returns the error for a checkpoint object that this version of the program cannot read.
     pub(crate) fn unreadable(&self) -> Error {
         let message = format!("{}: '{}' is damaged, or of another version", self.store, self.key);
         Error::new(ErrorKind::MetadataInvalid, message).with_hint("begin again with overwrite")
     }
 
-    /// Writes the checkpoint.
+    /// Writes the checkpoint object to the array's store.
     ///
     /// # Errors
     /// What the target's store reports.
@@ -214,7 +215,8 @@ impl Checkpoint {
     }
 }
 
-/// Returns the members of an array's document that say how it is stored. Long ones are replaced by their SHA-256.
+/// Returns the members of an array's metadata document except `attributes`: they say how the array is stored. Long ones
+/// are replaced by their SHA-256.
 pub(crate) fn settings(metadata: &ArrayMetadata) -> Value {
     let documents = metadata.documents();
     let document = documents.first().and_then(|(_, bytes)| serde_json::from_slice(bytes).ok());
@@ -247,7 +249,7 @@ pub(crate) fn differences(before: &Value, now: &Value) -> String {
     texts.join("; ")
 }
 
-/// Returns the passes that a document lists; `None` if it does not list them correctly.
+/// Returns the progress of each pass from a checkpoint's JSON; `None` if the JSON is not valid.
 fn passes(document: &Value) -> Option<Vec<PassNote>> {
     let shape = |value: &Value| value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
     let pass = |pass: &Value| {
@@ -264,7 +266,7 @@ pub(crate) fn hash(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-/// Refuses a checkpoint in a store that commits all writes together.
+/// Refuses a store that commits all writes together: a checkpoint there would not survive an interruption.
 ///
 /// # Errors
 /// `Unsupported`

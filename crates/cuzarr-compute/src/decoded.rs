@@ -7,11 +7,11 @@ use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 use crate::expression::{Expr, Kind, Op, Operand, Summary, Weak};
 use crate::options::ComputeOptions;
 
-/// The value of a missing date: NumPy's NaT.
+/// The integer that stands for a missing date: NumPy's NaT.
 const NAT: i64 = i64::MIN;
 
 impl Expr {
-    /// Returns the numbers that the stored elements stand for, according to the array's attributes (see [`Decoding`]
+    /// Returns the numbers that the stored elements represent, according to the array's attributes (see [`Decoding`]
     /// for the rule). Missing elements become NaN, packed ones are scaled. With `dtype`, the numbers are converted to
     /// that type after they are computed.
     ///
@@ -52,9 +52,9 @@ impl Expr {
         numbers.astype(dtype)
     }
 
-    /// Returns the dates that the stored elements stand for: 8-byte integers that count nanoseconds since 1970-01-01.
-    /// Missing dates are `i64::MIN`, NumPy's NaT. `None` if the attribute `units` does not describe times. Unless all
-    /// values of the stored type fit, the computation begins with a pass that checks whether all dates fit.
+    /// Returns the dates that the stored elements represent, as 8-byte integers: nanoseconds since 1970-01-01. Missing
+    /// dates are `i64::MIN`, NumPy's NaT. `None` if the attribute `units` does not describe times. Unless all values of
+    /// the stored type fit, the computation begins with a pass that checks whether all dates fit.
     ///
     /// # Errors
     /// `InvalidArgument` unless the elements are those of an array in a store; `Unsupported` for calendars, units and
@@ -90,7 +90,7 @@ impl Expr {
     }
 }
 
-/// Decodes stored elements by the rule.
+/// Returns the numbers that stored elements represent, according to `decoding`.
 fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let dtype = match decoding.dtype.unwrap_or(stored.dtype()) {
@@ -120,7 +120,7 @@ fn read_as(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     decoding.read_as.map_or_else(|| Ok(stored.clone()), |dtype| stored.astype(dtype))
 }
 
-/// Returns a mask of the elements that equal a missing-value mark; `None` if no mark can occur.
+/// Returns a mask of the elements that equal a value for missing elements; `None` if no element can equal one.
 fn is_missing(own: &Expr, decoding: &Decoding) -> Result<Option<Expr>> {
     let mut all: Option<Expr> = None;
     for mark in &decoding.missing {
@@ -183,7 +183,7 @@ fn dates_of_floats(numbers: &Expr, scale: TimeScale) -> Result<Expr> {
     Expr::apply(Op::Add, &[spans.astype(DType::INT64)?.into(), Operand::Weak(Weak::Int(origin))])
 }
 
-/// Whether every value of an integer type is a date that fits into 8 bytes of nanoseconds.
+/// Whether every value of an integer type gives a date that fits into 8 bytes of nanoseconds.
 fn fits_always(dtype: DType, scale: TimeScale) -> bool {
     let bits = 8 * dtype.size_bytes();
     let (least, most) = match dtype.kind() {
@@ -194,7 +194,7 @@ fn fits_always(dtype: DType, scale: TimeScale) -> bool {
     date(least) > i128::from(NAT) && date(most) <= i128::from(i64::MAX)
 }
 
-/// Returns the dates, but first checks that all of them fit.
+/// Returns `dates`, but computing them fails if one does not fit into 8 bytes of nanoseconds.
 fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale) -> Result<Expr> {
     let numbers = match is_nat {
         Some(is_nat) => Expr::apply(Op::Where, &[is_nat.clone().into(), f64::NAN.into(), numbers.clone().into()])?,
@@ -204,7 +204,8 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A summary whose result is always 0. It fails if one of the dates does not fit into 8 bytes of nanoseconds.
+/// A check of dates, in the form of a summary whose result is always 0. It fails if one of the dates does not fit into
+/// 8 bytes of nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,

@@ -14,10 +14,11 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Largest number of bins. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
-/// The bins. Each includes its lower edge but not its upper one; the last bin includes both.
+/// The bins of a histogram, as the caller gave them. Each includes its lower edge but not its upper one; the last bin
+/// includes both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// `bins` bins of equal width. The range defaults to the smallest and the largest element.
+    /// `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the largest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
     /// Bins between the given edges, which are packed on the host.
     Given(NdBuffer),
@@ -30,14 +31,14 @@ pub struct Histogram {
     density: bool,
 }
 
-/// The two results of a histogram.
+/// One of a histogram's two results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HistogramPart {
     Counts,
     Edges,
 }
 
-/// One result of a histogram, as a node of an expression.
+/// One of a histogram's two results, as a node of an expression.
 #[derive(Debug)]
 struct Asked {
     histogram: Histogram,
@@ -86,8 +87,8 @@ impl Histogram {
         Ok(Histogram { edges: Edges::Given(edges.copy(Order::C)?), density: false })
     }
 
-    /// Sets the type of the edges of bins of equal width. The default is the elements' type for floats, and binary64
-    /// for others.
+    /// Sets the element type of the edges, for bins of equal width. The default is the elements' type for floats, and
+    /// binary64 for others.
     pub fn with_dtype(mut self, edges: DType) -> Histogram {
         if let Edges::Even { dtype, .. } = &mut self.edges {
             *dtype = Some(edges);
@@ -110,7 +111,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the type and the shape of a part of the result.
+    /// Returns the type and the shape of the counts, or of the edges.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
@@ -149,7 +150,7 @@ impl Histogram {
         })
     }
 
-    /// Computes a part of the result, in new memory of the device.
+    /// Computes the counts or the edges, in new memory of the device.
     ///
     /// # Errors
     /// `InvalidArgument` where the elements give no range; those of [`Expr::compute`].
@@ -189,7 +190,7 @@ impl Histogram {
         deliver(&result, options)
     }
 
-    /// Returns the edges, on the host.
+    /// Returns the edges of the bins, in host memory.
     fn edges(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (bins, range) = match &self.edges {
             Edges::Given(edges) => return Ok(edges.clone()),
@@ -241,7 +242,7 @@ impl Expr {
     }
 }
 
-/// Computes the edges that NumPy's `linspace` makes, with every step rounded to `dtype`.
+/// Computes `bins + 1` edges as NumPy's `linspace` does, with every step rounded to `dtype`.
 fn even_edges(first: f64, last: f64, bins: u64, dtype: DType) -> Result<Vec<f64>> {
     // Binary64 has more than twice the digits of the shorter types. So rounding its result equals rounding the exact
     // one.

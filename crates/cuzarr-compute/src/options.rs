@@ -18,15 +18,17 @@ pub type Wrap<'a> = &'a (dyn Fn(&Arc<dyn Store>) -> Arc<dyn Store> + Sync);
 pub struct ComputeOptions<'a> {
     /// The device that computes and holds the results.
     pub device: Device,
-    /// Limit for memory in use outside of results, in bytes, for each kind of memory (host and device).
+    /// Limit for the memory that the work takes besides its results, in bytes, for each kind of memory (host and
+    /// device).
     pub memory_limit_bytes: u64,
     /// Number of CPU threads.
     pub threads: usize,
-    /// Stops the work. Without it, the tokens of the arrays that are read or written can stop it.
+    /// A token with which another thread can stop the work. Without it, the tokens of the arrays that are read or
+    /// written can stop it.
     pub cancellation: Option<&'a CancellationToken>,
-    /// Wraps each store before it is read or written.
+    /// A function that wraps each store before it is read or written.
     pub wrap: Option<Wrap<'a>>,
-    /// Called for each region that is read. A reduction in an expression reports its own regions.
+    /// A function that is called after each region that was read. A reduction in an expression reports its own regions.
     pub progress: Option<Tell<'a>>,
 }
 

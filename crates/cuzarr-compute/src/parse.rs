@@ -26,13 +26,14 @@ use crate::reduce::{ReduceOp, Reduction};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_device::Scan;
 
-/// Deepest nesting of operands: far more than users write, and far less than a thread's stack can hold.
+/// Largest nesting depth of a parsed expression: far more than users write, and far less than a thread's stack can
+/// hold.
 const MOST_DEPTH: usize = 64;
 
-/// Longest text in characters, for the same reason.
+/// Longest text that is parsed, in characters: it also limits what the parser needs of the stack.
 const MOST_CHARACTERS: usize = 1 << 16;
 
-/// The precedence of operators; higher binds tighter.
+/// The operators: sign, precedence (a higher one binds tighter) and operation.
 const OPERATORS: &[(&str, u8, Op)] = &[
     ("**", 9, Op::Power),
     ("//", 7, Op::FloorDivide),
@@ -56,7 +57,8 @@ const OPERATORS: &[(&str, u8, Op)] = &[
 const SIGN_BINDS: u8 = 8;
 const COMPARISON_BINDS: u8 = 1;
 
-/// Parses an expression. `names` looks up the caller's names; `pi`, `e`, `inf` and `nan` are built in.
+/// Parses a text such as `2 * a + sqrt(b)` to an expression. `names` looks up the caller's names; `pi`, `e`, `inf` and
+/// `nan` are built in.
 ///
 /// ```
 /// use cuzarr_compute::{Expr, parse};
@@ -187,8 +189,8 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// Applies an operator. Numbers without arrays are computed as in Python, and the result still adapts to the type
-    /// of the array that it meets.
+    /// Applies an operator to its operands; `begin` is where the text of the operation begins, for messages. Numbers
+    /// without arrays are computed as in Python, and the result still adapts to the type of the array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
             [Operand::Weak(one)] => number::of_one(op, one),
@@ -304,7 +306,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a number, or several in brackets. Returns them, and whether it was a single number without brackets.
+    /// Parses one probability, or several in brackets. Returns them, and whether it was a single number without
+    /// brackets.
     fn probabilities(&mut self) -> Result<(Vec<f64>, bool)> {
         if !self.take("[") {
             return Ok((vec![self.probability()?], true));
@@ -348,7 +351,7 @@ impl Parser<'_> {
         Ok(axes)
     }
 
-    /// Converts axes to dimension numbers counted from the first, in ascending order.
+    /// Converts axes, which may count from the end, to ascending dimension indices.
     fn counted(&self, axes: Option<Vec<i64>>, ndim: usize) -> Result<Option<Vec<usize>>> {
         let Some(axes) = axes else { return Ok(None) };
         let mut counted: Vec<usize> = axes.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<_>>()?;

@@ -3,25 +3,25 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The progress of work that goes through arrays region by region.
+/// How far work has come that goes through arrays region by region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Finished regions of all passes, including those that an earlier call finished.
+    /// Number of finished regions of all passes, including those that an earlier call finished.
     pub regions_done: u64,
-    /// Total number of regions.
+    /// Number of regions of all passes.
     pub regions: u64,
-    /// Bytes of elements that this call has read. In copies, bytes that it has written.
+    /// Bytes of elements that this call has read so far. In copies, bytes that it has written.
     pub bytes_done: u64,
-    /// Total bytes of elements that this call has to read. In copies, bytes that it has to write.
+    /// Bytes of elements that this call reads in all. In copies, bytes that it has to write.
     pub bytes: u64,
     /// Seconds since the call began.
     pub seconds: f64,
 }
 
-/// A callback for each finished region.
+/// A callback that gets the progress after each finished region.
 pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
 
-/// Counts regions and their bytes from any thread, and reports them to the callback.
+/// Counts finished regions and their bytes from any thread, and reports the progress to the callback.
 pub(crate) struct Meter<'a> {
     tell: Tell<'a>,
     begun: Instant,
@@ -37,14 +37,14 @@ impl<'a> Meter<'a> {
         Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
     }
 
-    /// Adds one pass: its regions, how many of them were finished before, and the bytes of the others.
+    /// Adds a pass to the totals: its regions, how many of them were finished before, and the bytes of the others.
     pub(crate) fn expect(&self, regions: u64, finished: u64, bytes: u64) {
         self.regions.fetch_add(regions, Ordering::Relaxed);
         self.regions_done.fetch_add(finished, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds finished regions and bytes, and reports the progress.
+    /// Adds regions and bytes to those that are done, and calls the callback.
     pub(crate) fn note(&self, regions: u64, bytes: u64) {
         let progress = Progress {
             regions_done: regions + self.regions_done.fetch_add(regions, Ordering::Relaxed),

@@ -3,19 +3,19 @@
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest limit in bytes that plans use in full. Limits from here to 512 MiB count as this much. Memory for higher
-/// limits comes from CUDA's pools.
+/// Memory limits up to this many bytes can be planned with in full. Limits from here to 512 MiB count as this much.
+/// Memory for higher limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
-/// Bytes to subtract from higher limits: two pieces of 32 MiB of the pools.
+/// Bytes that are subtracted from higher memory limits: two pieces of 32 MiB of CUDA's memory pools.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// Memory for copying one object, in multiples of its elements: the elements that are read, those of the previous
-/// object while it is written, one packed copy, and two for scratch memory.
+/// Memory for copying one stored object, in multiples of its elements: the elements that are read, those of the
+/// previous object while it is written, one packed copy, and two for scratch memory.
 pub(crate) const OBJECT_SHARE: u64 = 6;
-/// Divisor of the memory limit that gives the size of a copy's region.
+/// The memory limit divided by this gives the size of the regions of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// Converts a shape to the machine's integers (`usize`).
+/// Converts extents of 64 bits to `usize`.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.
@@ -26,13 +26,13 @@ pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
     })
 }
 
-/// The part of a memory limit that plans may use. The rest is for gaps between blocks of different sizes on a device.
-/// The part is the same on every device, since results depend on it.
+/// Returns how much of a memory limit plans may use. The rest is for gaps between blocks of different sizes on a
+/// device. The part is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }
 
-/// The smallest memory limit of which plans may use `planned_bytes`.
+/// Returns the smallest memory limit of which plans may use `planned_bytes`.
 pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
@@ -114,7 +114,8 @@ pub(crate) fn regions(
     Ok((0..total).map(region).collect())
 }
 
-/// The part of an operand of shape `shape` that a region of the result needs. The operand is broadcast to the result.
+/// Returns the region of an operand of shape `shape` that a region of the result needs. The operand is broadcast to the
+/// result.
 pub(crate) fn operand_region(region: &Region, shape: &[u64]) -> Region {
     let skipped = region.start.len().saturating_sub(shape.len());
     let along = |values: &[u64], single: u64| -> Vec<u64> {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 const PREFIXES: [&str; 2] = ["spatial:", "proj:"];
 
-/// Attributes that hold for the indices of one array. Drafts had some of them below `proj:`.
+/// Names of attributes that refer to array indices, so that they are wrong for a part of the array. Drafts had some of
+/// them below `proj:`.
 const OF_INDICES: [&str; 6] =
     ["spatial:transform", "spatial:shape", "spatial:bbox", "proj:transform", "proj:shape", "proj:bbox"];
 
@@ -17,29 +18,29 @@ const DIMENSIONS: &str = "spatial:dimensions";
 const TRANSFORM: &str = "spatial:transform";
 const SHAPE: &str = "spatial:shape";
 const BBOX: &str = "spatial:bbox";
-/// The list of conventions that attributes follow.
+/// Name of the attribute that lists the conventions that the other attributes follow.
 pub(crate) const CONVENTIONS: &str = "zarr_conventions";
 
-/// The place of a new array's elements in its source array, along one dimension.
+/// Where the elements of a new array lie in its source array, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
-    /// Index of the middle of the first element.
+    /// Source index at which the middle of the first new element lies.
     first: f64,
-    /// Distance between neighbours.
+    /// Distance between neighbouring new elements, in source indices.
     step: f64,
     count: u64,
-    /// Whether the elements cover the same extent as those of the source.
+    /// Whether the new elements cover the whole extent of the source.
     is_whole: bool,
 }
 
 impl Place {
-    /// The place of selected elements of a source with `len` elements.
+    /// Returns where selected elements lie in a source with `len` elements.
     pub(crate) fn selected(range: &AxisSelection, len: u64) -> Place {
         let is_whole = (range.start, range.step, range.count) == (0, 1, len);
         Place { first: range.start as f64, step: range.step as f64, count: range.count, is_whole }
     }
 
-    /// The place of elements that are each made from `factor` elements of a source with `len` elements.
+    /// Returns where elements lie that are each made from `factor` elements of a source with `len` elements.
     pub(crate) fn combined(factor: u64, len: u64) -> Place {
         let step = factor as f64;
         Place { first: (step - 1.0) / 2.0, step, count: len.div_ceil(factor), is_whole: len.is_multiple_of(factor) }
@@ -50,7 +51,7 @@ impl Place {
     }
 }
 
-/// Returns the georeferencing attributes among these, with their entries in the list of conventions.
+/// Returns those of the attributes that georeference an array, with their entries in the list of conventions.
 pub(crate) fn georeference(attributes: &Map<String, Value>) -> Map<String, Value> {
     let is_own = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let mut own: Map<String, Value> = attributes.clone().into_iter().filter(|(name, _)| is_own(name)).collect();
@@ -63,37 +64,38 @@ pub(crate) fn georeference(attributes: &Map<String, Value>) -> Map<String, Value
     own
 }
 
-/// Whether this is the name of one of the two conventions. Drafts wrote `proj:` or `geo-proj` instead of `proj`.
+/// Whether a name is that of one of the two georeferencing conventions. Drafts wrote `proj:` or `geo-proj` instead of
+/// `proj`.
 fn is_convention(name: &str) -> bool {
     matches!(name.trim_end_matches(':'), "spatial" | "proj" | "geo-proj" | "geo:proj")
 }
 
-/// Removes the attributes that hold for the indices of one array.
+/// Removes the attributes that refer to array indices.
 pub(crate) fn remove_indices(attributes: &mut Map<String, Value>) {
     attributes.retain(|name, _| !OF_INDICES.contains(&name.as_str()));
 }
 
-/// Returns the names of the dimensions y and x, if the attributes have them.
+/// Returns the names of the dimensions y and x, if the georeferencing attributes give them.
 pub(crate) fn dimension_names(attributes: &Map<String, Value>) -> Option<[&str; 2]> {
     let [y, x] = &attributes.get(DIMENSIONS)?.as_array()?[..] else { return None };
     Some([y.as_str()?, x.as_str()?])
 }
 
-/// Returns the positions of the dimensions y and x among dimensions of these names.
+/// Returns the indices of the dimensions y and x in an array whose dimensions have these names.
 fn dimensions(attributes: &Map<String, Value>, names: &[Option<String>]) -> Option<[usize; 2]> {
     let [y, x] = dimension_names(attributes)?.map(|name| names.iter().position(|other| other.as_deref() == Some(name)));
     Some([y?, x?])
 }
 
-/// Replaces the names of the spatial dimensions when dimensions are renamed.
+/// Updates the names of y and x in the attributes when an array's dimensions are renamed.
 pub(crate) fn rename(attributes: &mut Map<String, Value>, names: &[Option<String>], new: &[String]) {
     if let Some([y, x]) = dimensions(attributes, names) {
         attributes.insert(DIMENSIONS.to_string(), json!([new[y], new[x]]));
     }
 }
 
-/// Changes the attributes of an array, whose dimensions have these names, for a new array whose elements lie at
-/// `places`. Attributes that are not known for the new array are removed.
+/// Adapts the attributes of an array for a new array whose elements lie at `places` in it. Attributes that are not
+/// known for the new array are removed.
 pub(crate) fn relocate(attributes: &mut Map<String, Value>, names: &[Option<String>], places: &[Place]) {
     let Some([y, x]) = dimensions(attributes, names).map(|axes| axes.map(|axis| places[axis])) else {
         if places.iter().any(|place| !place.is_unchanged()) {
@@ -114,12 +116,12 @@ pub(crate) fn relocate(attributes: &mut Map<String, Value>, names: &[Option<Stri
     attributes.extend(bbox.map(|bbox| (BBOX.to_string(), bbox)));
 }
 
-/// Whether indices count from the middle of an element, not from its corner.
+/// Whether the attributes say that coordinates refer to the middle of an element, not to its corner.
 fn counts_from_middle(attributes: &Map<String, Value>) -> bool {
     attributes.get("spatial:registration").and_then(Value::as_str) == Some("node")
 }
 
-/// Returns the affine transformation of the new array; `None` for transformations of other types.
+/// Returns the affine transformation for the new array; `None` for transformations of other types.
 fn moved(given: &Value, attributes: &Map<String, Value>, y: Place, x: Place) -> Option<Value> {
     let kind = attributes.get("spatial:transform_type").and_then(Value::as_str);
     if kind.is_some_and(|kind| kind != "affine") {

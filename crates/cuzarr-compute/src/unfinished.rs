@@ -22,7 +22,7 @@ use cuzarr::node::Group;
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The mark of one kind of work on one hierarchy.
+/// The attribute that marks a group as the target of unfinished work, such as a copy.
 #[derive(Clone)]
 pub(crate) struct Mark {
     work: &'static str,
@@ -30,7 +30,8 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Makes the mark of `work` (`copy` or `pyramid`) from the node at `source`, with the given options.
+    /// Makes the mark of the work `work` (`copy` or `pyramid`), which reads the node at `source` with the given
+    /// options.
     pub(crate) fn new(work: &'static str, source: (&Arc<dyn Store>, &str), options: Map<String, Value>) -> Mark {
         let source = hash(&json!([source.0.to_string(), source.1]).to_string());
         Mark { work, value: json!({"work": work, "source": source, "options": options}) }
@@ -47,7 +48,7 @@ impl Mark {
         metadata.set_unfinished(Some(&self.value))
     }
 
-    /// Marks a group that already exists.
+    /// Marks an existing group as the target of unfinished work.
     ///
     /// # Errors
     /// What the store reports.

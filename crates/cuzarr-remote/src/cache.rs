@@ -23,18 +23,18 @@ use cuzarr::store::{ByteRange, Key, Lease};
 use cuzarr::{Error, ErrorKind, Result};
 use http::HeaderValue;
 
-/// Size limit of a cache in bytes, unless the option `cache_max_bytes` is given.
+/// Largest total size in bytes that a cache may have, unless the option `cache_max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 10 << 30;
 
-/// The first line of an entry.
+/// The first line of each file in the cache: it names the format.
 const FORMAT: &str = "cuzarr cache 2";
-/// Divisor of the limit that gives the size of the largest entry that is kept.
+/// Values larger than the cache's size limit divided by this are not kept.
 const LARGEST_SHARE: u64 = 8;
-/// Divisor of the limit that gives how many bytes a process writes between two sweeps of the cache.
+/// After writing the cache's size limit divided by this, a process removes old files from the cache.
 const SWEEP_SHARE: u64 = 16;
-/// Age from which an unfinished file counts as left behind by an interrupted process.
+/// Age from which an unfinished file in the cache counts as left behind by an interrupted process.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// Longest line of an entry in bytes. Lines contain addresses and tags.
+/// Longest header line of a cache file that is read, in bytes. Lines contain addresses and tags.
 const LONGEST_LINE: u64 = 1 << 14;
 const UNFINISHED: &str = "part";
 
@@ -49,14 +49,14 @@ pub fn default_folder() -> Option<PathBuf> {
     Some(user.join("cuzarr").join("chunks"))
 }
 
-/// The contents of a cache.
+/// Statistics of a cache of remote values: the number and size of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// Number of entries.
+    /// Number of cached values and parts of values.
     pub entries: u64,
-    /// Size of their files in bytes.
+    /// Size in bytes of the files that hold the cached values.
     pub size_bytes: u64,
-    /// Number of entries and their bytes for each bucket or host.
+    /// For each bucket or host, the number of cached values and their size in bytes.
     pub places: BTreeMap<String, (u64, u64)>,
 }
 
@@ -100,8 +100,8 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("cache '{}': {error}", path.display())).telling(error)
 }
 
-/// Writes an entry with these lines and bytes to `folder`, adds the right checksum of the lines, and reads the entry
-/// back.
+/// Writes a cache file with these header lines and bytes to `folder`, adds the right checksum of the lines, and reads
+/// it back.
 pub fn read_entry(folder: &Path, lines: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let cache = Cache::new(folder.into(), "s3://b", 1 << 20).ok()?;
     let name = cache.name("k", ByteRange::Full);
@@ -113,37 +113,37 @@ pub fn read_entry(folder: &Path, lines: &[u8], bytes: &[u8]) -> Option<Vec<u8>> 
     cache.fill(&name, entry, &mut found).then_some(found)
 }
 
-/// The cache of a store.
+/// A folder in which the bytes read from one bucket or host are kept.
 pub(crate) struct Cache {
     folder: PathBuf,
-    /// The bucket or host.
+    /// The bucket or host from which the cached bytes come.
     place: String,
     most_bytes: u64,
-    /// Bytes that were written since the last sweep.
+    /// Bytes that this process has written to the cache since it last removed old files.
     written: AtomicU64,
     sweeping: AtomicBool,
 }
 
-/// The name of an entry: the bucket or host, the key, and the requested range.
+/// Identifies an entry of the cache: the bucket or host, the key, and the requested range.
 #[derive(Clone)]
 pub(crate) struct Name {
     text: String,
     file: PathBuf,
 }
 
-/// An entry that was found. Its bytes have not been read yet.
+/// An entry that was found in the cache. Its bytes have not been read yet.
 pub(crate) struct Entry {
-    /// Place, range and key, separated by spaces.
+    /// The bucket or host, the range and the key, separated by spaces.
     place: String,
     pub(crate) etag: String,
-    /// The value's version in another form than the entity tag, if the server has one.
+    /// The version of the value, if the server identifies it by something besides the entity tag.
     pub(crate) version: Option<String>,
     pub(crate) size_bytes: u64,
     checksum: u32,
     bytes: BufReader<File>,
 }
 
-/// The entity tag and the version of an entry's bytes.
+/// The entity tag and the version of the value whose bytes are cached.
 pub(crate) struct Tags {
     pub(crate) etag: String,
     pub(crate) version: Option<String>,
@@ -186,7 +186,7 @@ impl Cache {
         (entry.place == name.text).then_some(entry)
     }
 
-    /// Fills memory with an entry's bytes. Returns false if they are damaged; then the entry is removed.
+    /// Fills memory with the bytes of a cache entry. Returns false if they are damaged; then the entry is removed.
     pub(crate) fn fill(&self, name: &Name, mut entry: Entry, bytes: &mut [u8]) -> bool {
         let is_whole = entry.bytes.read_exact(bytes).is_ok() && entry.bytes.read(&mut [0]).is_ok_and(|more| more == 0);
         let is_sound = is_whole && crc32c::crc32c(bytes) == entry.checksum;
@@ -199,8 +199,8 @@ impl Cache {
         is_sound
     }
 
-    /// Stores bytes, and removes old entries above the limit. If the cache cannot be written, nothing is kept, without
-    /// an error.
+    /// Keeps bytes in the cache, and removes old entries if the cache is above its limit. If the cache cannot be
+    /// written, nothing is kept, without an error.
     pub(crate) fn keep(&self, name: &Name, tags: &Tags, bytes: &[u8]) {
         let size_bytes = bytes.len() as u64;
         if size_bytes > self.most_bytes / LARGEST_SHARE || tags.etag.contains(['\n', '\r']) {
@@ -219,10 +219,10 @@ impl Cache {
     }
 }
 
-/// The lines of an entry, up to their checksum.
+/// Reads the header lines of a cache file, up to their checksum.
 struct Lines {
     bytes: BufReader<File>,
-    /// All lines that were read so far.
+    /// All header lines that were read so far, for the checksum.
     head: Vec<u8>,
 }
 
@@ -244,7 +244,7 @@ fn damaged() -> io::Error {
 }
 
 impl Entry {
-    /// Opens an entry and reads its lines.
+    /// Opens a cache file and reads its header lines.
     fn open(path: &Path) -> io::Result<Entry> {
         // Opening a pipe would wait for its other end.
         let metadata = fs::metadata(path)?;
@@ -288,7 +288,7 @@ fn write(name: &Name, tags: &Tags, bytes: &[u8]) -> io::Result<()> {
     attempt().inspect_err(|_| drop(fs::remove_file(&unfinished)))
 }
 
-/// Makes a folder that only this user can read: reading its contents elsewhere may need credentials.
+/// Makes a folder that only this user can read, because reading its contents from the server may need credentials.
 fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -333,7 +333,7 @@ fn files(folder: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Removes the least recently used files until the others have at most `target_bytes`.
+/// Removes the least recently used files of a cache until the others have at most `target_bytes`.
 fn sweep(folder: &Path, target_bytes: u64) -> io::Result<()> {
     let mut files = files(folder)?;
     files.sort_by_key(|file| file.used);
@@ -349,7 +349,7 @@ fn sweep(folder: &Path, target_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `work` on the bytes of a lease, in a thread that may wait for the disk.
+/// Runs `work`, which reads or writes a file, on lent memory in a thread that may wait for the disk.
 ///
 /// # Errors
 /// `StoreFailed` when the thread ended early.
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(read(&cache, "k"), Some(vec![7; 100]));
     }
 
-    /// Flips each bit of each line: then there is no entry.
+    /// Flips each bit of the header lines: such an entry does not count as one.
     #[test]
     fn entries_whose_lines_are_damaged_are_none() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,27 +16,28 @@ use crate::limit::{Limit, MOST_BYTES, MOST_REQUESTS, Permit};
 use crate::runtime::Runtime;
 use crate::web::WeakTag;
 
-/// A function that makes the client of a store. A child process makes its own client.
+/// A function that makes the `object_store` client of a store. A child process makes its own client.
 pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
 
-/// A place on a server, with everything that a store must know about the server.
+/// A bucket, container or web folder, with everything that a store must know about its server.
 pub(crate) struct Place {
     pub(crate) cloud: Cloud,
-    /// The address for messages, without query and credentials.
+    /// The address that error messages show, without query and credentials.
     pub(crate) name: String,
-    /// The address of this place's root on the server. It is the same for all names of the place.
+    /// The address that identifies this bucket or folder, so that stores on the same data can be recognized. It is the
+    /// same for all names of the place.
     pub(crate) identity: String,
-    /// Largest number of requests in flight to the server.
+    /// Largest number of requests that may be unanswered by the server at a time.
     pub(crate) most_requests: usize,
-    /// Limit for the bytes that requests in flight ask for.
+    /// Largest number of bytes that unanswered requests may ask for together.
     pub(crate) most_bytes: u64,
-    /// Whether the server supports writes on condition of a version.
+    /// Whether the server can write a value only if the stored version is a given one.
     pub(crate) compares_versions: bool,
-    /// Whether to read whole values if a server without range requests is asked for a part.
+    /// Whether whole values are read from a server that does not support range requests.
     pub(crate) whole_values: bool,
     /// Whether a key that the server refuses to read counts as missing.
     pub(crate) missing_when_denied: bool,
-    /// The cache for bytes from the server.
+    /// The cache in which bytes from the server are kept, if there is one.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) make: Box<Make>,
     current: Mutex<Option<Arc<Client>>>,
@@ -59,7 +60,7 @@ impl Place {
         }
     }
 
-    /// Returns the client of this process.
+    /// Returns this process's client for the server, and makes it if there is none.
     ///
     /// # Errors
     /// Those of making the client.
@@ -86,7 +87,7 @@ impl Place {
     }
 }
 
-/// A client, and the limits of its host.
+/// An `object_store` client, with what is known about its server and the limit of requests to its host.
 pub(crate) struct Client {
     pub(crate) cloud: Cloud,
     pub(crate) objects: Arc<dyn ObjectStore>,
@@ -94,7 +95,7 @@ pub(crate) struct Client {
     pub(crate) whole_values: bool,
     missing_when_denied: bool,
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Whether the server has answered a range request with a whole value.
+    /// Whether the server has ever answered a range request with a whole value.
     pub(crate) ignores_ranges: AtomicBool,
     pub(crate) limit: Arc<Limit>,
     /// Sizes and versions of values whose last bytes were requested, for servers without suffix ranges (`bytes=-N`).
@@ -105,12 +106,12 @@ pub(crate) struct Client {
 const MOST_KNOWN: usize = 1 << 16;
 
 impl Client {
-    /// Waits until the host may have one more request, for `size_bytes` bytes.
+    /// Waits until one more request, for `size_bytes` bytes, may be sent to the host.
     pub(crate) async fn admit(&self, size_bytes: u64) -> Result<Permit<'_>> {
         self.limit.admit(size_bytes).await
     }
 
-    /// Returns the size and version that a value had at the last request.
+    /// Returns the size and version of a value, as remembered from the last request for it.
     pub(crate) fn known(&self, path: &Path) -> Option<ObjectMeta> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
@@ -124,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Requests a value. A weak entity tag is returned as the version.
+    /// Requests the value of a key, or a range of it, from the server. A weak entity tag is returned as the version.
     pub(crate) async fn get(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
         let mut answer = self.objects.get_opts(path, options).await?;
         if let Some(WeakTag(tag)) = answer.extensions.remove() {
@@ -154,8 +155,9 @@ impl Client {
         Stat { size_bytes: meta.size, version: self.version_of(meta) }
     }
 
-    /// Returns the version of a value. Google's conditions compare generations instead of entity tags. For web servers
-    /// without strong tags, the version consists of hints: weak tag, time and size.
+    /// Returns the version of a value from the server's answer; `None` if the answer does not identify a version.
+    /// Google's conditions compare generations instead of entity tags. For web servers without strong tags, the version
+    /// consists of hints: weak tag, time and size.
     pub(crate) fn version_of(&self, meta: &ObjectMeta) -> Option<Version> {
         // A time of 1970 or before means that the server sent no time.
         let modified_seconds = u64::try_from(meta.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0);
@@ -168,7 +170,7 @@ impl Client {
         }
     }
 
-    /// Whether two answers may belong to the same version of a value.
+    /// Whether two answers of the server may come from the same version of a value.
     pub(crate) fn is_same(&self, one: &ObjectMeta, other: &ObjectMeta) -> bool {
         match (&one.e_tag, &other.e_tag) {
             (None, None) => {
@@ -187,7 +189,7 @@ impl Client {
         Some(etag.map_or(version.clone(), |etag| version.with_entity_tag(etag)))
     }
 
-    /// Converts the version to a condition for a write.
+    /// Converts a version to the condition that a write replaces only this version.
     pub(crate) fn condition(&self, version: &Version) -> UpdateVersion {
         let tag = version.etag().map(String::from);
         if self.cloud == Cloud::Gcs {
@@ -202,7 +204,7 @@ impl Client {
     }
 }
 
-/// Whether an error means that a key does not exist, rather than its bucket.
+/// Whether an error means that a key does not exist, and not that its bucket does not exist.
 pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     let object_store::Error::NotFound { source, .. } = error else { return false };
     let answer = source.to_string();
@@ -211,7 +213,7 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
         .any(|text| answer.contains(text))
 }
 
-/// Converts a key to a path.
+/// Converts a key of a store to a path of `object_store`.
 ///
 /// # Errors
 /// `KeyInvalid`

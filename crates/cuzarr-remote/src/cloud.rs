@@ -1,6 +1,6 @@
 //! The kinds of servers.
 
-/// The kind of a server.
+/// The kind of a server: one of the clouds, or a plain web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cloud {
     S3,
@@ -12,7 +12,7 @@ pub(crate) enum Cloud {
 impl Cloud {
     pub(crate) const ALL: [Cloud; 4] = [Cloud::S3, Cloud::Gcs, Cloud::Azure, Cloud::Http];
 
-    /// Returns the cloud that an option applies to, given the first part of the option's name.
+    /// Returns the cloud for which an option is meant whose name begins with `name`, such as `s3`.
     pub(crate) fn of_scope(name: &str) -> Option<Cloud> {
         match name {
             "s3" => Some(Cloud::S3),

@@ -13,27 +13,27 @@ use object_store::azure::{AzureAccessKey, AzureCredential, split_sas};
 use object_store::gcp::GcpCredential;
 use tokio::sync::Mutex;
 
-/// Credentials are renewed this long before they expire.
+/// Credentials are replaced by new ones this long before they expire.
 const AHEAD: Duration = Duration::from_secs(60);
 
 /// Credentials that may expire.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The parts of the credentials by name. S3: `access_key_id`, `secret_access_key` and `token`. Google: `token`.
-    /// Azure: one of `token`, `access_key` and `sas_token`.
+    /// The parts of the credentials, such as `token`, by name. S3: `access_key_id`, `secret_access_key` and `token`.
+    /// Google: `token`. Azure: one of `token`, `access_key` and `sas_token`.
     pub values: BTreeMap<String, String>,
-    /// The time when they expire; `None` if they do not expire.
+    /// The time when the credentials expire; `None` if they do not expire.
     pub expires_at: Option<SystemTime>,
 }
 
-/// Shows the names of the parts, but not their values.
+/// Shows the names of the credentials' parts, but not their values.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
-/// A source of credentials in the user's program.
+/// A source of credentials that the user's program provides.
 pub trait CredentialSource: Send + Sync {
     /// Returns new credentials. This is called on a thread that may wait, and never twice at the same time for one
     /// store.
@@ -59,7 +59,7 @@ impl Credentials {
     }
 }
 
-/// Credentials in the form that the client of one cloud expects.
+/// Converts credentials to the type that the client of one cloud expects.
 pub(crate) trait Form: fmt::Debug + Send + Sync + Sized + 'static {
     fn of(credentials: Credentials) -> Result<Self>;
 }
@@ -94,7 +94,7 @@ impl Form for AzureCredential {
     }
 }
 
-/// A credential provider for the clients. It keeps credentials while they are valid.
+/// Provides a cloud's client with credentials from the user's source. It keeps credentials while they are valid.
 pub(crate) struct Provider<C> {
     source: Arc<dyn CredentialSource>,
     current: Mutex<Option<(Arc<C>, Option<SystemTime>)>>,

@@ -5,15 +5,15 @@ use std::fmt;
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Longest part of a server's answer that an error repeats, in characters.
+/// Longest part of a server's error text that an error message repeats, in characters.
 const LONGEST_ANSWER: usize = 300;
 
-/// An answer to a range request that clients would report as some other failure.
+/// A server's answer that refuses a range request, and that clients would report as some other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeRefusal {
-    /// The server sends the whole value instead.
+    /// The server ignores the range and sends the whole value.
     Ignored,
-    /// The range does not begin inside the value.
+    /// The requested range does not begin inside the value.
     Unsatisfiable,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for RangeRefusal {
 impl std::error::Error for RangeRefusal {}
 
 impl RangeRefusal {
-    /// Returns the refusal that caused a client's error, if there is one.
+    /// Returns the refused range request that caused a client's error, if there is one.
     pub(crate) fn of(error: &object_store::Error) -> Option<RangeRefusal> {
         let own = causes(error).find_map(|cause| cause.downcast_ref()).copied();
         // Clients without a server, such as `InMemory`, refuse ranges with a type that is private to `object_store`.
@@ -38,7 +38,7 @@ impl RangeRefusal {
     }
 }
 
-/// Converts the error of a request that a client gave up.
+/// Converts a client's error, after all retries failed, to our own error with its reason.
 pub(crate) fn explain(error: &object_store::Error) -> Error {
     if let Some(own) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
         return own.clone();
@@ -91,17 +91,17 @@ fn transport_kind(error: &object_store::Error) -> Option<HttpErrorKind> {
     causes(error).find_map(|cause| cause.downcast_ref::<HttpError>()).map(HttpError::kind)
 }
 
-/// Returns the text of the cause directly below the client's own error.
+/// Returns the text of the error that directly caused the client's own error.
 fn innermost(error: &object_store::Error) -> String {
     causes(error).nth(1).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Returns the text of the last cause. Earlier causes may contain the address with its query.
+/// Returns the text of the last error in the chain of causes. Earlier causes may contain the address with its query.
 fn root_cause(error: &object_store::Error) -> String {
     shortened(&causes(error).last().map_or_else(String::new, ToString::to_string))
 }
 
-/// Returns the retries and the deadline that a client's message mentions: `(3 retries, deadline 180s)`.
+/// Returns how often and how long a client tried, as its error message mentions it: `(3 retries, deadline 180s)`.
 fn attempts(message: &str) -> String {
     let between = |from: &str, to: &str| message.split_once(from)?.1.split_once(to).map(|(found, _)| found.trim());
     match (between("after ", " retries"), between("retry_timeout: ", " ")) {
@@ -110,8 +110,8 @@ fn attempts(message: &str) -> String {
     }
 }
 
-/// Extracts the server's answer from a client's message: the status, and the code and message of an XML document. The
-/// address before them is left out, because its query may contain a signature.
+/// Extracts from a client's error message what the server answered: the status, and the code and message of an XML
+/// document. The address before them is left out, because its query may contain a signature.
 fn answer(message: &str) -> String {
     let Some((_, reason)) = message.split_once(" - ") else { return format!(": {}", without_address(message)) };
     let element = |name: &str| {
@@ -126,7 +126,7 @@ fn answer(message: &str) -> String {
     format!("{}: {}", attempts(message), shortened(&reason))
 }
 
-/// Removes words that look like addresses from a message.
+/// Removes words that look like addresses from a message, because they may contain secrets.
 fn without_address(message: &str) -> String {
     let words = message.split_whitespace().map(|word| if word.contains("://") { "…" } else { word });
     shortened(&words.collect::<Vec<_>>().join(" "))

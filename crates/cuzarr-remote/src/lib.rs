@@ -51,7 +51,7 @@ use cuzarr::Result;
 use cuzarr::node::{self, Array, ArrayOptions, Consolidation, Group, Node};
 
 pub use cache::{CacheInfo, cache_info, clear_cache, default_folder as default_cache_folder};
-/// Re-exported for the argument of [`RemoteStore::new`].
+/// The crate `object_store`, re-exported for the argument of [`RemoteStore::new`].
 pub use object_store;
 
 pub use credentials::{CredentialSource, Credentials};

@@ -17,35 +17,37 @@ use std::time::Duration;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Largest number of requests in flight to a host, unless `max_requests` is given.
+/// Largest number of requests that a host may have to answer at a time, unless `max_requests` is given.
 pub(crate) const MOST_REQUESTS: usize = 256;
-/// Limit for the bytes that requests in flight to a host ask for, unless `max_bytes` is given.
+/// Largest number of bytes that requests to a host may ask for at a time, unless `max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
-/// Number of requests in flight to a host at the beginning.
+/// Number of requests that a host may have to answer at a time, until its answers show how many suit it.
 pub(crate) const FIRST_REQUESTS: usize = 64;
-/// Least number of requests in flight, however often a host refuses.
+/// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;
-/// Shares of refused requests. Above the first, a host gets fewer requests; below the second, it may get more.
+/// Shares of refused requests at which the limit for a host changes. Above the first, a host gets fewer requests; below
+/// the second, it may get more.
 const MANY_REFUSED: f64 = 0.2;
 const FEW_REFUSED: f64 = 0.1;
-/// If answers begin later than this many times the best mean time, the host or the network is busy.
+/// A host or its network counts as busy if answers begin later than this many times the best mean time.
 const BUSY: f64 = 2.0;
-/// Factor by which the best mean time grows with every window, because the route to a host can become longer.
+/// Factor by which the remembered best mean time grows with every window of answers, because the route to a host can
+/// become longer.
 const FORGETTING: f64 = 1.05;
-/// The unit in which bytes are counted, because a semaphore counts with 32 bits.
+/// Unit in which requested bytes are counted, because a semaphore counts with 32 bits.
 const UNIT_BYTES: u64 = 1 << 12;
 /// Weight of the last answer in the mean round-trip time, as in TCP (RFC 6298, section 2).
 const LAST_SHARE: f64 = 0.125;
-/// The pause after a refusal before any round-trip time is known. [`LONGEST_PAUSE`] is the longest pause.
+/// The pause after a host's refusal while no round-trip time is known. [`LONGEST_PAUSE`] is the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The limit of one host.
+/// Limits how many requests one host has to answer at a time, and adapts this to the host.
 pub(crate) struct Limit {
-    /// Places for requests in flight. Code that takes a place forgets the permit, and returns the place by
-    /// [`Limit::give_back`].
+    /// Places among the requests that the host has to answer; each request needs one. Code that takes a place forgets
+    /// the permit, and returns the place by [`Limit::give_back`].
     requests: Semaphore,
-    /// Places that were returned while refused requests waited for a place.
+    /// Places that were returned while refused requests waited to be sent again.
     again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
@@ -55,27 +57,27 @@ pub(crate) struct Limit {
 
 struct Window {
     limit: usize,
-    /// Number of places that are removed as soon as they are given back.
+    /// Number of places that are removed as soon as they are given back, because the limit was lowered.
     surplus: usize,
-    /// Number of refused requests that wait for a place.
+    /// Number of refused requests that wait for a place, to be sent again.
     waiting_again: usize,
     answers: usize,
     refusals: usize,
-    /// Whether the host refused many requests of the previous window.
+    /// Whether the host refused many requests in the previous window of answers.
     refused_many: bool,
     seconds: f64,
     best_seconds: f64,
-    /// The mean time to an answer, weighted towards the last answers.
+    /// The mean time until an answer begins, in which recent answers count more.
     round_trip_seconds: Option<f64>,
 }
 
-/// Permission to make a request.
+/// Permission to send a request, until the value is dropped.
 pub(crate) struct Permit<'a> {
     slot: Arc<Slot>,
     _bytes: Option<SemaphorePermit<'a>>,
 }
 
-/// A request's place among those in flight.
+/// One request's place among those that its host has to answer, which may be given up during pauses.
 pub(crate) struct Slot {
     limit: Arc<Limit>,
     is_held: AtomicBool,
@@ -87,7 +89,7 @@ tokio::task_local! {
 }
 
 impl Limit {
-    /// Makes a limit of at most `most_requests` requests that ask for at most `most_bytes` bytes.
+    /// Makes the limit of a host: at most `most_requests` requests, which ask for at most `most_bytes` bytes.
     pub(crate) fn new(most_requests: usize, most_bytes: u64) -> Limit {
         let limit = FIRST_REQUESTS.min(most_requests).max(1);
         let most_units = u32::try_from(most_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
@@ -111,7 +113,7 @@ impl Limit {
         }
     }
 
-    /// Waits until the host may have one more request, for `size_bytes` bytes.
+    /// Waits until one more request, for `size_bytes` bytes, may be sent to the host.
     pub(crate) async fn admit(self: &Arc<Self>, size_bytes: u64) -> Result<Permit<'_>> {
         let units = u32::try_from(size_bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.most_units);
         // Bytes come first, so that a request that waits for bytes does not occupy a place.
@@ -124,7 +126,8 @@ impl Limit {
         Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
     }
 
-    /// Returns a place. A refused request that waits for a place gets it first.
+    /// Returns a request's place among those that the host has to answer. A refused request that waits for a place gets
+    /// it first.
     fn give_back(&self) {
         let mut window = self.window();
         if window.surplus > 0 {
@@ -137,7 +140,7 @@ impl Limit {
         }
     }
 
-    /// Takes a place for a refused request.
+    /// Waits for a place, so that a refused request can be sent again.
     async fn take_again(&self) -> Result<()> {
         {
             let mut window = self.window();
@@ -153,19 +156,21 @@ impl Limit {
         Ok(())
     }
 
-    /// Whether the host refuses so many requests that it needs to recover.
+    /// Whether the host refuses so many requests that it needs to recover, with nothing sent in place of a paused
+    /// request.
     fn refuses_many(&self) -> bool {
         let window = self.window();
         window.refused_many || window.refusals as f64 > MANY_REFUSED * window.limit as f64
     }
 
-    /// Returns the round-trip time. The pause after a refusal is a multiple of it.
+    /// Returns the mean time until an answer begins, or a default if it is not known. The pause after a refusal is a
+    /// multiple of it.
     fn round_trip(&self) -> Duration {
         let seconds = self.window().round_trip_seconds;
         seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(FIRST_PAUSE)
     }
 
-    /// Records an answer that began `first_byte` after the request.
+    /// Records that the answer to a request began `first_byte` after it was sent.
     pub(crate) fn answered(&self, first_byte: Duration, is_refusal: bool) {
         let mut window = self.window();
         window.answers += 1;
@@ -210,7 +215,7 @@ impl Limit {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of requests that the host may have at the moment.
+    /// Returns the number of requests that the host may have to answer at the moment.
     #[cfg(test)]
     pub(crate) fn now(&self) -> usize {
         self.window().limit
@@ -221,7 +226,7 @@ fn closed(_: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Cancelled, "the store was closed")
 }
 
-/// Stops waiting when it is dropped.
+/// A refused request that waits for a place; it stops waiting when the value is dropped.
 struct WaitingAgain<'a>(&'a Limit);
 
 impl Drop for WaitingAgain<'_> {
@@ -240,7 +245,7 @@ impl Drop for WaitingAgain<'_> {
 }
 
 impl Permit<'_> {
-    /// Returns the place of the request, for the transport.
+    /// Returns the request's place in the host's limit, which the transport may give up during pauses.
     pub(crate) fn slot(&self) -> Arc<Slot> {
         Arc::clone(&self.slot)
     }
@@ -253,12 +258,12 @@ impl Drop for Permit<'_> {
 }
 
 impl Slot {
-    /// Returns the place of the calling task's request.
+    /// Returns the place, in the host's limit, of the request that the calling task makes.
     pub(crate) fn current() -> Option<Arc<Slot>> {
         SLOT.try_with(Arc::clone).ok()
     }
 
-    /// Runs `work`, whose requests use this place one after the other.
+    /// Runs `work`, whose requests share this place in the host's limit, one after the other.
     pub(crate) async fn run<F: Future>(self: Arc<Self>, work: F) -> F::Output {
         SLOT.scope(self, work).await
     }
@@ -274,7 +279,7 @@ impl Slot {
         self.limit.round_trip().saturating_mul(longer).min(LONGEST_PAUSE)
     }
 
-    /// Takes the place again after a pause.
+    /// Waits, after the pause, until the request may be sent again.
     pub(crate) async fn resume(&self) -> Result<()> {
         if !self.is_held.load(Ordering::Relaxed) {
             self.limit.take_again().await?;
@@ -302,7 +307,7 @@ mod tests {
         Arc::new(Limit::new(most_requests, most_bytes))
     }
 
-    /// Answers a window of requests while as many are in flight as may be.
+    /// Records a whole window of answers, of which `refused` are refusals.
     fn window(limit: &Limit, first_byte: Duration, refused: usize) {
         let count = limit.now();
         let held = std::iter::from_fn(|| limit.requests.try_acquire().ok().map(SemaphorePermit::forget)).count();
@@ -315,7 +320,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
     }
 
-    /// A limit whose places are all taken.
+    /// Returns permits for as many requests as a limit allows at the moment.
     async fn full(limit: &Arc<Limit>) -> Vec<Permit<'_>> {
         let mut permits = Vec::new();
         while permits.len() < limit.now() {

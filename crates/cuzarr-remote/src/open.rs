@@ -25,7 +25,7 @@ use crate::store::RemoteStore;
 use crate::transport::Connector;
 use crate::web::{RedirectCheck, Web};
 
-/// The schemes of this crate, and the cloud for each.
+/// The URL schemes that this crate opens, and the cloud for each.
 const CLOUDS: [(&str, Cloud); 9] = [
     ("s3", Cloud::S3),
     ("s3a", Cloud::S3),
@@ -38,7 +38,7 @@ const CLOUDS: [(&str, Cloud); 9] = [
     ("https", Cloud::Http),
 ];
 
-/// The URL schemes of this crate.
+/// The URL schemes that this crate opens:
 pub const SCHEMES: [&str; 9] = {
     let mut schemes = [""; 9];
     let mut at = 0;
@@ -123,8 +123,8 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
 }
 
-/// A text for everything that may decide which values a server shows: the query and the options. It has no secrets.
-/// Stores with a source of credentials are all different.
+/// Returns a text that differs if the query or the options do, because a server may then show other values. It has no
+/// secrets. Stores with a source of credentials are all different.
 fn view_of(path: &str, options: &StorageOptions) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut hasher = DefaultHasher::new();
@@ -137,7 +137,7 @@ fn view_of(path: &str, options: &StorageOptions) -> String {
     }
 }
 
-/// Settings for requests that all clouds share.
+/// Settings for requests to a cloud, whichever it is.
 struct Requests {
     retries: RetryConfig,
     timeout: Duration,
@@ -151,7 +151,7 @@ impl Requests {
     }
 }
 
-/// Converts the error of a client's builder, which refuses an option or a combination of options.
+/// Converts the error of an `object_store` builder, which refuses an option or a combination of options.
 fn refused(error: object_store::Error) -> Error {
     let reason = explain(&error);
     Error::new(ErrorKind::InvalidArgument, format!("storage options: {}", reason.message()))
@@ -164,7 +164,7 @@ fn built<S: ObjectStore>(store: object_store::Result<S>) -> Result<Arc<dyn Objec
     Ok(Arc::new(store.map_err(refused)?))
 }
 
-/// Whether an endpoint is used without TLS, because the user named it so.
+/// Whether the user named an endpoint with `http://`, so that no TLS is used.
 fn is_plain(endpoint: Option<&str>) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }

@@ -24,8 +24,8 @@ use crate::web::RedirectCheck;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The client's pause before the first retry. Later pauses are random, up to [`LONGER`] times the previous one. After a
-/// refusal, the transport adds a pause that depends on the host.
+/// The pause before a failed request is sent again for the first time. Later pauses are random, up to [`LONGER`] times
+/// the previous one. After a refusal, the transport adds a pause that depends on the host.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGER: f64 = 3.0;
 
@@ -79,12 +79,14 @@ impl StorageOptions {
         self.values.insert(name.into(), value.into());
     }
 
-    /// Sets a source of credentials. It is called whenever the current credentials are about to expire.
+    /// Sets a source from which the stores get credentials. It is called whenever the current credentials are about to
+    /// expire.
     pub fn set_credentials(&mut self, source: Arc<dyn CredentialSource>) {
         self.credentials = Some(source);
     }
 
-    /// Sets a check for redirections of web servers. It sees each address before the address is requested.
+    /// Sets a check of the addresses to which web servers redirect requests. It sees each address before the address is
+    /// requested.
     pub(crate) fn set_redirects(&mut self, check: Arc<RedirectCheck>) {
         self.redirects = Some(check);
     }
@@ -97,7 +99,7 @@ impl StorageOptions {
         self.credentials.as_ref()
     }
 
-    /// Returns all names and values.
+    /// Returns the names and values of all options.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -117,7 +119,8 @@ impl StorageOptions {
         self.values.keys().try_for_each(|name| check_name(name))
     }
 
-    /// Whether an option's value is secret. A secret is never shown, and is never pickled with a store.
+    /// Whether the option with this name has a secret value. A secret is never shown, and is never pickled with a
+    /// store.
     pub fn is_secret(name: &str) -> bool {
         const SECRETS: [&str; 9] =
             ["key", "secret", "token", "password", "sas", "authorization", "connection_string", "headers", "query"];
@@ -133,21 +136,21 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StorageOptions {
     }
 }
 
-/// Shows only the names.
+/// Shows only the names of options, because values may be secret.
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys().map(|name| shown(name))).finish()
     }
 }
 
-/// Returns an option's name for messages. The name of a header is left out, because a user may have put a secret there
-/// by mistake.
+/// Returns an option's name as messages may show it. The name of a header is left out, because a user may have put a
+/// secret there by mistake.
 fn shown(name: &str) -> &str {
     name.find("headers.").map_or(name, |at| &name[..at + "headers".len()])
 }
 
-/// Names from fsspec's file systems, and our names for the same options. An empty name means that the option only tunes
-/// fsspec, and has no effect here.
+/// Option names of fsspec's file systems, each with our name for the same option. An empty name means that the option
+/// only tunes fsspec, and has no effect here.
 const S3_NAMES: &[(&str, &str)] = &[
     ("key", "access_key_id"),
     ("secret", "secret_access_key"),
@@ -220,7 +223,7 @@ const COMMON_NAMES: &[(&str, &str)] = &[
     ("cache_type", ""),
 ];
 
-/// Options for tables of references and for Icechunk repositories.
+/// Names of options for tables of references and Icechunk repositories.
 const TABLE_NAMES: [&str; 5] = ["allow", "remote_protocol", "target_protocol", "lazy", "fo"];
 
 /// Whether an option applies to a table of references or to an Icechunk repository itself.
@@ -229,7 +232,7 @@ pub(crate) fn is_of_a_table(name: &str) -> bool {
     TABLE_NAMES.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns the names of options that only one cloud has.
+/// Returns the names of options that only one cloud has: fsspec's name, and our name for the same option.
 fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
     match cloud {
         Cloud::S3 => S3_NAMES,
@@ -239,7 +242,8 @@ fn names(cloud: Cloud) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Splits an option's name into the cloud that it is for, and its name there. `None` for names without a cloud.
+/// Splits an option's name such as `s3.region` into the cloud that it is for, and the option's name there. `None` for
+/// names without a cloud.
 fn scoped(name: &str) -> Option<(Cloud, &str)> {
     let (scope, rest) = name.split_once('.')?;
     Some((Cloud::of_scope(scope)?, rest))
@@ -250,7 +254,7 @@ fn header_of(name: &str) -> Option<&str> {
     name.strip_prefix("client_kwargs.").unwrap_or(name).strip_prefix("headers.")
 }
 
-/// Whether a cloud knows this option.
+/// Whether a cloud has an option with this name.
 fn is_known(cloud: Cloud, name: &str) -> bool {
     let is_of_its_client = || match cloud {
         Cloud::S3 => name.parse::<AmazonS3ConfigKey>().is_ok(),
@@ -293,7 +297,7 @@ fn unknown(clouds: &[Cloud], name: &str) -> Error {
     error.with_hint(format!("{near}known options: {}{more}", known.join(", ")))
 }
 
-/// The options of a store on one cloud, under the names of object_store.
+/// The options of a store on one cloud, under the names that `object_store` gives them.
 pub(crate) struct Settings {
     cloud: Cloud,
     values: BTreeMap<String, String>,
@@ -301,7 +305,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Selects the options of a cloud and translates their names.
+    /// Selects the options that apply to a cloud, and translates their names to those of `object_store`.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid header, and for a cloud's option that the cloud itself does not know.
@@ -365,12 +369,12 @@ impl Settings {
         self.values.get(name).is_some_and(|value| is_true(value))
     }
 
-    /// Takes out an option that is on or off.
+    /// Removes an option that is on or off, and returns its value.
     pub(crate) fn take_flag(&mut self, name: &str) -> bool {
         self.take(name).is_some_and(|value| is_true(&value))
     }
 
-    /// Takes out an option whose value is a number.
+    /// Removes an option whose value is a number, and returns the number.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a number.
@@ -385,7 +389,7 @@ impl Settings {
         self.take(name).map(number).transpose()
     }
 
-    /// Takes out an option whose value is a number of bytes, such as `64 MiB`.
+    /// Removes an option whose value is a number of bytes, such as `64 MiB`, and returns the number.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a number of bytes.
@@ -398,7 +402,7 @@ impl Settings {
         self.take(name).map(bytes).transpose()
     }
 
-    /// Takes out the option for the cache's folder; `None` means no cache.
+    /// Removes the option for the cache's folder, and returns the folder; `None` means no cache.
     ///
     /// # Errors
     /// `InvalidArgument` when the folder is not given and there is no default folder.
@@ -413,7 +417,7 @@ impl Settings {
         }
     }
 
-    /// Takes out the options for retries.
+    /// Removes the options for retries, and returns the settings that they make.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid value.
@@ -430,7 +434,7 @@ impl Settings {
         Ok(retries)
     }
 
-    /// Takes out an option whose value is a time in seconds.
+    /// Removes an option whose value is a time in seconds, and returns the time.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a time.
@@ -444,7 +448,8 @@ impl Settings {
         })
     }
 
-    /// Returns the time limit for a request. The option is kept, because object_store's clients use it too.
+    /// Returns the time limit for a request, as the option sets it. The option is kept, because object_store's clients
+    /// use it too.
     ///
     /// # Errors
     /// `InvalidArgument` when the value is not a time in seconds.
@@ -455,7 +460,7 @@ impl Settings {
         Ok(timeout)
     }
 
-    /// Refuses options that nobody has taken out.
+    /// Refuses the options that are left: no code has used them.
     ///
     /// # Errors
     /// `InvalidArgument`; the error lists the known options.
@@ -463,7 +468,7 @@ impl Settings {
         self.values.keys().next().map_or(Ok(()), |name| Err(unknown(&[self.cloud], name)))
     }
 
-    /// Returns the remaining options as keys for a client's builder.
+    /// Returns the options that are left as keys for an `object_store` builder.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown name; the error lists the known names.

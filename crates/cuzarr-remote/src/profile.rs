@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The settings of a profile.
+/// The settings of a profile in the AWS configuration files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Values with their names in object_store.
+    /// The settings' names in `object_store`, with their values.
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
@@ -22,11 +22,11 @@ const NAMES: [(&str, &str); 5] = [
     ("endpoint_url", "endpoint"),
 ];
 
-/// Entries which show that a profile's keys come from elsewhere.
+/// Settings which show that a profile's access keys are not in the configuration files.
 const ELSEWHERE: [&str; 6] =
     ["role_arn", "sso_session", "sso_start_url", "credential_process", "credential_source", "web_identity_token_file"];
 
-/// Reads the profile `named` or the default profile. `None` if neither exists.
+/// Reads the AWS profile `named`, or the default profile. `None` if neither exists.
 ///
 /// # Errors
 /// `InvalidArgument` when the named profile is missing, or when its keys come from elsewhere.
@@ -60,7 +60,8 @@ pub(crate) fn read(named: Option<&str>, variable: impl Fn(&str) -> Option<String
     }
 }
 
-/// Returns the entries of a section: `[name]`, or `[profile name]` in the configuration file.
+/// Returns the settings in one section of a configuration file: `[name]`, or `[profile name]` in the configuration
+/// file.
 fn section<'a>(path: &'a Path, text: &'a str, wanted: &str) -> Vec<(&'a Path, &'a str, &'a str)> {
     let mut is_inside = false;
     let mut entries = Vec::new();

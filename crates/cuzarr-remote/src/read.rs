@@ -31,13 +31,15 @@ use crate::failure::{RangeRefusal, explain};
 use crate::limit::Permit;
 use crate::transport::Call;
 
-/// Largest part of a whole value that one request reads. One connection to an object store delivers about 80 MB/s.
+/// Largest number of bytes that one request reads of a whole value. One connection to an object store delivers about 80
+/// MB/s.
 const VALUE_PART_BYTES: u64 = 8 << 20;
 
-/// Largest part of a span that one request reads: 16 MiB of neighbouring chunks in a file take one request.
+/// Largest number of bytes that one request reads of a given range: neighbouring chunks of 16 MiB in a file take one
+/// request.
 pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
 
-/// Returns the largest part of this range that one request reads.
+/// Returns the largest number of bytes of this range that one request reads.
 fn part_bytes(range: ByteRange) -> u64 {
     match range {
         ByteRange::Span { .. } => SPAN_PART_BYTES,
@@ -45,14 +47,15 @@ fn part_bytes(range: ByteRange) -> u64 {
     }
 }
 
-/// Largest offset that is requested. Servers that parse offsets as signed numbers refuse larger ones.
+/// Largest offset in a value that is requested from a server. Servers that parse offsets as signed numbers refuse
+/// larger ones.
 const MOST_OFFSET: u64 = i64::MAX as u64 - SPAN_PART_BYTES;
 
-/// Interval at which the caller is asked whether it still waits.
+/// Time between two checks whether the caller still waits for the values.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Number of tries for a value without an entity tag whose body broke off. The client itself continues values with a
-/// tag.
+/// Number of tries for a value without an entity tag, if the connection breaks off. The client itself continues values
+/// with a tag.
 const UNTAGGED_TRIES: u32 = 4;
 
 /// Starts reading a batch on the runtime's threads, and returns at once.
@@ -81,13 +84,13 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
     });
 }
 
-/// Counts the items of a batch that have not ended.
+/// Counts the requests of a batch that have not ended.
 struct Left {
     items: AtomicUsize,
     none: Notify,
 }
 
-/// One item of a batch.
+/// One read request of a batch.
 struct Item {
     store: Arc<str>,
     batch: Arc<[ReadRequest]>,
@@ -95,7 +98,7 @@ struct Item {
     index: usize,
 }
 
-/// Ends an item exactly once, even if its task is dropped.
+/// Reports the end of a read request exactly once, even if its task is dropped.
 struct Ending {
     item: Item,
     ended: bool,
@@ -129,14 +132,14 @@ async fn run(client: Arc<Client>, mut ending: Ending) {
     ending.end(outcome);
 }
 
-/// The answer to the first request of an item.
+/// The server's answer to the first HTTP request for an item of a batch.
 enum First {
     Missing,
-    /// A body, with the range of the value that it contains.
+    /// The server sends bytes of the value, and says which range they are.
     Body(Box<GetResult>),
-    /// The request is for no bytes.
+    /// No bytes were asked for, so only the value's size and version are known.
     Nothing(ObjectMeta),
-    /// The value still has the entity tag of the request.
+    /// The value has not changed: it still has the entity tag that the request names.
     Unchanged,
 }
 
@@ -150,7 +153,7 @@ async fn fetch(client: &Client, item: &Item) -> Result<ReadOutcome> {
     permit.slot().run(Box::pin(fetch_admitted(client, item, &path, permit, cached, name))).await
 }
 
-/// Reads an item whose first request is admitted.
+/// Reads one item of a batch, whose first HTTP request is allowed by the host's limit.
 async fn fetch_admitted(
     client: &Client,
     item: &Item,
@@ -231,7 +234,7 @@ async fn fetch_admitted(
     Ok(ReadOutcome::Filled(lease))
 }
 
-/// Returns the bytes that the first request for a range reads, or 0 if that is not known.
+/// Returns how many bytes the first HTTP request for a range reads, or 0 if that is not known.
 fn expected_bytes(range: ByteRange) -> u64 {
     match range {
         ByteRange::Span { size_bytes, .. } | ByteRange::Suffix { size_bytes } => size_bytes.min(part_bytes(range)),
@@ -239,7 +242,7 @@ fn expected_bytes(range: ByteRange) -> u64 {
     }
 }
 
-/// Reports the version to the caller, and requests memory.
+/// Reports the value's version to the caller, and asks the caller for memory of `size_bytes`.
 fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box<dyn Lease>> {
     if let Some(version) = version {
         item.sink.opened(item.index, version)?;
@@ -253,7 +256,7 @@ fn reserve(item: &Item, version: Option<Version>, size_bytes: u64) -> Result<Box
     Ok(lease)
 }
 
-/// Returns the cache's entry for a request, and the entry's name; no name if there is no cache.
+/// Looks for the requested bytes in the cache, and returns the entry and its name; no name if there is no cache.
 async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<Name>) {
     let Some(cache) = client.cache.clone() else { return (None, None) };
     let name = cache.name(&request.key, request.range);
@@ -262,14 +265,14 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
     (found.ok().flatten(), Some(name))
 }
 
-/// The result of reading an entry of the cache.
+/// The outcome of filling memory from an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
-    /// The bytes are damaged. The memory was already lent, unless the size was wrong.
+    /// The bytes of the entry are damaged. The memory was already lent, unless the size was wrong.
     Damaged(Option<Box<dyn Lease>>),
 }
 
-/// Fills an item from the cache.
+/// Fills the caller's memory for an item with the bytes of a cache entry.
 async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry) -> Result<Cached> {
     let Some(cache) = client.cache.clone() else { return Ok(Cached::Damaged(None)) };
     let version = client.version_of_tags(Some(&entry.etag), entry.version.as_deref());
@@ -286,7 +289,7 @@ async fn fill_from_cache(client: &Client, item: &Item, name: Name, entry: Entry)
     Ok(if is_sound { Cached::Filled(lease) } else { Cached::Damaged(Some(lease)) })
 }
 
-/// Makes the first request of an item: for its bytes, up to the size of a part.
+/// Sends the first HTTP request for an item, which asks for bytes of the value, up to the size of a part.
 async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<String>) -> Result<First> {
     let up_to = |offset: u64, size_bytes: u64| {
         let is_plain = size_bytes > 0 && offset <= MOST_OFFSET;
@@ -329,7 +332,7 @@ async fn first(client: &Client, path: &Path, range: ByteRange, unless: Option<St
     }
 }
 
-/// Requests the size of the value before its bytes, unless the size is known.
+/// Requests the size of the value, unless it is known, and then the range of its bytes.
 async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<&str>) -> Result<First> {
     let is_from_end = matches!(range, ByteRange::Suffix { .. });
     if let Some(meta) = client.known(path).filter(|_| is_from_end)
@@ -349,7 +352,7 @@ async fn by_size(client: &Client, path: &Path, range: ByteRange, unless: Option<
     part_of(client, path, range, meta, unless).await?.ok_or_else(changed)
 }
 
-/// Requests a range of a value whose size and version are known; `None` if the version has changed.
+/// Requests a range of a value whose size and version are known; `None` if the version has changed since.
 async fn part_of(
     client: &Client,
     path: &Path,
@@ -390,10 +393,10 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     }
 }
 
-/// Memory that bodies are copied to.
+/// Memory to which the bytes of answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
-    /// A lease, from this byte on. Its memory may lie in several places.
+    /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
     Lease(&'a mut dyn Lease, usize),
 }
 
@@ -415,7 +418,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Returns the memory after its first `first` bytes.
+    /// Returns the part of the memory after the first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),
@@ -424,19 +427,19 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The value that an item reads, and how it is requested.
+/// The value from which an item is read, and how large the requests are.
 struct Source<'a> {
     client: &'a Client,
     path: &'a Path,
     meta: &'a ObjectMeta,
     /// Largest number of bytes that one request reads.
     part_bytes: u64,
-    /// Whether the server is asked for ranges.
+    /// Whether ranges are requested, and not the whole value.
     is_ranged: bool,
 }
 
 impl Source<'_> {
-    /// Fills memory with the bytes of the value, beginning at `offset`.
+    /// Fills memory with the bytes of the value from `offset` on, by as many requests as needed.
     async fn fill(&self, offset: u64, mut memory: Memory<'_>) -> Result<()> {
         let (mut start, end) = (offset, offset + memory.size_bytes() as u64);
         while start < end {
@@ -449,14 +452,14 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Fills memory with the answer to one request, and returns the number of bytes.
+    /// Fills memory with the bytes that one request returns, and returns their number.
     async fn fill_part(&self, range: Range<u64>, memory: &mut Memory<'_>) -> Result<usize> {
         let start = range.start;
         let body = self.request(range).await?;
         copy(body, start, memory).await
     }
 
-    /// Fills memory from a single answer, for a value without a strong entity tag.
+    /// Fills memory from a single answer, because without a strong entity tag answers may come from different versions.
     async fn fill_untagged(&self, range: Range<u64>, lease: &mut dyn Lease, body: GetResult) -> Result<()> {
         let is_whole = body.range.start <= range.start && body.range.end >= range.end;
         let mut body = if is_whole { body } else { self.request(range.clone()).await? };
@@ -490,7 +493,8 @@ fn broke_off(got: usize, expected: usize) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("the body ended after {got} of {expected} bytes"))
 }
 
-/// Copies a body into memory that begins at byte `offset` of the value. Returns the number of bytes that were filled.
+/// Copies the bytes of an answer to memory that begins at byte `offset` of the value. Returns the number of bytes that
+/// were filled.
 ///
 /// # Errors
 /// `StoreFailed` when the body is shorter or longer than its answer announced.

@@ -13,24 +13,24 @@ use cuzarr::device::PerProcess;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::task::AbortHandle;
 
-/// Largest number of threads in the runtime. They copy bytes from connections; one thread copies about 5 GB/s.
+/// Largest number of threads for requests to servers. They copy bytes from connections; one thread copies about 5 GB/s.
 const MOST_THREADS: usize = 16;
 
 thread_local! {
-    /// Whether the current thread belongs to the runtime.
+    /// Whether the current thread is one of those for requests to servers.
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The runtime of this process.
+/// The threads of this process that make requests to servers, and the limit of each host.
 pub(crate) struct Runtime {
     process: u32,
     threads: tokio::runtime::Runtime,
-    /// The limit of requests in flight for each host, shared by all stores on that host.
+    /// The limit of unanswered requests for each host, shared by all stores on that host.
     hosts: Mutex<HashMap<(String, usize, u64), Weak<Limit>>>,
 }
 
 impl Runtime {
-    /// Returns the runtime of this process. The first call starts it.
+    /// Returns the process's runtime: the threads that make requests to servers. The first call starts it.
     ///
     /// # Errors
     /// `StoreFailed` when the system cannot start threads.
@@ -63,7 +63,7 @@ impl Runtime {
         self.process == std::process::id()
     }
 
-    /// Returns the limit of requests in flight for a host.
+    /// Returns the limit of unanswered requests for a host, shared by all stores on that host.
     pub(crate) fn limit(&self, host: &str, most_requests: usize, most_bytes: u64) -> Arc<Limit> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (host.to_string(), most_requests, most_bytes);
@@ -76,14 +76,14 @@ impl Runtime {
         limit
     }
 
-    /// Starts work in the background. The returned handle can abort it.
+    /// Starts work on the threads for requests, and does not wait for it. The returned handle can abort it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.threads.spawn(work).abort_handle()
     }
 
-    /// Runs work on the runtime's threads, and waits for it. The calling thread may belong to any runtime. A thread of
-    /// this runtime first hands over its other tasks. (After a failed read, such a thread requests the size of the
-    /// value.)
+    /// Runs work on the threads for requests, and waits for its result. The calling thread may belong to any runtime. A
+    /// thread of this runtime first hands over its other tasks. (After a failed read, such a thread requests the size
+    /// of the value.)
     ///
     /// # Errors
     /// Those of the work.

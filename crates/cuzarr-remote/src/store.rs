@@ -23,13 +23,13 @@ use crate::transport::Call;
 /// Size in bytes above which a value is written in parts.
 const MULTIPART_BYTES: usize = 64 << 20;
 
-/// Size of a part of a large value in bytes. S3 accepts 10,000 parts, so values may have 160 GB.
+/// Size in bytes of the parts in which a large value is written. S3 accepts 10,000 parts, so values may have 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
 /// Number of parts of a large value that are written at the same time.
 const PARTS_AT_ONCE: usize = 8;
 
-/// Longest time that a lock is valid.
+/// Age from which a lock on a server counts as abandoned.
 const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 
 /// A store in the cloud or behind HTTP.
@@ -37,7 +37,7 @@ const LONGEST_LOCK: Duration = Duration::from_secs(3600);
 pub struct RemoteStore {
     place: Arc<Place>,
     identity: Identity,
-    /// Whether the server supports writes on condition of a version.
+    /// Whether the server can write a value only if the stored version is a given one.
     compares_versions: bool,
 }
 
@@ -71,15 +71,15 @@ impl RemoteStore {
         RemoteStore { place: Arc::new(place), identity, compares_versions }
     }
 
-    /// Returns this store with conditional writes, for a server that compares entity tags (`PutMode::Update`). Then no
-    /// change is lost if several machines change metadata.
+    /// Returns this store with conditional writes allowed, for a server that compares entity tags (`PutMode::Update`).
+    /// Then no change is lost if several machines change metadata.
     #[must_use]
     pub fn with_conditional_writes(mut self) -> RemoteStore {
         self.compares_versions = true;
         self
     }
 
-    /// Makes requests and waits for them.
+    /// Runs work that makes requests to the server, and waits for its result.
     fn wait<T, F>(&self, work: impl FnOnce(Arc<Client>) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -213,8 +213,8 @@ impl Store for RemoteStore {
         false
     }
 
-    /// Locks a prefix by an object that only one caller can create. An object that is older than an hour was left by a
-    /// program that died.
+    /// Locks a prefix by creating an object at a key, which only one caller can do. An object that is older than an
+    /// hour was left by a program that died.
     fn try_lock(&self, prefix: &Key) -> Result<Lock> {
         if !self.capabilities().conditional_writes {
             return Ok(Lock::Unsupported);
@@ -249,7 +249,7 @@ impl fmt::Debug for RemoteStore {
     }
 }
 
-/// A lock on the server that this process holds.
+/// A lock that this process holds by an object on the server, until the value is dropped.
 struct Held {
     store: RemoteStore,
     key: String,
@@ -272,7 +272,7 @@ fn is_old(version: &Version) -> bool {
     written.is_some_and(|written| now.saturating_sub(written) > LONGEST_LOCK)
 }
 
-/// Converts a prefix to a path; the empty path is the root.
+/// Converts a prefix of keys to a path of `object_store`; the empty path is the root.
 fn path_of_prefix(prefix: &Key) -> Result<Path> {
     if prefix.is_empty() { Ok(Path::default()) } else { path_of(prefix) }
 }
@@ -298,7 +298,7 @@ async fn put(client: &Client, path: Path, bytes: Bytes, condition: Condition) ->
     }
 }
 
-/// Writes a large value in parts. Readers see the value once the last part is written.
+/// Writes a large value to a key as a multipart upload. Readers see the value once the last part is written.
 async fn put_in_parts(client: &Client, path: &Path, bytes: Bytes) -> Result<bool> {
     let upload = client.objects.put_multipart(path).await.map_err(|error| explain(&error))?;
     let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
@@ -315,7 +315,7 @@ async fn put_in_parts(client: &Client, path: &Path, bytes: Bytes) -> Result<bool
     Ok(true)
 }
 
-/// Waits for deletions. Keys that do not exist count as deleted.
+/// Waits until all deletions of a stream have ended. Keys that do not exist count as deleted.
 async fn finish_deletes(mut deleted: stream::BoxStream<'static, object_store::Result<Path>>) -> Result<()> {
     while let Some(outcome) = deleted.next().await {
         match outcome {

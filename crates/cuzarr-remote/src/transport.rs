@@ -18,16 +18,17 @@ use crate::failure::RangeRefusal;
 use crate::limit::{Limit, Slot};
 use crate::web::Web;
 
-/// Longest pause before a retry that a server may ask for.
+/// Longest pause before a retry, if the server asks for one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// The pause after a refusal of a request that has no place in its host's limit, such as a listing.
+/// The pause after a refused request that does not count towards its host's limit, such as a listing.
 const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The slowest upload that is waited for. The time that it takes is added to the time limit of a request.
+/// Speed in bytes per second that an upload must have, or it times out. The time that it takes is added to the time
+/// limit of a request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Counts the requests that a task makes, wherever in the clients it makes them.
+/// Counts the requests that a task makes and the bytes that it receives, wherever in the clients this happens.
 #[derive(Clone)]
 pub(crate) struct Call {
     limit: Arc<Limit>,
@@ -39,17 +40,17 @@ tokio::task_local! {
 }
 
 impl Call {
-    /// Makes the counters for requests that the calling thread sends by a client.
+    /// Makes the counters for requests that the calling thread makes by a client.
     pub(crate) fn of(client: &Client) -> Call {
         Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
     }
 
-    /// Runs work whose requests are counted here.
+    /// Runs work whose requests these counters count.
     pub(crate) async fn run<F: Future>(self, work: F) -> F::Output {
         CALL.scope(self, work).await
     }
 
-    /// Counts received bytes of a body.
+    /// Counts bytes of an answer that the current task has received.
     pub(crate) fn received(size_bytes: usize) {
         let _ = CALL.try_with(|call| call.traffic.as_ref().map(|traffic| traffic.received(size_bytes as u64)));
     }
@@ -72,12 +73,12 @@ impl Call {
     }
 }
 
-/// Whether the server has too many requests at the moment.
+/// Whether a server's answer means that it has too many requests at the moment.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// Whether the clients repeat a request after this answer.
+/// Whether a server's answer is a failure after which the clients repeat the request.
 fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
@@ -87,11 +88,11 @@ fn is_temporary(status: StatusCode) -> bool {
 pub(crate) struct Connector {
     /// Time limit for a request, including the whole answer.
     pub(crate) timeout: Duration,
-    /// Settings for a web server; `None` for clouds.
+    /// Settings for requests to a web server; `None` for clouds.
     pub(crate) web: Option<Web>,
 }
 
-/// Chooses the TLS implementation, once per process.
+/// Chooses the TLS implementation `ring`, once per process.
 fn choose_tls() {
     static TLS: Once = Once::new();
     TLS.call_once(|| {
@@ -121,7 +122,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// The transport of a store.
+/// Sends the HTTP requests of a store, and records how the server answers.
 #[derive(Debug)]
 struct Watched {
     reads: HttpClient,
@@ -179,7 +180,7 @@ impl HttpService for Watched {
     }
 }
 
-/// Returns the refusal that an answer to a range request expresses, if it does.
+/// Returns how a server's answer refuses a range request, if it does.
 fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match status {
@@ -197,7 +198,8 @@ fn range_refusal(status: StatusCode, headers: &HeaderMap) -> Option<RangeRefusal
     }
 }
 
-/// Returns the pause that a server asks for: seconds, or a date by the server's own clock (RFC 9110, section 10.2.3).
+/// Returns the pause that a server's answer asks for: seconds, or a date by the server's own clock (RFC 9110, section
+/// 10.2.3).
 fn asked_pause(headers: &HeaderMap) -> Duration {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let date = |text: &str| httpdate::parse_http_date(text).ok();

@@ -33,35 +33,36 @@ use tokio::sync::Semaphore;
 /// Largest number of redirections that are followed for one request.
 const MOST_REDIRECTIONS: usize = 10;
 
-/// Number of bodies without a length that are collected at the same time.
+/// Number of answers without a length whose bytes are collected in memory at the same time.
 const UNSIZED_AT_ONCE: u64 = 8;
 
-/// Number of bytes of a failure's text that are kept.
+/// Number of bytes of a failed answer's text that are kept.
 const FAILURE_BYTES: usize = 16 << 10;
 
-/// A weak entity tag, which is returned beside an answer without a tag. The client would treat a weak tag as a strong
-/// one, and join parts of different values.
+/// A weak entity tag of a server's answer, passed on beside the answer instead of in its headers. The client would
+/// treat a weak tag as a strong one, and join parts of different values.
 #[derive(Clone)]
 pub(crate) struct WeakTag(pub(crate) String);
 
 type Answer = std::result::Result<HttpResponse, HttpError>;
 
-/// A check of an address before a redirection to it is followed.
+/// A function that checks an address before a redirection to it is followed.
 pub(crate) type RedirectCheck = dyn Fn(&str) -> Result<()> + Send + Sync;
 
 /// Settings of requests to a web server that object_store's clients do not have.
 #[derive(Clone)]
 pub(crate) struct Web {
-    /// Headers that are only sent to the server that the user named.
+    /// The user's headers, which are only sent to the server that the user named.
     pub(crate) headers: HeaderMap,
     pub(crate) connect_timeout: Duration,
     pub(crate) proxy: Option<String>,
     pub(crate) allow_invalid_certificates: bool,
-    /// Checks where redirections may lead. `None` allows any address, because the user named the server.
+    /// Checks the addresses to which the server redirects requests. `None` allows any address, because the user named
+    /// the server.
     pub(crate) redirects: Option<Arc<RedirectCheck>>,
-    /// Permits for collecting bodies without a length.
+    /// Permits for collecting the bytes of answers without a length in memory.
     pub(crate) collecting: Arc<Semaphore>,
-    /// Largest size of such a body in bytes.
+    /// Largest size in bytes of an answer without a length that is collected.
     pub(crate) most_unsized_bytes: u64,
 }
 
@@ -100,7 +101,8 @@ impl Web {
         builder.build()
     }
 
-    /// Makes a request and follows redirections. If `HEAD` does not give the size of a value, another request finds it.
+    /// Sends a request, and follows redirections. If `HEAD` does not give the size of a value, another request finds
+    /// it.
     pub(crate) async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Answer {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let again = (request.method() == Method::HEAD).then(|| request.clone());
@@ -137,8 +139,8 @@ impl Web {
         Err(told(Error::new(ErrorKind::StoreFailed, message)))
     }
 
-    /// Builds the missing answer to `HEAD` from a request for the first byte. Addresses that are signed for `GET`
-    /// refuse `HEAD` too.
+    /// Finds the size that `HEAD` did not give, by a request for the first byte, and builds the answer to `HEAD` from
+    /// it. Addresses that are signed for `GET` refuse `HEAD` too.
     async fn size_by_first_byte(&self, client: &HttpClient, mut request: HttpRequest, head: HttpResponse) -> Answer {
         *request.method_mut() = Method::GET;
         request.headers_mut().insert(RANGE, HeaderValue::from_static("bytes=0-0"));
@@ -168,7 +170,7 @@ impl Web {
         Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
     }
 
-    /// Completes and checks an answer for object_store's client.
+    /// Makes a server's answer complete and correct, so that object_store's client can read it.
     pub(crate) async fn plain(&self, answer: HttpResponse, is_head: bool) -> Answer {
         let (mut parts, body) = answer.into_parts();
         if !parts.status.is_success() {
@@ -217,7 +219,7 @@ impl Web {
         Ok(HttpResponse::from_parts(parts, body))
     }
 
-    /// Collects a whole body whose length is not known.
+    /// Collects the whole body of an answer that does not give its length.
     async fn collected(&self, body: HttpResponseBody) -> std::result::Result<Bytes, HttpError> {
         let _place = self.collecting.acquire().await.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
@@ -267,7 +269,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the range of an answer, and the size of the whole value.
+/// Returns which range of the value an answer contains, and the size of the whole value.
 fn content_range(headers: &HeaderMap) -> Option<(std::ops::Range<u64>, u64)> {
     let (range, size_bytes) =
         headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?.split_once('/')?;
@@ -276,8 +278,8 @@ fn content_range(headers: &HeaderMap) -> Option<(std::ops::Range<u64>, u64)> {
     (start <= last).then_some((start..last.checked_add(1)?, size_bytes.parse().ok()?))
 }
 
-/// Removes headers that the client cannot read, and converts dates in old forms (RFC 9110, section 5.6.7) to the usual
-/// form.
+/// Corrects headers of an answer: removes those that the client cannot read, and converts dates in old forms (RFC 9110,
+/// section 5.6.7).
 fn correct(headers: &mut HeaderMap) {
     if headers.get(ETAG).is_some_and(|tag| tag.to_str().is_err()) {
         headers.remove(ETAG);
@@ -289,7 +291,7 @@ fn correct(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the beginning of a failure's text, as UTF-8. A text that breaks off is used too.
+/// Returns the beginning of a failed answer's text, as UTF-8. A text that breaks off is used too.
 async fn beginning(body: HttpResponseBody) -> Vec<u8> {
     let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
     while let (Some(Ok(piece)), true) = (pieces.next().await, bytes.len() < FAILURE_BYTES) {
@@ -299,14 +301,15 @@ async fn beginning(body: HttpResponseBody) -> Vec<u8> {
     String::from_utf8_lossy(&bytes).into_owned().into_bytes()
 }
 
-/// Returns the scheme, host and port of an address.
+/// Returns the scheme, host and port of an address, which together identify a server.
 fn origin(address: &Uri) -> (Option<String>, Option<String>, u16) {
     let default = if address.scheme_str() == Some("https") { 443 } else { 80 };
     let text = |part: Option<&str>| part.map(str::to_ascii_lowercase);
     (text(address.scheme_str()), text(address.host()), address.port_u16().unwrap_or(default))
 }
 
-/// Resolves the target of a redirection. `None` if it is invalid, not http(s), or leads from https to http.
+/// Returns the address that the target of a redirection means, seen from the redirecting address. `None` if it is
+/// invalid, not http(s), or leads from https to http.
 fn resolve(from: &Uri, target: &str) -> Option<Uri> {
     let target = url::Url::parse(&from.to_string()).ok()?.join(target).ok()?;
     let is_downgrade = from.scheme_str() == Some("https") && target.scheme() != "https";

@@ -17,19 +17,20 @@ pub fn has_codec(name: &str, zarr_format: u8) -> bool {
     cuzarr::codec::is_built_in(name, zarr_format)
 }
 
-/// Chunks of one shape, element type and codec chain, in any store.
+/// The format of chunks: their shape, element type and codec chain, independent of a store.
 #[pyclass(name = "Chunks", module = "cuzarr._core", frozen)]
 pub struct PyChunks {
     pub(super) metadata: ArrayMetadata,
     pub(super) chain: Arc<Chain>,
-    /// The chain, bound to each device that was used.
+    /// The codec chain for each device that was used so far.
     accesses: Mutex<Vec<Arc<Access>>>,
 }
 
 #[pymethods]
 impl PyChunks {
-    /// Describes chunks by an array of one chunk: `document` is its `zarr.json` or `.zarray`. For every level of
-    /// sharding, `write_orders` lists the C-order numbers of inner chunks in the order in which they are written.
+    /// Describes the format of chunks by an array that has one chunk: `document` is its `zarr.json` or `.zarray`. For
+    /// every level of sharding, `write_orders` lists the C-order numbers of inner chunks in the order in which they are
+    /// written.
     #[new]
     fn new(document: &[u8], zarr_format: u8, write_orders: Vec<Vec<u32>>) -> PyResult<Self> {
         let metadata = match zarr_format {
@@ -42,7 +43,7 @@ impl PyChunks {
         Ok(PyChunks { metadata, chain: Arc::new(chain), accesses: Mutex::default() })
     }
 
-    /// The element type on devices; `None` for elements of variable length.
+    /// Name of the element type in device memory; `None` for elements of variable length.
     #[getter]
     fn dtype(&self) -> Option<String> {
         self.metadata.data_type().device_dtype().map(|dtype| dtype.to_string())
@@ -67,7 +68,7 @@ impl PyChunks {
 }
 
 impl PyChunks {
-    /// The chain bound to a device.
+    /// Returns the codec chain for a device.
     pub(super) fn access(&self, device: Device) -> cuzarr::Result<Arc<Access>> {
         let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(access) = accesses.iter().find(|access| access.device() == device) {

@@ -5,38 +5,38 @@ use std::sync::Arc;
 use cuzarr::internal::plan::KeyOf;
 use cuzarr::plan::{AxisSelection, Selection};
 
-/// The part of one chunk along one dimension.
+/// The elements of one chunk that are wanted, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Index of the first element in the chunk.
+    /// Index, in the chunk, of the first wanted element.
     pub start: u64,
-    /// Number of elements.
+    /// Number of wanted elements.
     pub count: u64,
-    /// Distance between neighbouring elements.
+    /// Distance between wanted elements.
     pub step: u64,
-    /// Index of the first element in the result; `None` if the result does not have the dimension.
+    /// Index in the result at which the first element goes; `None` if the result does not have the dimension.
     pub out_start: Option<u64>,
 }
 
-/// A box of elements, described as a selection of an array that consists of the box's chunks.
+/// A box of wanted elements, as a selection of an imaginary array that consists of the chunks that hold them.
 pub struct Grid {
-    /// The array's shape.
+    /// The imaginary array's shape.
     pub shape: Vec<u64>,
-    /// The selection of the box.
+    /// The selection of the imaginary array that is the box.
     pub selection: Selection,
-    /// The start of the box in the result, for each dimension of the result.
+    /// Where the box begins in the result, along each dimension of the result.
     pub out_start: Vec<u64>,
-    /// The extents of the box in the result.
+    /// The extents of the box, along each dimension of the result.
     pub out_shape: Vec<u64>,
-    /// The item of each chunk in the request.
+    /// Says which item of the request each chunk of the imaginary array is.
     pub places: Arc<Places>,
 }
 
-/// Maps indices in a grid to items of the request.
+/// Maps grid indices of chunks to indices of items in the request.
 pub struct Places {
-    /// The grid indices of chunks along each dimension, ascending.
+    /// For each dimension, the grid indices that have chunks, ascending.
     positions: Vec<Vec<u64>>,
-    /// The item of each chunk, in the C order of `positions`.
+    /// For each chunk, in the C order of `positions`, its index among the items of the request.
     items: Vec<usize>,
 }
 
@@ -49,16 +49,17 @@ impl Places {
         self.items.get(linear).copied()
     }
 
-    /// Returns a function from grid indices to keys. A plan asks only for chunks with selected elements.
+    /// Returns a function that maps the grid index of a chunk to the chunk's key. A plan asks only for chunks with
+    /// selected elements.
     pub fn keys(self: &Arc<Places>, keys: &Arc<[String]>) -> KeyOf {
         let (places, keys) = (Arc::clone(self), Arc::clone(keys));
         Arc::new(move |at| places.item(at).map(|item| keys[item].clone()).unwrap_or_default())
     }
 }
 
-/// One dimension of a box that is being built.
+/// One dimension of a box that is put together from parts of chunks.
 struct Axis {
-    /// The distinct parts along this dimension, ordered by their place in the result.
+    /// The distinct parts along this dimension, in their order in the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,
@@ -96,8 +97,8 @@ impl Axis {
 }
 
 impl Grid {
-    /// Finds the box that parts of chunks of `chunk_shape` make up; `None` if they do not make up a box. An item is
-    /// `complete` if all elements that the array has in its chunk are selected.
+    /// Finds the box that parts of chunks of shape `chunk_shape` form together; `None` if they do not form a box. An
+    /// item is `complete` if all elements that the array has in its chunk are selected.
     pub fn of_parts(items: &[(Vec<Part>, bool)], chunk_shape: &[u64]) -> Option<Grid> {
         let ndim = chunk_shape.len();
         if chunk_shape.contains(&0) {
@@ -143,9 +144,9 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
-    /// Makes a box of an array of `shape`; `None` if it leaves the array or is empty. If the box ends within a chunk,
-    /// the grid includes the whole chunk, so that elements beyond the array's edge are kept. With `keep_beyond`, the
-    /// grid has only whole chunks.
+    /// Makes the box of an array of shape `shape`; `None` if it leaves the array or is empty. If the box ends within a
+    /// chunk, the grid includes the whole chunk, so that elements beyond the array's edge are kept. With `keep_beyond`,
+    /// the grid has only whole chunks.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],
@@ -170,7 +171,7 @@ impl Grid {
         Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
     }
 
-    /// Makes a box of `count` whole chunks, stacked along the first dimension.
+    /// Makes a box from `count` whole chunks, stacked along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
             let part = |(dim, &extent): (usize, &u64)| Part {

@@ -25,22 +25,22 @@ use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 use crate::watch::{Watch, Watches};
 
-/// A box of elements and the keys of the chunks that hold them.
+/// A request for a box of elements, with the keys of the chunks that hold them.
 #[pyclass(name = "ChunkRequest", module = "cuzarr._core", frozen)]
 pub struct PyChunkRequest {
     grid: Grid,
-    /// Returns the key of the chunk at a grid index.
+    /// Maps the grid index of a chunk to the chunk's key.
     key: KeyOf,
-    /// The keys of the items, in the order of the request.
+    /// The keys of the requested chunks, in the order of the request.
     keys: Arc<[String]>,
     watch: Arc<Watch>,
 }
 
 #[pymethods]
 impl PyChunkRequest {
-    /// Makes the request for a batch of zarr-python. `None` unless its parts make up a box of chunks of one shape. Keys
-    /// are the `path` of each byte getter; with `numbered`, they are the items' numbers. With `keep_beyond`, a write
-    /// keeps the elements of a chunk beyond the array's edge.
+    /// Makes the request for a batch that zarr-python passes to a codec pipeline. `None` unless its parts make up a box
+    /// of chunks of one shape. Keys are the `path` of each byte getter; with `numbered`, they are the items' numbers.
+    /// With `keep_beyond`, a write keeps the elements of a chunk beyond the array's edge.
     #[staticmethod]
     fn of_batch(
         batch: &Bound<'_, PyList>,
@@ -109,25 +109,25 @@ impl PyChunkRequest {
         Ok(PyChunkRequest::new(grid, keys))
     }
 
-    /// The start of the box in the result.
+    /// Where the box begins in the result, along each dimension.
     #[getter]
     fn out_start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.grid.out_start)
     }
 
-    /// The extents of the box in the result.
+    /// The extents of the box in the result, along each dimension.
     #[getter]
     fn out_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.grid.out_shape)
     }
 
-    /// Cancels a read or write on another thread. It ends at its next object.
+    /// Cancels a read or write of this request that runs on another thread. It ends at its next object.
     fn cancel(&self) {
         self.watch.cancel();
     }
 
-    /// Reads the box into `out`, which must have its shape. Missing chunks give the fill value. Returns the missing
-    /// items.
+    /// Reads the requested box into `out`, which must have the box's shape. Missing chunks give the fill value. Returns
+    /// the missing items.
     fn read(
         &self,
         py: Python<'_>,
@@ -145,7 +145,8 @@ impl PyChunkRequest {
         .map(|((), missing)| missing)
     }
 
-    /// Begins a read on another thread. It does not need the interpreter's lock unless the store is written in Python.
+    /// Begins to read the requested box on another thread. It does not need the interpreter's lock unless the store is
+    /// written in Python.
     fn start(
         &self,
         chunks: &PyChunks,
@@ -169,8 +170,8 @@ impl PyChunkRequest {
         Ok(PyStartedRead { ending, store, _out: out })
     }
 
-    /// Reads elements of variable length, in C order: strings if they are `text`, else bytes. Also returns the missing
-    /// items.
+    /// Reads the requested elements of variable length, in C order: as strings if they are `text`, else as bytes. Also
+    /// returns the missing items.
     fn read_variable<'py>(
         &self,
         py: Python<'py>,
@@ -187,7 +188,7 @@ impl PyChunkRequest {
         Ok((strings::to_list(py, &elements.0, text)?, missing))
     }
 
-    /// Writes elements. They are broadcast to the shape of the box.
+    /// Writes elements to the requested box. They are broadcast to the shape of the box.
     fn write(
         &self,
         py: Python<'_>,
@@ -204,7 +205,7 @@ impl PyChunkRequest {
         .map(|_| ())
     }
 
-    /// Writes elements of variable length, given in C order.
+    /// Writes elements of variable length, given in C order, to the requested box.
     fn write_variable(
         &self,
         py: Python<'_>,
@@ -238,14 +239,14 @@ impl PyChunkRequest {
         PyChunkRequest { key: grid.places.keys(&keys), grid, keys, watch: Arc::new(Watch::of_missing()) }
     }
 
-    /// Returns the items whose key does not exist, in order.
+    /// Returns the indices of the requested chunks that were not in the store, in order.
     fn missing(&self) -> Vec<usize> {
         let missing = self.watch.take_missing();
         let is_missing = |(item, key): (usize, &String)| missing.contains(key).then_some(item);
         if missing.is_empty() { Vec::new() } else { self.keys.iter().enumerate().filter_map(is_missing).collect() }
     }
 
-    /// Parses options, and adds the request's cancellation token.
+    /// Parses options of a read or write, and adds the request's cancellation token.
     fn run_options(&self, given: &Bound<'_, PyDict>) -> PyResult<Options> {
         let cancellation = Watches::with(&self.watch).token();
         Ok(parse_options(given)?.with_read_missing_chunks(true).with_cancellation(cancellation))
@@ -255,8 +256,8 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Runs a call on this thread, without the interpreter's lock. An exception from the store's own code is raised
-    /// again.
+    /// Runs a read or write on this thread, without the interpreter's lock. An exception from the store's own code is
+    /// raised again.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -275,7 +276,7 @@ impl PyChunkRequest {
 /// same time. On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
 const MANY_THREADS: usize = 8;
 
-/// The end of a read that runs on another thread.
+/// Tells waiting threads when a read on another thread has ended, and how.
 #[derive(Default)]
 struct Ending {
     state: Mutex<EndingState>,
@@ -285,7 +286,7 @@ struct Ending {
 #[derive(Default)]
 struct EndingState {
     is_over: bool,
-    /// The outcome, until it is taken; `Err` if the thread panicked.
+    /// The outcome of the read, until it is taken; `Err` if the thread panicked.
     outcome: Option<std::thread::Result<cuzarr::Result<()>>>,
     callback: Option<Py<PyAny>>,
 }
@@ -310,7 +311,7 @@ impl Ending {
         }
     }
 
-    /// Waits for the end. Only the first call returns the outcome.
+    /// Waits until the read has ended, and takes its outcome. Only the first call returns the outcome.
     fn wait(&self) -> Option<std::thread::Result<cuzarr::Result<()>>> {
         let state = self.over.wait_while(self.lock(), |state| !state.is_over);
         state.unwrap_or_else(PoisonError::into_inner).outcome.take()
@@ -334,7 +335,7 @@ pub struct PyStartedRead {
 
 #[pymethods]
 impl PyStartedRead {
-    /// Waits for the end of the read, and raises its error. Only the first call raises.
+    /// Waits until the read has ended, and raises its error. Only the first call raises.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let outcome = py.unlocked(|| self.ending.wait());
         match outcome {
@@ -346,8 +347,8 @@ impl PyStartedRead {
         }
     }
 
-    /// Calls `callback` once when the read has ended: from its thread, or now if it already has. Replaces an earlier
-    /// callback.
+    /// Calls `callback` once when the read has ended: from the read's thread, or now if it has ended already. Replaces
+    /// an earlier callback.
     fn when_over(&self, py: Python<'_>, callback: Py<PyAny>) {
         let mut state = self.ending.lock();
         let is_over = state.is_over;
@@ -360,7 +361,7 @@ impl PyStartedRead {
     }
 }
 
-/// The part of one item along each dimension; `None` if it cannot be part of a box.
+/// Returns the wanted part of one chunk along each dimension; `None` if it cannot be part of a box.
 fn parts(
     chunk_selection: &Bound<'_, PyAny>,
     out_selection: &Bound<'_, PyAny>,

@@ -18,19 +18,19 @@ use crate::error::{IntoPython, PyResult, from_python};
 use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
 use crate::store::PyStore;
 
-/// A store for the chunks of a request.
+/// A store from which the chunks of a request are read, and to which they are written.
 #[pyclass(name = "ChunkStore", module = "cuzarr._core", frozen)]
 pub struct PyChunkStore {
     pub(super) inner: Arc<dyn Store>,
     failure: Failure,
 }
 
-/// The first exception that a store's own code raised.
+/// The first exception that the Python code of a store raised.
 type Failure = Arc<Mutex<Option<PyErr>>>;
 
 #[pymethods]
 impl PyChunkStore {
-    /// A store in a directory. Like zarr-python, it follows symbolic links to any place.
+    /// Opens a store in a local directory. Like zarr-python, it follows symbolic links to any place.
     #[staticmethod]
     fn local(root: std::path::PathBuf, direct_io: &str) -> PyResult<Self> {
         let direct_io = direct_io.parse().py()?;
@@ -39,14 +39,14 @@ impl PyChunkStore {
         Ok(PyChunkStore { inner: Arc::new(store), failure: Failure::default() })
     }
 
-    /// The chunks of a store of cuzarr.
+    /// Makes a store for chunks from a store of cuzarr.
     #[staticmethod]
     fn of(store: &PyStore) -> Self {
         PyChunkStore { inner: Arc::clone(&store.inner), failure: Failure::default() }
     }
 
-    /// A store behind a Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request is
-    /// (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values, or
+    /// Makes a store from a Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request
+    /// is (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values, or
     /// returns `None` and calls `reply` with the number and the value of each request, from any thread. A value is
     /// bytes-like, `None`, or an exception.
     #[staticmethod]

@@ -19,18 +19,18 @@ use cuzarr::plan::{Regions, Selection};
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Order, Result};
 
-/// The path of the array between two passes, below the target's path.
+/// Name of the temporary array that a copy in two passes writes first, below the target's path.
 const BETWEEN: &str = ".cuzarr-between";
 
-/// Cost of writing all elements once more, relative to reading them once. For 4 GiB on an H200 with 16 cores, a second
-/// pass took 0.8 to 1.8 s and reading 0.2 s; without the GPU, 1.8 s and 0.4 s (`bench/record/nvidia-h200/rechunk.json`,
-/// `22-rechunk`).
+/// Estimated cost of writing all elements to a temporary array, relative to reading them once. For 4 GiB on an H200
+/// with 16 cores, a second pass took 0.8 to 1.8 s and reading 0.2 s; without the GPU, 1.8 s and 0.4 s
+/// (`bench/record/nvidia-h200/rechunk.json`, `22-rechunk`).
 const WRITING_AGAIN: f64 = 4.0;
 
-/// Fixed cost of an object between two passes, expressed as the bytes that could be read in the same time.
+/// Fixed cost of each object of the temporary array, expressed as the bytes that could be read in the same time.
 const OBJECT_BYTES: f64 = 65536.0;
 
-/// The treatment of a target that exists already.
+/// How a copy treats a target that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse the copy.
@@ -50,13 +50,13 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
-    /// The source's elements that are copied; `None` means all.
+    /// Selects the elements of the source to copy; `None` means all.
     select: Option<Selection>,
-    /// The options of the resulting array.
+    /// Options of the target array, such as its memory limit and cancellation; the copy obeys them too.
     options: ArrayOptions,
 }
 
-/// The action before the first pass.
+/// The first action of a copy at its target, before its first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,
@@ -187,7 +187,7 @@ impl Copy {
         })
     }
 
-    /// Carries out the plan and returns the target. `progress` is called for every written region.
+    /// Copies the elements and returns the target array. `progress` is called for every written region.
     ///
     /// # Errors
     /// Errors of reading and writing, with the region in the trail. Written chunks stay, and the copy can be resumed.
@@ -290,7 +290,8 @@ impl Copy {
         Ok(vec![Pass::new(&self.source, &self.target, direct, 0, direct_reads)])
     }
 
-    /// Plans one pass along the target's grid. The size of a region counts the source elements that are read for it.
+    /// Plans the only pass of a copy that combines several source elements into one, in regions along the target's
+    /// grid. The size of a region counts the source elements that are read for it.
     fn plan_shrinking(&self, shrink: &Shrink, most_bytes: u64) -> Result<Pass> {
         let unit = self.target.metadata().chunk_grid().chunk_shape();
         self.check_budget(unit)?;
@@ -320,7 +321,7 @@ impl Copy {
             .with_hint("raise the memory limit, or write smaller chunks or shards"))
     }
 
-    /// Restores the passes from the checkpoint.
+    /// Restores the passes from what the checkpoint of an interrupted copy recorded.
     fn planned_before(&self, noted: Vec<PassNote>, most_bytes: u64) -> Result<Vec<Pass>> {
         let mut steps = vec![self.source.clone(), self.target.clone()];
         if let [first, _] = &noted[..] {
@@ -348,7 +349,8 @@ impl Copy {
         passes.collect()
     }
 
-    /// Returns the array between two passes. Only this copy opens it. It is compressed with the fastest codec.
+    /// Returns the temporary array that the first of two passes writes and the second one reads. Only this copy opens
+    /// it. It is compressed with the fastest codec.
     fn between(&self, chunk_shape: &[u64]) -> Result<Array> {
         let metadata = self.source.metadata();
         let codecs = match metadata.data_type().size_bytes() {
@@ -384,7 +386,7 @@ impl Copy {
     }
 }
 
-/// Returns a text that describes this copy and no other work.
+/// Returns a text that identifies this copy: equal for the same work only.
 fn origin(source: &Array, shrink: Option<&Shrink>, select: Option<&Selection>) -> String {
     let documents = source.metadata().documents();
     let documents: Vec<_> = documents.iter().map(|(name, bytes)| (name, String::from_utf8_lossy(bytes))).collect();
@@ -401,7 +403,8 @@ fn note(pass: &Pass) -> PassNote {
     }
 }
 
-/// Checks the place of the target. Returns the action before the first pass, and the passes of a resumed copy.
+/// Looks for a node or an interrupted copy at the target, and refuses those that `existing` does not allow. Returns the
+/// action before the first pass, and the passes of a resumed copy.
 pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) -> Result<(Begin, Vec<PassNote>)> {
     if existing == Existing::Overwrite {
         return Ok((Begin::Delete, Vec::new()));

@@ -10,21 +10,23 @@ use cuzarr::node::ArrayOptions;
 use cuzarr::plan::Region;
 use cuzarr::store::Store;
 
-/// The boxes that remain to be copied, in order. The number beside a box, if any, is the number of finished regions of
-/// the pass once that box is copied.
+/// The boxes that a pass has not copied yet, in order. The number beside a box, if any, is the number of finished
+/// regions of the pass once that box is copied.
 pub type Rest<'a> = dyn Iterator<Item = Result<(Region, Option<u64>)>> + 'a;
 
-/// Copies the regions of passes. The copy decides what is copied, and records its progress. The carrier decides where
-/// the work is done. Every box of a pass consists of whole stored objects. So boxes may be copied at the same time, and
-/// more than once.
+/// Carries out the passes of a copy: in this process, or on other machines. The copy decides what is copied, and
+/// records its progress. The carrier decides where the work is done. Every box of a pass consists of whole stored
+/// objects. So boxes may be copied at the same time, and more than once.
 pub trait Carrier {
-    /// Refuses options or a target's store that this carrier cannot work with, before anything is written or deleted.
+    /// Called before anything is written or deleted: refuses options or a target's store that this carrier cannot work
+    /// with.
     ///
     /// # Errors
     /// Those of the device, if this process uses it.
     fn prepare(&self, options: &ArrayOptions, target: &Arc<dyn Store>) -> Result<()>;
 
-    /// Copies the boxes of a pass. Calls `done` for each box in order, once it and all boxes before it are copied.
+    /// Copies the remaining boxes of one pass. Calls `done` for each box in order, once it and all boxes before it are
+    /// copied.
     ///
     /// # Errors
     /// The first failure.
@@ -37,7 +39,7 @@ pub trait Carrier {
     ) -> Result<()>;
 }
 
-/// The carrier that works in this process. It reads the next box while it writes the current one.
+/// The carrier that copies all regions in this process. It reads the next box while it writes the current one.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 

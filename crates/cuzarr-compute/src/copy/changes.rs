@@ -21,10 +21,11 @@ pub use cuzarr::internal::meta::encoding::compressor_named;
 /// Extents along named dimensions; `None` means the whole dimension.
 pub type NamedExtents = BTreeMap<String, Option<u64>>;
 
-/// The changes that a copy makes. A field that is `None` keeps the source's setting.
+/// How a copy differs from its source: format, chunks, codecs, and which nodes and elements are copied. A field that is
+/// `None` keeps the source's setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// The Zarr format.
+    /// The Zarr format of the copy.
     pub zarr_format: Option<ZarrFormat>,
     /// Elements of a chunk along each dimension; `None` means the whole dimension.
     pub chunks: Option<Vec<Option<u64>>>,
@@ -37,15 +38,17 @@ pub struct Changes {
     /// Changes for single arrays of a copied group, by their paths below the group. Codecs and the format default to
     /// those for all arrays; chunks and shards default to the source's.
     pub members: BTreeMap<String, Changes>,
-    /// The compressors with their v3 names. An empty list means no compressor.
+    /// The compressors of the copy, as v3 codecs. An empty list means no compressor.
     pub compressors: Option<Vec<Extension>>,
-    /// All codecs of a chunk with their v3 names, from elements to bytes. They replace `compressors`, and need format
+    /// All codecs of the copy's chunks, as v3 codecs, in the order from elements to bytes. They replace `compressors`,
+    /// and need format
     /// 3.
     pub codecs: Option<Vec<Extension>>,
-    /// Paths of the arrays and groups to copy, below the copied group. Others are left out. An empty list copies all.
+    /// Paths of the arrays and groups to copy, relative to the copied group. Others are left out. An empty list copies
+    /// all.
     pub only: Vec<String>,
-    /// Elements to copy, as slices by dimension name. A single array also accepts dimension numbers. Other dimensions
-    /// are copied whole.
+    /// The elements to copy: a slice for each dimension name. A single array also accepts dimension numbers. Other
+    /// dimensions are copied whole.
     pub select: BTreeMap<String, SliceArg>,
     /// Whether to leave out nodes of a copied group that cannot be read.
     pub skip_unreadable: bool,
@@ -132,7 +135,7 @@ impl Changes {
             || self.only.iter().any(|only| only == path || is_below(path, only) || is_below(only, path))
     }
 
-    /// Returns the selection of elements to copy; `None` means all.
+    /// Returns which elements of `source` are copied; `None` means all.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that no dimension or several dimensions have, and for an index or an empty slice.
@@ -194,7 +197,7 @@ impl Changes {
         changes
     }
 
-    /// Refuses member paths that are not among `arrays`, and dimension names that no array has.
+    /// Refuses settings for members that are not among `arrays`, and dimension names that no array has.
     ///
     /// # Errors
     /// `InvalidArgument`, with the nearest name.
@@ -218,7 +221,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Refuses lists of extents if no array of the group has as many dimensions.
+    /// Refuses chunk and shard shapes if no array of the group has that number of dimensions.
     ///
     /// # Errors
     /// `InvalidArgument`
@@ -235,7 +238,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Makes the metadata of a copy. Within a format, unchanged codecs are kept.
+    /// Makes the metadata of the copy from that of the source. Within a format, unchanged codecs are kept.
     ///
     /// Between formats, zstd, gzip and Blosc keep their settings, zstd replaces other compressors, and filters are left
     /// out. A sharded array loses its shards in v2. Dimension names and the value of missing elements move to their
@@ -294,7 +297,7 @@ impl Changes {
         Ok(target)
     }
 
-    /// Returns the source's metadata with another shape and georeference, for a copy of a part of the array.
+    /// Returns metadata for a copy of the selected elements: the source's, with another shape and georeference.
     fn part_of(&self, source: &ArrayMetadata, selection: &Selection) -> Result<ArrayMetadata> {
         if source.chunk_grid().rectilinear().is_some() && self.chunks.is_none() && self.named_chunks.is_empty() {
             let error = Error::new(ErrorKind::Unsupported, "a part of an array cannot keep chunks of several extents");
@@ -312,7 +315,7 @@ impl Changes {
         Ok(part)
     }
 
-    /// Returns the shapes of a chunk and of a shard.
+    /// Returns the chunk shape and the shard shape of the copy.
     fn shapes(
         &self,
         source: &ArrayMetadata,
@@ -454,7 +457,8 @@ struct Stored {
 }
 
 impl Stored {
-    /// Reads these settings from metadata. With nested shards, the outermost shards and the innermost chunks count.
+    /// Reads the chunk shape, shard shape and codecs from an array's metadata. With nested shards, the outermost shards
+    /// and the innermost chunks count.
     fn of(metadata: &ArrayMetadata) -> Stored {
         let outer = metadata.chunk_grid().chunk_shape().to_vec();
         let mut stored = Stored { chunk: outer.clone(), shard: None, codecs: Vec::new() };
@@ -485,7 +489,7 @@ fn parse_named(extents: &Map<String, Value>) -> Result<NamedExtents> {
     named.collect()
 }
 
-/// Returns the extents of all dimensions; dimensions that `named` has take theirs from there.
+/// Returns the extents `own`, but with the extents from `named` for the dimensions that have one there.
 ///
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.
@@ -497,7 +501,7 @@ fn with_named(own: &[u64], named: &NamedExtents, source: &ArrayMetadata) -> Resu
     Ok(extents)
 }
 
-/// Returns the dimension named `name`.
+/// Returns the index of the dimension named `name`.
 ///
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.
@@ -516,7 +520,7 @@ fn axis_named(name: &str, source: &ArrayMetadata) -> Result<usize> {
     Ok(axis)
 }
 
-/// Parses a slice `[start, stop, step]`.
+/// Parses a slice from the JSON list `[start, stop, step]`.
 fn parse_slice(value: &Value) -> Option<SliceArg> {
     let [start, stop, step] = &value.as_array()?[..] else { return None };
     let bound = |value: &Value| if value.is_null() { Some(None) } else { value.as_i64().map(Some) };
@@ -545,7 +549,7 @@ fn parse_extents(extents: &[Value]) -> Result<Vec<Option<u64>>> {
     extents.iter().map(parse).collect()
 }
 
-/// Replaces each `None` by the whole dimension, rounded up to a multiple of `unit`.
+/// Replaces each `None` in `extents` by the whole dimension, rounded up to a multiple of `unit`.
 fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: &str) -> Result<Vec<u64>> {
     if extents.len() != shape.len() {
         let message = format!("{what} have {} dimensions, the array has {}", extents.len(), shape.len());
@@ -556,7 +560,8 @@ fn whole_where_open(extents: &[Option<u64>], shape: &[u64], unit: &[u64], what: 
     Ok(axes.map(|(extent, axis)| extent.unwrap_or_else(|| whole(axis))).collect())
 }
 
-/// The index of the codec that turns elements into bytes. Filters come before it, compressors after it.
+/// Returns the index in `codecs` of the codec that turns elements into bytes. Filters come before it, compressors after
+/// it.
 fn serializer_in(codecs: &[Extension], source: &ArrayMetadata, chunk: &[u64]) -> Result<usize> {
     let spec = ChunkSpec::new(chunk.to_vec(), source.data_type().clone(), source.fill_value().clone());
     Ok(Chain::from_extensions(codecs, spec)?.array_codec_count())
@@ -566,7 +571,7 @@ fn is_checksum(name: &str) -> bool {
     ["crc32c", "crc32", "adler32", "fletcher32"].contains(&name.trim_start_matches("numcodecs."))
 }
 
-/// Converts a v2 compressor to the codec with its v3 name.
+/// Converts a v2 compressor or filter to the v3 codec that does the same.
 fn to_v3(codec: &Map<String, Value>, data_type: &DataType) -> Extension {
     let get =
         |member: &str, default: Value| codec.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(default);

@@ -71,7 +71,7 @@ pub fn copy_node(
     Ok(copied)
 }
 
-/// Returns the mark that shows an unfinished copy of a group.
+/// Returns the attribute that marks the target group as an unfinished copy of `source`.
 fn mark_of(source: &Node, changes: &Changes) -> Mark {
     let (store, format) = match source {
         Node::Array(array) => (array.store(), array.metadata().zarr_format()),
@@ -147,7 +147,7 @@ impl Copied {
         Ok(())
     }
 
-    /// Reads the nodes below a group that are copied, with their paths relative to the group.
+    /// Reads the nodes of a group that are to be copied, with their paths relative to the group.
     fn read_members(&mut self, group: &Group, changes: &Changes) -> Result<Vec<(String, Node)>> {
         let (mut members, mut known) = (Vec::new(), Vec::new());
         let unreadable = &mut self.unreadable;
@@ -176,7 +176,7 @@ impl Copied {
         Err(first.at(trail).with_hint("leave them out with skip_unreadable, or choose others with only"))
     }
 
-    /// Refuses an existing node at the target, unless it belongs to the copy that is resumed.
+    /// Refuses an existing node at the target, unless it is an unfinished copy of the same source that is resumed.
     fn check_what_is_there(&self, group: &Group) -> Result<()> {
         let kind = match node::open_existing(Arc::clone(&self.store), &self.path, None, group.options().clone()) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
@@ -197,7 +197,7 @@ impl Copied {
         Err(Error::new(kind, message).with_hint("copy to another place, resume the copy, or overwrite it"))
     }
 
-    /// Returns the plan of each array's copy, with the array's name.
+    /// Returns the name of each array that is copied, with the plan of its copy.
     pub fn copies(&self) -> &[(String, Copy)] {
         &self.copies
     }
@@ -218,7 +218,7 @@ impl Copied {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }
 
-    /// Copies everything, one array after the other. `progress` is called for each array's regions.
+    /// Carries out the plan: copies all arrays, one after the other. `progress` is called for each array's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

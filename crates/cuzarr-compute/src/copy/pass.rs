@@ -13,33 +13,33 @@ use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Region, Regions, Selection};
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Assumed size of an element of variable length, in bytes.
+/// Bytes that an element of variable length is assumed to take, since its real size is not known in advance.
 const VARIABLE_BYTES: u64 = 64;
 
-/// A pass: it copies all elements of an array once, region by region.
+/// One pass of a copy: it copies all elements of an array once, region by region.
 #[derive(Clone, Debug)]
 pub struct Pass {
     pub(super) source: Array,
     pub(super) target: Array,
-    /// The regions that the pass goes through.
+    /// The regions of the target that the pass copies, in order.
     pub regions: Regions,
-    /// Number of finished regions.
+    /// Number of regions that are already finished; the pass continues after them.
     pub finished: u64,
     /// How many times each byte of the source is read, on average.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
-    /// The source's elements that are copied; `None` means all.
+    /// Selects the elements of the source to copy; `None` means all.
     pub(super) select: Option<Selection>,
-    /// The type that elements are converted to, if it differs.
+    /// The type that elements are converted to; `None` if source and target have the same type.
     pub(super) cast: Option<DType>,
 }
 
-/// How several elements of the source become one element of the target.
+/// How a box of source elements is combined into one element of the target.
 #[derive(Clone, Debug)]
 pub struct Shrink {
     /// Number of source elements along each dimension that become one target element.
     pub factors: Vec<u64>,
-    /// The method that combines them.
+    /// How the source elements are combined, for example by their mean.
     pub method: Downsampling,
 }
 
@@ -49,7 +49,7 @@ impl Shrink {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
 
-    /// Returns the region of the source that a region of the target is computed from.
+    /// Returns the region of the source whose elements are needed to compute a region of the target.
     fn needs(&self, region: &Region, source: &[u64]) -> Region {
         let along = |axis: usize| {
             let (factor, reach) = (self.factors[axis], self.method.reach(self.factors[axis]));
@@ -61,7 +61,7 @@ impl Shrink {
         Region { number: region.number, start, extent }
     }
 
-    /// Computes a region of the target from the source's elements.
+    /// Computes the elements of a target region from the source elements `needed` for it.
     fn make(&self, region: &Region, needed: &NdBuffer) -> Result<NdBuffer> {
         // Both fit `usize`: factors are limited by the elements of a box, extents by the elements in memory.
         let factors: Vec<usize> = self.factors.iter().map(|&factor| factor as usize).collect();
@@ -71,7 +71,7 @@ impl Shrink {
         Ok(downsample_part(needed, Boxes { before: &before, shape }, &factors, self.method)?)
     }
 
-    /// Bytes of the source per element of the target, if the target is written in regions of at least `unit`.
+    /// Bytes of source elements that are read for each target element, if each region has at least the shape `unit`.
     pub(super) fn bytes(&self, element_bytes: u64, unit: &[u64]) -> u64 {
         let along = |(&factor, unit): (&u64, &u64)| {
             factor.saturating_add((2 * self.method.reach(factor)).div_ceil((*unit).max(1)))
@@ -80,7 +80,7 @@ impl Shrink {
     }
 }
 
-/// Elements between reading and writing.
+/// The elements of one region after they were read: of fixed size, or of variable length.
 enum Elements {
     Fixed(NdBuffer),
     Variable(VariableElements),
@@ -113,7 +113,7 @@ impl Pass {
         self.select.as_ref()
     }
 
-    /// Adds the unfinished work of this pass to the meter.
+    /// Tells the meter how many regions and bytes this pass still has to copy.
     pub(super) fn announce(&self, meter: &Meter<'_>) {
         let regions = self.regions.len();
         let share = 1.0 - self.finished as f64 / regions.max(1) as f64;
@@ -121,13 +121,13 @@ impl Pass {
         meter.expect(regions, self.finished, (elems as u64).saturating_mul(element_bytes(&self.target)));
     }
 
-    /// Size of a region's elements in bytes.
+    /// Size of the elements of a target region in bytes.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         region.elems().saturating_mul(element_bytes(&self.target))
     }
 
-    /// Copies regions one after the other. The next region is read while one is written. `done` is called for each
-    /// region.
+    /// Copies the given regions of this pass, one after the other. The next region is read while one is written. `done`
+    /// is called for each region.
     ///
     /// # Errors
     /// The first failure, with the region in the trail.
@@ -151,7 +151,7 @@ impl Pass {
         self.read(region).and_then(|elements| self.write(region, elements)).at(|| region.to_string())
     }
 
-    /// Reads the source's elements for a region of the target.
+    /// Reads the source elements that a region of the target needs.
     fn read(&self, region: &Region) -> Result<Elements> {
         let selection = match (&self.shrink, self.select.as_ref().and_then(Selection::axes)) {
             (Some(shrink), _) => shrink.needs(region, self.source.shape()).selection()?,
@@ -164,7 +164,7 @@ impl Pass {
         }
     }
 
-    /// Computes elements of the target from elements of the source.
+    /// Converts or combines source elements into the elements of a target region.
     fn made(&self, region: &Region, mut elements: NdBuffer) -> Result<NdBuffer> {
         if let Some(shrink) = &self.shrink {
             elements = shrink.make(region, &elements)?;
@@ -175,7 +175,7 @@ impl Pass {
         }
     }
 
-    /// Writes the elements of a region.
+    /// Writes elements to a region of the target.
     fn write(&self, region: &Region, elements: Elements) -> Result<()> {
         let selection = region.selection()?;
         match elements {
@@ -209,9 +209,9 @@ impl Pass {
         Ok(parts.chain(whole.map(|next| next.map(|(finished, region)| (region, Some(finished))))))
     }
 
-    /// Returns the objects of a region that are not stored, or the whole region if none is stored. In a rectilinear
-    /// grid, an object may lie in several regions, so a stored object may be incomplete. There the whole region is
-    /// copied again.
+    /// Returns the boxes of a region whose objects are not stored, or the whole region if none is stored. In a
+    /// rectilinear grid, an object may lie in several regions, so a stored object may be incomplete. There the whole
+    /// region is copied again.
     fn missing(&self, region: &Region, stored: &HashSet<String>) -> Result<Vec<Region>> {
         let metadata = self.target.metadata();
         if metadata.chunk_grid().rectilinear().is_some() {
@@ -256,7 +256,7 @@ pub fn copy_region(
     Pass { shrink, select, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
 }
 
-/// Converts a region of the selected elements to the selection of the source that it comes from.
+/// Returns the selection of source elements that a region of the copy is made from, if the copy selects `axes`.
 fn selected(axes: &[AxisSelection], region: &Region) -> Result<Selection> {
     let along = |(axis, (start, extent)): (&AxisSelection, (&u64, &u64))| AxisSelection {
         start: axis.start + start * axis.step,
@@ -266,7 +266,7 @@ fn selected(axes: &[AxisSelection], region: &Region) -> Result<Selection> {
     Selection::new(axes.iter().zip(region.start.iter().zip(&region.extent)).map(along).collect())
 }
 
-/// Refuses a target whose shape differs.
+/// Refuses a target whose shape is not that of the source.
 ///
 /// # Errors
 /// `ShapeMismatch`

@@ -8,13 +8,14 @@ use cuzarr_device::internal::Threads;
 use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
 
-/// Number of neighbouring elements of the result that are counted together, if they are neighbours in memory too.
+/// Number of elements of the result that one pass over the input counts together, if their inputs are neighbours in
+/// memory.
 const TILE_OUTPUTS: usize = 256;
-/// Least number of elements per thread. Fewer elements are not worth a thread.
+/// Least number of input elements for which another thread is used. Fewer elements are not worth a thread.
 const THREAD_ELEMS: usize = 1 << 15;
 
 impl Counter<'_> {
-    /// Counts the input elements of the results `outputs` in `counters`, and their NaN elements in `others`.
+    /// Counts the input elements that belong to the result elements `outputs`: numbers in `counters`, NaN in `others`.
     ///
     /// # Errors
     /// `MemorySpace` for memory of another device.
@@ -51,8 +52,7 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// Counts the elements with the numbers `reduced` that make up the elements `range` of the result, counted from
-    /// `first`.
+    /// Counts the input elements with the indices `reduced`, for each result element in `first` plus `range`.
     fn count(
         &self,
         first: usize,
@@ -94,8 +94,8 @@ impl Counter<'_> {
         }
     }
 
-    /// Calls `take` with the bits of each input element, and with the position in `outputs` of the result that it
-    /// belongs to.
+    /// Calls `take` for each input element, with the index in `outputs` of the result element that it belongs to, and
+    /// its bits.
     fn walk(&self, outputs: Range<usize>, reduced: Range<usize>, take: impl FnMut(usize, u64)) {
         match self.keys.bits {
             8 => self.walk_sized::<1>(outputs, reduced, |&[byte]| u64::from(byte), take),
@@ -141,23 +141,23 @@ impl Counter<'_> {
     }
 }
 
-/// Finds the bins of keys. A table, indexed by the first bits of a key's distance from the first edge, leaves few edges to
-/// compare with.
+/// A table that speeds up the search for the bin in which a key lies. It is indexed by the first bits of a key's
+/// distance from the first edge, which leaves few edges to compare with.
 struct BinTable<'a> {
-    /// The lower edges of the bins.
+    /// The lower edge of each bin.
     lower: &'a [u64],
     first: u64,
     last: u64,
     shift: u32,
-    /// For each entry of the table, the number of lower edges at or below its first key; at the end, that of all.
+    /// For each entry of the table, the number of bins whose lower edge is at or below its first key.
     starts: Vec<usize>,
 }
 
-/// Largest number of bits of a key that choose an entry of the table.
+/// Largest number of bits of a key that serve as an index into the table.
 const TABLE_BITS: u32 = 12;
 
 impl<'a> BinTable<'a> {
-    /// Makes the table for sorted edges and about `elements` keys; `None` without bins.
+    /// Makes the table for sorted edges, with a size that suits about `elements` keys; `None` if there are no bins.
     fn new(edges: &'a [u64], elements: usize) -> Option<BinTable<'a>> {
         let (&last, lower) = edges.split_last()?;
         let first = *lower.first()?;
@@ -168,7 +168,7 @@ impl<'a> BinTable<'a> {
         Some(BinTable { lower, first, last, shift, starts })
     }
 
-    /// Returns the bin that a key lies in. The last one includes its upper edge.
+    /// Returns the number of the bin that contains a key; `None` if no bin does. The last bin includes its upper edge.
     fn bin(&self, key: u64) -> Option<usize> {
         if key < self.first || key > self.last {
             return None;

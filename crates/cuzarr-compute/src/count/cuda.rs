@@ -13,19 +13,20 @@ const COUNT_TEXT: &str = include_str!("count.cu");
 const HEADERS: &[Header] = &[header!("program/arithmetic.cuh"), header!("count/keys.cuh")];
 static COUNT: KernelSource = KernelSource { name: "count", text: COUNT_TEXT, headers: &[HEADERS] };
 
-/// Largest number of dimensions of the result, and of dimensions that are counted over.
+/// Largest number of dimensions that the result of a count may have, and that may be counted over.
 pub(super) const MOST_AXES: usize = defined(COUNT_TEXT, "CUZARR_COUNT_AXES") as usize;
 const THREADS: u32 = 256;
-/// Least number of elements that a thread should have, since every block has a table to clear and to add.
+/// Least number of elements that a GPU thread should count, since every block has a table to clear and to add.
 const THREAD_ELEMS: u64 = 64;
-/// Blocks that run at the same time on a multiprocessor, given their shared memory.
+/// Number of blocks that run at the same time on a multiprocessor, given their shared memory.
 const BLOCKS_EACH: u64 = 6;
-/// Blocks per multiprocessor if they count few bins. Some wait for others, so there are more than run at the same time.
+/// Number of blocks that are launched for each multiprocessor if there are few bins. Some wait for others, so there are
+/// more than run at the same time.
 const BIN_BLOCKS_EACH: u64 = 16;
-/// Largest number of bins of one result that are counted in shared memory: `CUZARR_FEW_BINS`.
+/// Largest number of bins of one result element that a block counts in shared memory: `CUZARR_FEW_BINS`.
 const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
 
-/// The counterpart of `Keys` in keys.cuh.
+/// The struct `Keys` of keys.cuh, in the same memory layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct KeyWords {
@@ -39,13 +40,13 @@ impl KeyWords {
         KeyWords { infinity: keys.infinity, kind: keys.kind as u32, bits: keys.bits }
     }
 
-    /// Returns the bytes in the order in which they lie in memory.
+    /// Returns the struct's bytes as a kernel reads them.
     pub(crate) fn bytes(self) -> Vec<u8> {
         [&self.infinity.to_ne_bytes()[..], &self.kind.to_ne_bytes(), &self.bits.to_ne_bytes()].concat()
     }
 }
 
-/// The counterpart of `Job` in count.cu.
+/// The struct `Job` of count.cu, in the same memory layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CountJob {
@@ -71,7 +72,7 @@ struct CountJob {
     bins_per_unit: f64,
 }
 
-/// Counters on the device, and the edges or intervals that they count by.
+/// A GPU's counters, and the edges or intervals that decide which counter an element belongs to.
 pub(super) struct Tables {
     counters: Buffer,
     table: Buffer,
@@ -96,7 +97,8 @@ impl Tables {
     }
 }
 
-/// Counts the input elements of the results `outputs`. There are as many results as `tables` has room for.
+/// Counts on the GPU the input elements that belong to the result elements `outputs`. There are as many results as
+/// `tables` has room for.
 pub(super) fn add(counter: &Counter<'_>, outputs: Range<usize>, tables: &Tables, stream: &Stream) -> Result<()> {
     let Counter { source, view, keys, bins } = *counter;
     let all = outputs.len() as u64 * view.reduced as u64;

@@ -3,18 +3,19 @@
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// The conversion of a type's elements to keys. Keys have as many bits as the elements, and the same order. Both zeros
-/// have the same key; NaN has none.
+/// Converts elements of one type to keys, which are unsigned integers that can be compared instead. Keys have as many
+/// bits as the elements, and the same order. Both zeros have the same key; NaN has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) kind: KeyKind,
-    /// Number of bits of an element, and of its key.
+    /// Number of bits of an element; its key has as many.
     pub(crate) bits: u32,
-    /// The bits of infinity, for types that have it; else 0.
+    /// The bits of the element infinity, for float types; 0 for other types.
     pub(crate) infinity: u64,
 }
 
-/// How an element's bits are interpreted. The numbers are those in keys.cuh.
+/// How an element's bits are interpreted, for example as a signed integer or a float. The numbers are those in
+/// keys.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Unsigned = 0,
@@ -78,7 +79,7 @@ impl Keys {
         })
     }
 
-    /// Returns approximately the number with this key.
+    /// Returns the number with this key, rounded to binary64.
     pub(super) fn about(self, key: u64) -> f64 {
         let raw = self.raw(key);
         match (self.kind, self.bits) {

@@ -14,17 +14,18 @@ use crate::program::Processor;
 use crate::reduce::view::View;
 use cuzarr::Result;
 
-/// The low end of an interval that contains no key.
+/// Marks an interval that contains no key, in place of the key at which an interval begins.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
-/// The way of counting. The counters of one element of the result lie together.
+/// Which keys each counter counts. The counters of one element of the result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
-    /// Keys of edges, in order. A counter counts keys from its edge to below the next edge; the last one includes its
-    /// upper edge too.
+    /// Counters for the bins between edges, which are given as ascending keys. A counter counts keys from its edge to
+    /// below the next edge; the last one includes its upper edge too.
     Edges(Vec<u64>),
-    /// Intervals of keys, `intervals` of them for each element of the result. Each interval has `2^bits` counters for
-    /// `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is [`NO_INTERVAL`].
+    /// Counters for parts of key intervals, `intervals` of them for each element of the result. Each interval has
+    /// `2^bits` counters for `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is
+    /// [`NO_INTERVAL`].
     Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
 }
 
@@ -38,7 +39,7 @@ impl Bins {
     }
 }
 
-/// Counters for the elements of a result, while regions are added one after the other.
+/// Counts the elements of an array for each element of the result, region by region.
 pub(crate) struct Counting<'a> {
     keys: Keys,
     bins: &'a Bins,
@@ -47,7 +48,7 @@ pub(crate) struct Counting<'a> {
     counters: Counters,
 }
 
-/// The elements of a region, and how they are counted.
+/// Counts the elements of one region.
 #[derive(Clone, Copy)]
 struct Counter<'a> {
     source: &'a NdBuffer,
@@ -61,14 +62,14 @@ enum Counters {
     Device(cuda::Tables),
 }
 
-/// Returns the number of tables that the host holds at a time. Threads that share one element of the result need one
-/// table each.
+/// Returns how many tables of counters are in host memory at the same time. Threads that share one element of the
+/// result need one table each.
 pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
     if processor.stream().is_none() && outputs < processor.threads { processor.threads + 1 } else { 1 }
 }
 
 impl<'a> Counting<'a> {
-    /// Starts counting at 0.
+    /// Makes counters that are all 0.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceFailed`.
@@ -80,7 +81,7 @@ impl<'a> Counting<'a> {
         Ok(Counting { keys, bins, outputs, processor, counters })
     }
 
-    /// Counts the elements of a region. Its results begin at `first_output`.
+    /// Counts the elements of one region of the array. Its results begin at `first_output`.
     ///
     /// # Errors
     /// `MemorySpace` for memory of another device; what the device reports.

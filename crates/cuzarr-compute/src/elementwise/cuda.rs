@@ -10,12 +10,12 @@ use crate::program::Joint;
 use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
 
-/// Largest number of elements that a thread takes at once.
+/// Largest number of elements that a thread loads, computes and stores together.
 const MOST_LANES: usize = 4;
 
 impl ElementwiseKernel {
-    /// Puts the work on a stream and returns the outputs, which are ready after the stream's work. The kernel is
-    /// compiled once for each combination of operand types and layouts, and kept on disk.
+    /// Launches the kernel on a stream and returns the outputs, which are filled once the stream has run it. The kernel
+    /// is compiled once for each combination of operand types and layouts, and kept on disk.
     ///
     /// # Errors
     /// `InvalidArgument` for the wrong number of arguments, numbers that do not fit, and outputs that overlap; `ShapeMismatch`

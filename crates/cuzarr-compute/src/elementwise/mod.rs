@@ -19,11 +19,11 @@ use crate::expression::broadcast;
 use crate::regions::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Default number of threads of a block.
+/// Default number of threads in a block.
 const THREADS: u32 = 256;
 
-/// A kernel that computes one expression over whole arrays, with broadcasting. Clones share compiled code. Any thread
-/// may use it.
+/// A CUDA kernel for one C++ expression that the user gives; it computes this for each element of arrays, with
+/// broadcasting. Clones share compiled code. Any thread may use it.
 ///
 /// Parameters are written like `float32 x, T y, raw T z`. An element type is a NumPy name, or a letter that stands for
 /// the argument's type. `raw` passes the whole array, which the operation may index freely; other parameters are the
@@ -55,13 +55,13 @@ pub struct ElementwiseKernel {
     functions: Arc<Mutex<HashMap<(Device, Variant), Function>>>,
 }
 
-/// The value of an input.
+/// The value that the caller passes for one input of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementwiseArgument<'a> {
-    /// An array on the stream's device.
+    /// An array in the memory of the stream's device.
     Array(&'a NdBuffer),
-    /// A number of the given type, stored in the first of these bytes. It is converted to the parameter's type. A
-    /// number that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
+    /// A number of the given type; its bytes come first among these. It is converted to the parameter's type. A number
+    /// that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
     Value(DType, [u8; 8]),
 }
 
@@ -96,12 +96,12 @@ impl From<bool> for ElementwiseArgument<'_> {
 /// One call of an [`ElementwiseKernel`].
 #[derive(Clone, Copy, Debug)]
 pub struct ElementwiseCall<'a> {
-    /// The value of each input.
+    /// The value that the caller passes for each input of the kernel.
     pub inputs: &'a [ElementwiseArgument<'a>],
-    /// Memory for each output; `None` allocates it. Outputs have the shape to which all inputs broadcast. An output may
-    /// be one of the inputs, but must not overlap other memory.
+    /// Arrays to write the outputs to; `None` allocates them. Outputs have the shape to which all inputs broadcast. An
+    /// output may be one of the inputs, but must not overlap other memory.
     pub outputs: Option<&'a [&'a NdBuffer]>,
-    /// Number of elements, if every array is raw.
+    /// Number of elements to compute, for a kernel whose arrays are all `raw`, so that they have no common shape.
     pub size: Option<usize>,
     /// Number of threads in a block.
     pub block_threads: u32,
@@ -114,19 +114,19 @@ impl<'a> ElementwiseCall<'a> {
     }
 }
 
-/// A checked argument for a parameter.
+/// The value that was passed for one parameter, after it was checked and converted.
 enum KernelOperand {
     Array(NdBuffer),
     Value(Vec<u8>),
 }
 
-/// A checked call.
+/// A call whose arguments were checked, with the types and the shape that follow from them.
 struct Bound {
     types: Vec<(char, DType)>,
     shape: Vec<usize>,
-    /// The arguments for inputs, then for outputs.
+    /// The operands of all inputs, then those of all outputs.
     operands: Vec<KernelOperand>,
-    /// Whether an output is also an input.
+    /// Whether the memory of an output is also that of an input.
     in_place: bool,
 }
 
@@ -135,7 +135,7 @@ fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 }
 
 impl ElementwiseKernel {
-    /// Makes a kernel from its inputs, its outputs and the operation.
+    /// Makes a kernel from a list of inputs, a list of outputs and the operation, all as C++ text.
     ///
     /// # Errors
     /// `InvalidArgument` for parameters that cannot be parsed, for a name that is used twice, and without outputs;
@@ -160,7 +160,7 @@ impl ElementwiseKernel {
         })
     }
 
-    /// Sets the kernel's name, for messages and profilers.
+    /// Sets the kernel's name, which error messages and profilers show.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is not valid in C++.
@@ -190,7 +190,7 @@ impl ElementwiseKernel {
         self.inputs.iter().chain(&self.outputs)
     }
 
-    /// Checks the arguments, and allocates outputs that have no memory.
+    /// Checks the arguments of a call, and allocates outputs for which none were passed.
     fn bind(&self, device: Device, call: &ElementwiseCall<'_>) -> Result<Bound> {
         let given = call.outputs.map_or(self.outputs.len(), <[_]>::len);
         if (call.inputs.len(), given) != (self.inputs.len(), self.outputs.len()) {
@@ -229,7 +229,8 @@ impl ElementwiseKernel {
         Ok(Bound { types, shape, operands, in_place })
     }
 
-    /// Returns the type that each letter stands for. The first array with that letter decides.
+    /// Returns the element type that each letter in the parameters stands for. The first array with that letter
+    /// decides.
     fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
@@ -283,7 +284,8 @@ impl ElementwiseKernel {
         }
     }
 
-    /// Whether an output is one of the inputs, element by element. Any other way of sharing memory is refused.
+    /// Checks that the outputs can be written, and returns whether one of them is also an input. Any other way of
+    /// sharing memory is refused.
     fn check_outputs(&self, operands: &[KernelOperand], shape: &[usize]) -> Result<bool> {
         let mut in_place = false;
         for (at, parameter) in self.parameters().enumerate().skip(self.inputs.len()) {
@@ -315,7 +317,7 @@ impl ElementwiseKernel {
     }
 }
 
-/// Returns the element type of a parameter.
+/// Returns the element type of a parameter: its own, or that of its letter.
 fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
     match parameter.element {
         Element::Known(dtype) => Ok(dtype),
@@ -379,7 +381,7 @@ fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
     !a.is_empty() && !b.is_empty() && first < second_end && second < first_end
 }
 
-/// Whether two elements may lie at the same place.
+/// Whether two elements of the array may share memory.
 fn overlaps_itself(array: &NdBuffer) -> bool {
     let axes = array.shape().iter().zip(array.strides()).filter(|(extent, _)| **extent > 1);
     let mut axes: Vec<(usize, usize)> = axes.map(|(&extent, stride)| (stride.unsigned_abs(), extent)).collect();

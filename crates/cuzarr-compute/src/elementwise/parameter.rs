@@ -4,11 +4,11 @@ use cuzarr_device::{DType, DTypeKind};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The element type of a parameter.
+/// The element type of a kernel's parameter: fixed, or open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Element {
     Known(DType),
-    /// A letter that stands for the argument's type.
+    /// A letter such as `T`: the type is that of the argument.
     Open(char),
 }
 
@@ -31,7 +31,7 @@ pub(super) fn is_name(text: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// Returns the C++ type of elements; `None` if C++ has no such type without headers.
+/// Returns the C++ type for elements of `dtype`; `None` if C++ has no such type without headers.
 pub(super) fn c_type(dtype: DType) -> Option<&'static str> {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Bool, _) => Some("bool"),
@@ -78,7 +78,7 @@ impl Parameter {
         Ok(Parameter { is_raw, element: Element::Known(dtype), name: name.to_string() })
     }
 
-    /// Parses a comma-separated list of parameters.
+    /// Parses a comma-separated list of parameters, such as `T x, float32 y`.
     ///
     /// # Errors
     /// `InvalidArgument` for text that is not a parameter; `DTypeMismatch` for element types that kernels do not

@@ -9,35 +9,35 @@ use super::ElementwiseKernel;
 use super::parameter::{Element, Parameter, c_type};
 use crate::program::cuda::kernel_name;
 
-/// The layout of the operands.
+/// How the elements of a kernel's operands lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// All operands are packed, in the order of the result. A thread takes `lanes` elements at once.
+    /// All operands are packed in C order, like the result. A thread takes `lanes` elements at once.
     Packed { lanes: usize },
-    /// Operands have strides, over `rank` dimensions. If `wide`, there are so many elements that their numbers take
-    /// 64 bits.
+    /// Some operands have strides, over `rank` dimensions. If `wide`, there are so many elements that their numbers
+    /// take 64 bits.
     Strided { rank: usize, wide: bool },
 }
 
-/// The properties that a kernel is compiled for.
+/// The properties in which the compiled variants of one kernel differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Variant {
-    /// The type that each letter stands for.
+    /// The element type that each letter in the parameters stands for.
     pub(super) types: Vec<(char, DType)>,
     pub(super) form: Form,
-    /// For each operand, whether it is a plain value.
+    /// For each operand, whether it is a number instead of an array.
     pub(super) values: Vec<bool>,
-    /// Whether an output is also an input.
+    /// Whether the memory of an output is also that of an input.
     pub(super) in_place: bool,
     /// Whether the kernel is compiled for the CPU, for tests. CPU kernels are declared differently and find their
     /// thread in another way.
     pub(super) in_dialect: bool,
 }
 
-/// Lines of the kernel, grouped by where they stand in it.
+/// Lines of the kernel's C++ text, grouped by where they stand in it.
 #[derive(Default)]
 struct Lines {
-    /// Parameters.
+    /// Declarations of the kernel's parameters.
     declared: Vec<String>,
     /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,
@@ -45,7 +45,7 @@ struct Lines {
     lane: Vec<String>,
     load: Vec<String>,
     store: Vec<String>,
-    /// Names of the operands that have strides.
+    /// Names of the operands that are read with strides.
     strided: Vec<String>,
 }
 
@@ -57,14 +57,14 @@ fn written(parameter: &Parameter) -> String {
     }
 }
 
-/// Returns the kernel's name in the text. It is the kernel's own name, except in tests on the CPU, where names must
-/// differ.
+/// Returns the name that the kernel has in its C++ text. It is the kernel's own name, except in tests on the CPU, where
+/// names must differ.
 pub(super) fn name(kernel: &ElementwiseKernel, variant: &Variant) -> String {
     let what = (&kernel.inputs, &kernel.outputs, &kernel.operation, &kernel.preamble, variant);
     if variant.in_dialect { kernel_name(&kernel.name, &what) } else { kernel.name.clone() }
 }
 
-/// Returns the complete text of the kernel.
+/// Returns the complete C++ text of the kernel.
 pub(super) fn text(kernel: &ElementwiseKernel, variant: &Variant) -> String {
     let mut text = String::new();
     if variant.in_dialect {
@@ -156,7 +156,7 @@ fn lines(kernel: &ElementwiseKernel, variant: &Variant) -> Lines {
     lines
 }
 
-/// Returns the lines that compute where element `i` of each strided operand lies.
+/// Returns the C++ lines that compute the offset of element `i` in each strided operand.
 fn walk(form: Form, strided: &[String]) -> String {
     let Form::Strided { rank, wide } = form else { return String::new() };
     let number = if wide { "unsigned long long" } else { "unsigned int" };

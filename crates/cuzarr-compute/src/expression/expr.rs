@@ -14,8 +14,8 @@ use cuzarr::node::Array;
 use cuzarr::plan::Selection;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// An expression: elements with a shape and a type that can be computed. Cloning is cheap, and shared parts are
-/// computed once.
+/// A lazy expression: an array with a shape and an element type, whose elements are computed on request. Cloning is
+/// cheap, and shared parts are computed once.
 #[derive(Clone)]
 pub struct Expr(pub(crate) Arc<Node>);
 
@@ -23,38 +23,40 @@ pub(crate) struct Node {
     pub(crate) shape: Vec<u64>,
     pub(crate) dtype: DType,
     pub(crate) kind: Kind,
-    /// Nesting depth of operations.
+    /// How deeply operations are nested in this expression.
     depth: u32,
-    /// Nesting depth of running results and of flattened expressions.
+    /// How deeply running sums or products and flattened expressions are nested in this expression.
     derived: u32,
-    /// Whether no input lies in a store.
+    /// Whether all inputs are in memory, none in a store.
     is_in_memory: bool,
 }
 
-/// Largest depth of an expression. A deeper one would overflow the stack when it is dropped.
+/// Largest number of operations that may be nested in an expression. A deeper one would overflow the stack when it is
+/// dropped.
 const MOST_DEPTH: u32 = 2000;
 
-/// Largest nesting depth of running results. Each level runs as a job inside the next level's job.
+/// Largest number of running sums or products and flattened expressions that may be nested. Each level runs as a job
+/// inside the next level's job.
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {
-    /// Elements in memory.
+    /// Elements that are already in memory.
     Buffer(NdBuffer),
-    /// Elements in a store.
+    /// Elements of an array in a store, or some of them.
     Array(Box<View>),
-    /// One number, given by the bytes of an element.
+    /// One number, as the bytes of an element.
     Constant(Vec<u8>),
-    /// An operation. Its operands already have the types that it computes in.
+    /// An operation on the elements of other expressions. Its operands already have the types that it computes in.
     Apply(Op, Vec<Expr>),
-    /// Elements that are converted to another type.
+    /// The elements of an expression, converted to another type.
     Cast(Expr),
     /// Several expressions, one after the other along a dimension.
     Joined(Joined),
-    /// An expression's elements in one dimension.
+    /// The elements of an expression, arranged in one dimension.
     Flat(Flat),
     /// Running sums or products along a dimension.
     Running(Running),
-    /// A result that is computed from many elements.
+    /// A result that is computed from many elements of an expression, such as a sum.
     Summary(Arc<dyn Summary>, Expr),
 }
 
@@ -82,25 +84,25 @@ pub(crate) struct Running {
     pub(crate) from: u64,
 }
 
-/// The encoded parts of a summary, in order.
+/// The parts of a summary in order, each encoded as bytes.
 pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 
-/// A result that is computed from many elements, such as a sum or quantiles. In an expression it is computed before
-/// everything else.
+/// A function of many elements, such as a sum or quantiles, that an expression contains. In an expression it is
+/// computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
-    /// Returns the type and the shape of the result for elements of this type and shape.
+    /// Returns the type and the shape of the result, for elements with the given type and shape.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
     fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)>;
 
-    /// Computes the result from an expression's elements, in new memory of the device.
+    /// Computes the result for the expression `of`, in new memory of the device.
     ///
     /// # Errors
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// Returns into how many parts the summary can be divided for other processes; `None` if it cannot be divided.
+    /// Returns into how many parts the work can be divided for other processes; `None` if it cannot be divided.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -108,7 +110,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Computes the state of the part with this number, as bytes.
+    /// Computes the intermediate result of one part of the elements, as bytes.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
@@ -116,7 +118,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Computes the result from all parts in order, in host memory.
+    /// Computes the result from the intermediate results of all parts, in host memory.
     ///
     /// # Errors
     /// Those of the parts; `InvalidArgument` for bytes that are not such a part; `Unsupported` where there are no
@@ -125,34 +127,35 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Returns the error for a summary that cannot be divided into parts.
+    /// Returns the error for a summary whose work cannot be divided into parts.
     fn without_parts(&self) -> Error {
         Error::new(ErrorKind::Unsupported, format!("{} is not made of parts", self.name()))
     }
 
-    /// Returns NumPy's name of the function.
+    /// Returns the name that the function has in NumPy.
     fn name(&self) -> &'static str;
 
-    /// Returns the function's further arguments, as text that begins with a comma; empty if there are none.
+    /// Returns the function's arguments after the expression, as text that begins with a comma; empty if there are
+    /// none.
     fn arguments(&self) -> String;
 
-    /// Returns the pick from the result, as text; empty if the whole result is used.
+    /// Returns which elements of the result are used, as text such as an index; empty for the whole result.
     fn picked(&self) -> String {
         String::new()
     }
 }
 
-/// Formats the dimensions of a summary as an argument; empty for all dimensions.
+/// Formats the reduced dimensions as an argument for a text; empty if all are reduced.
 pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
     axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
 
-/// An operand of an operation.
+/// One operand of an operation: an expression, or a plain number.
 #[derive(Clone)]
 pub enum Operand {
-    /// Elements.
+    /// An array expression.
     Expr(Expr),
-    /// A number that takes the type of the other operand.
+    /// A plain number, which takes the type of the other operand.
     Weak(Weak),
 }
 
@@ -203,7 +206,7 @@ impl Expr {
         Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute or store some of them first"))
     }
 
-    /// Makes the expression for a summary of the elements.
+    /// Makes the expression for `summary` over these elements.
     ///
     /// # Errors
     /// Those of [`Summary::result`].
@@ -222,7 +225,7 @@ impl Expr {
         if let Kind::Buffer(buffer) = &self.0.kind { Some(buffer) } else { None }
     }
 
-    /// Makes an expression for elements in memory, on any device.
+    /// Makes an expression from elements in memory, on any device.
     ///
     /// # Errors
     /// `DTypeMismatch` when the elements have no arithmetic.
@@ -232,7 +235,7 @@ impl Expr {
         Ok(Expr::new(shape, buffer.dtype(), Kind::Buffer(buffer)))
     }
 
-    /// Makes an expression for an array's elements, which are read when they are needed.
+    /// Makes an expression from an array in a store, whose elements are read when they are needed.
     ///
     /// # Errors
     /// `DTypeMismatch` when the elements have no arithmetic.
@@ -240,8 +243,8 @@ impl Expr {
         Expr::of_view(View::whole(array))
     }
 
-    /// Makes an expression for the selected elements of an array. Nothing else is read. Neighbouring boxes of one array
-    /// are read together. [`Expr::picked`] also supports negative steps and transposes.
+    /// Makes an expression from the selected elements of an array in a store. Nothing else is read. Neighbouring boxes
+    /// of one array are read together. [`Expr::picked`] also supports negative steps and transposes.
     ///
     /// ```
     /// use cuzarr::meta::DataType;
@@ -263,7 +266,7 @@ impl Expr {
         Expr::of_view(View::new(array, selection)?)
     }
 
-    /// Makes an expression for points of an array, which fill `shape` in C order.
+    /// Makes an expression from single points of an array; they fill the shape `shape` in C order.
     ///
     /// # Errors
     /// Those of [`Expr::array`]; `SelectionInvalid` when the selection does not fit the array, or the number of points
@@ -283,7 +286,7 @@ impl Expr {
         Ok(Expr::new(view.shape(), dtype, Kind::Array(Box::new(view))))
     }
 
-    /// Makes an expression for one number of a type.
+    /// Makes an expression for a single number of the given type.
     ///
     /// # Errors
     /// `OutOfRange` when an integer does not fit; `DTypeMismatch` for a complex number in a real type.
@@ -292,7 +295,7 @@ impl Expr {
         Ok(Expr::new(Vec::new(), dtype, Kind::Constant(element(value, dtype)?)))
     }
 
-    /// Applies an operation to elements, with NumPy's type promotion and broadcasting.
+    /// Applies an operation to the operands, with NumPy's type promotion and broadcasting.
     ///
     /// ```
     /// use cuzarr_compute::{Expr, Op};
@@ -376,7 +379,7 @@ impl Expr {
 }
 
 impl Operand {
-    /// Returns the type; `None` for numbers, which take the type of the other operand.
+    /// Returns the operand's element type; `None` for a plain number, which takes the type of the other operand.
     fn dtype(&self) -> Option<DType> {
         match self {
             Operand::Expr(expr) => Some(expr.dtype()),
@@ -444,8 +447,8 @@ fn bounds(dtype: DType) -> Option<(i128, i128)> {
     }
 }
 
-/// Returns the result of a comparison with an integer that the other operand's type cannot hold: it is known without
-/// reading elements. `None` for other operations.
+/// Returns the result of comparing integers with a number outside the range of their type: this is known without
+/// reading. `None` for other operations.
 fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
     let (expr, value, is_left) = match operands {
         [Operand::Expr(expr), Operand::Weak(Weak::Int(value))] => (expr, *value, false),
@@ -519,7 +522,7 @@ fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     }
 }
 
-/// Returns the operator's sign, for operations that have one.
+/// Returns the sign, such as `+`, of an operation that has one.
 fn infix(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Add => "+",
@@ -542,7 +545,7 @@ fn infix(op: Op) -> Option<&'static str> {
     })
 }
 
-/// Depth beyond which operands are left out of the text.
+/// How deeply nested operations are shown when an expression is printed; deeper ones are left out.
 const SHOWN_DEPTH: usize = 8;
 
 impl Expr {

@@ -7,7 +7,8 @@ use super::expr::{Expr, Flat, Kind};
 use super::pick::{Along, Pick};
 
 impl Expr {
-    /// Arranges all elements in one dimension, in C order. Returns the same expression if it already has one dimension.
+    /// Arranges all elements of the expression in one dimension, in C order. Returns the same expression if it already
+    /// has one dimension.
     ///
     /// Its regions contain all chunks that lie side by side along every dimension except the first.
     ///
@@ -39,7 +40,7 @@ impl Expr {
 }
 
 impl Flat {
-    /// The elements that `pick` chooses. The pick must fit the shape of this expression.
+    /// Returns the flattened elements that `pick` chooses. The pick must fit the shape of this expression.
     ///
     /// # Errors
     /// `Unsupported` for elements that are not consecutive.
@@ -60,7 +61,7 @@ impl Flat {
         Ok(Flat { of: self.of.clone(), from: self.from + start, count })
     }
 
-    /// Returns the boxes of the inner expression that together contain a region's elements, in order.
+    /// Returns the boxes of the inner expression whose elements, in order, make up a region of the flattened one.
     pub(crate) fn boxes(&self, region: &Region) -> Vec<Region> {
         let shape = self.of.shape();
         let (mut at, mut boxes) = (self.from + region.start[0], Vec::new());
@@ -91,7 +92,7 @@ impl Flat {
         boxes
     }
 
-    /// Returns the extents of a box that contains `elems` elements.
+    /// Returns the extents of a box of the inner expression that contains at least `elems` elements.
     pub(crate) fn extent_around(&self, elems: u64) -> Vec<u64> {
         let mut left = elems;
         let mut extent = vec![1; self.of.ndim()];

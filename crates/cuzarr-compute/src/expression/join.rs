@@ -13,7 +13,7 @@ use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
 
 impl Expr {
-    /// Joins several expressions one after the other along a dimension. Their types are promoted to a common type, as
+    /// Joins expressions to one, one after the other along a dimension. Their types are promoted to a common type, as
     /// in NumPy.
     ///
     /// ```
@@ -67,7 +67,7 @@ impl Joined {
         shape
     }
 
-    /// Returns the start and the end of each part along the dimension.
+    /// Returns for each part the indices at which it starts and ends along the joined dimension.
     fn starts(&self) -> Vec<(u64, u64)> {
         let mut end = 0u64;
         let place = |part: &Expr| {
@@ -78,7 +78,8 @@ impl Joined {
         self.parts.iter().map(place).collect()
     }
 
-    /// Makes the expression for the elements that `pick` chooses. The pick must fit the shape of the joined expression.
+    /// Makes the expression for those joined elements that `pick` chooses. The pick must fit the shape of the joined
+    /// expression.
     ///
     /// # Errors
     /// Those of [`Expr::picked`].
@@ -119,7 +120,7 @@ impl Joined {
         Ok(Joined { axis: self.axis, parts })
     }
 
-    /// Reads the elements of a region.
+    /// Computes the elements of a region from the parts that it overlaps.
     ///
     /// # Errors
     /// Those of [`Expr::compute_region`].
@@ -143,7 +144,7 @@ impl Joined {
     }
 }
 
-/// Looks up a summary's elements; `None` if they are not computed yet.
+/// A function that returns the result of a summary; `None` if the result is not computed yet.
 type Reduced<'a> = dyn Fn(Expr, Arc<dyn Summary>) -> Result<Option<NdBuffer>> + 'a;
 
 fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const Node, Expr>) -> Result<Expr> {

@@ -5,42 +5,43 @@ use cuzarr_device::{DType, DTypeKind};
 use super::promote::{float_of, promote, real_of, without_arithmetic};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The types that an operation accepts. Operands are promoted to a common type first.
+/// The element types that an operation accepts, and the type that it gives. Operands are promoted to a common type
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Any numbers. For bools, addition means "or" and multiplication means "and".
+    /// Accepts any numbers, including bools. For bools, addition means "or" and multiplication means "and".
     Number,
-    /// Any numbers except bools.
+    /// Accepts any numbers except bools.
     Signed,
-    /// Any numbers. Bools become int8.
+    /// Accepts any numbers, and converts bools to int8.
     Wide,
-    /// Real numbers. Bools become int8.
+    /// Accepts real numbers, and converts bools to int8.
     WideReal,
-    /// Any numbers. Integers and bools become float64.
+    /// Accepts any numbers, and converts integers and bools to float64.
     Quotient,
-    /// Real numbers. Integers and bools become floats.
+    /// Accepts real numbers, and converts integers and bools to floats.
     Real,
-    /// Real numbers. Integers and bools keep their type.
+    /// Accepts real numbers, and gives numbers of the same type, even for integers and bools.
     Rounding,
-    /// Real numbers, including bools.
+    /// Accepts real numbers, including bools.
     Ordered,
-    /// Two real numbers give a bool.
+    /// Accepts two real numbers, and gives a bool.
     Comparison,
-    /// Two numbers give a bool.
+    /// Accepts any two numbers, and gives a bool.
     Equality,
-    /// A number gives a bool.
+    /// Accepts any number, and gives a bool.
     Test,
-    /// Real numbers give a bool.
+    /// Accepts real numbers, and gives a bool.
     SignTest,
-    /// Truth values; numbers are converted to bool.
+    /// Accepts truth values; numbers are converted to bool.
     Logic,
-    /// Integers and bools.
+    /// Accepts integers and bools.
     Bits,
-    /// Integers. Bools become int8.
+    /// Accepts integers, and converts bools to int8.
     Shift,
-    /// Any number. A complex number gives a real one.
+    /// Accepts any number; for a complex one, gives a real one.
     Part,
-    /// A condition and two numbers.
+    /// Accepts a condition and two numbers.
     Choice,
 }
 
@@ -62,7 +63,7 @@ macro_rules! operations {
                 match self { $(Op::$variant => $name,)* }
             }
 
-            /// The number of operands.
+            /// Number of operands that the operation takes.
             pub const fn arity(self) -> usize {
                 match self { $(Op::$variant => $arity,)* }
             }
@@ -213,7 +214,7 @@ operations! {
     Invert "invert" 1 Bits;
 }
 
-/// The types in which an operation is computed.
+/// The types of an operation's operands and of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// The type that each operand is converted to.
@@ -246,8 +247,8 @@ impl Op {
         Op::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// Whether the operation passes elements of an operand through unchanged, or a part of each. Such elements keep
-    /// all bits, those of NaNs too.
+    /// Whether the operation only copies elements of an operand, or a part of each, without computing. Such elements
+    /// keep all bits, those of NaNs too.
     pub(crate) fn moves(self) -> bool {
         matches!(self, Op::Where | Op::RealPart | Op::ImaginaryPart)
     }
@@ -258,8 +259,8 @@ impl Op {
         matches!(self.rule(), Rule::Comparison | Rule::Equality)
     }
 
-    /// Returns the types for operands that were promoted to `dtype` together. `separate` are the operands' own types;
-    /// `None` for numbers without a type.
+    /// Returns the types of operands and result, if the operands were promoted to `dtype` together. `separate` are the
+    /// operands' own types; `None` for numbers without a type.
     ///
     /// # Errors
     /// `DTypeMismatch` when the operation is not defined for these types.
@@ -329,13 +330,14 @@ impl Op {
         }
     }
 
-    /// Returns the first operand that is promoted with the others. Only the condition of `where` is not.
+    /// Returns the index of the first operand that is promoted together with the later ones. Only the condition of
+    /// `where` is not.
     pub(crate) fn promoted_from(self) -> usize {
         usize::from(self == Op::Where)
     }
 }
 
-/// Returns the type that all of these types are promoted to.
+/// Returns the type that elements of all these types are promoted to.
 ///
 /// # Errors
 /// Those of [`promote`]; `InvalidArgument` when there are no operands.

@@ -10,28 +10,28 @@ use cuzarr_device::{Layout, NdBuffer};
 
 use crate::regions::memory_shape;
 
-/// The elements that a pick chooses along one dimension of its source.
+/// The indices that a pick chooses along one dimension of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// One index. The result lacks the dimension.
+    /// A single index. The result lacks the dimension.
     Index(u64),
-    /// `count` elements: `start`, `start + step`, ….
+    /// `count` indices at equal distances: `start`, `start + step`, ….
     Range {
         /// Index of the first element.
         start: u64,
-        /// Number of elements.
+        /// Number of indices.
         count: u64,
-        /// Distance between neighbouring elements, positive or negative.
+        /// Distance from each index to the next, positive or negative.
         step: i64,
     },
-    /// The elements with these indices, in any order. An index may appear several times.
+    /// These indices, in any order. An index may appear several times.
     List(Arc<[u64]>),
 }
 
-/// A dimension of the picked elements.
+/// Where a dimension of the picked elements comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickedDim {
-    /// A dimension of the source.
+    /// The dimension of the source with this index.
     Source(usize),
     /// A new dimension with this extent, along which elements repeat.
     New(u64),
@@ -63,7 +63,7 @@ impl Along {
         Along::Range { start: 0, count: extent, step: 1 }
     }
 
-    /// Returns the number of elements; `None` for a single index, which drops the dimension.
+    /// Returns the number of chosen indices; `None` for a single index, which drops the dimension.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
             Along::Index(_) => None,
@@ -72,7 +72,7 @@ impl Along {
         }
     }
 
-    /// Returns the source index of element `at`, which must exist.
+    /// Returns the source index that is chosen at position `at`, which must exist.
     pub(super) fn index(&self, at: u64) -> u64 {
         match self {
             Along::Index(index) => *index,
@@ -81,8 +81,8 @@ impl Along {
         }
     }
 
-    /// Returns how many elements, from element `at` on, follow each other within the source's range `within`. Element
-    /// `at` must lie there.
+    /// Returns how many chosen indices, from position `at` on, lie in the range `within` of the source without
+    /// interruption. Element `at` must lie there.
     pub(super) fn run(&self, at: u64, within: &Range<u64>) -> u64 {
         match self {
             Along::Index(_) => 1,
@@ -95,7 +95,7 @@ impl Along {
         }
     }
 
-    /// Returns the elements that `next` chooses among these, as indices of the source.
+    /// Returns the indices of the source that remain if `next` chooses among the indices chosen here.
     pub(super) fn then(&self, next: &Along) -> Along {
         match (self, next) {
             (_, Along::Index(at)) => Along::Index(self.index(*at)),
@@ -111,7 +111,7 @@ impl Along {
         }
     }
 
-    /// Returns these elements with indices that count from index `start` of the source.
+    /// Returns the chosen indices, each reduced by `start`.
     pub(super) fn moved(&self, start: u64) -> Along {
         match self {
             Along::Index(index) => Along::Index(index - start),
@@ -139,8 +139,8 @@ impl Along {
         })
     }
 
-    /// Returns the selection that reads these elements. It has no negative steps: such a range is read in ascending
-    /// order.
+    /// Returns the index that reads the chosen elements from an array. It has no negative steps: such a range is read
+    /// in ascending order.
     fn rising(&self) -> AxisIndex {
         let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
         match self {
@@ -199,13 +199,14 @@ impl Pick {
         Ok(Pick { along, dims })
     }
 
-    /// Picks all elements of a source of this shape.
+    /// Makes the pick that chooses all elements of a source of this shape.
     pub fn all(shape: &[u64]) -> Pick {
         let dims = (0..shape.len()).map(PickedDim::Source).collect();
         Pick { along: shape.iter().copied().map(Along::all).collect(), dims }
     }
 
-    /// Makes the pick for a selection by ranges and lists, in the source's order.
+    /// Makes the pick that chooses the same elements as a selection by ranges and lists, in the source's dimension
+    /// order.
     pub(crate) fn of_axes(axes: &[AxisIndex]) -> Pick {
         let along: Vec<Along> = axes.iter().map(Along::from).collect();
         let kept = along.iter().enumerate().filter(|(_, own)| own.count().is_some());
@@ -233,7 +234,7 @@ impl Pick {
         self.along.iter().zip(shape).enumerate().try_for_each(|(axis, (own, &extent))| own.check(axis, extent))
     }
 
-    /// Returns the selector for a dimension of the source.
+    /// Returns the chosen indices along a dimension of the source.
     pub(super) fn along(&self, axis: usize) -> &Along {
         &self.along[axis]
     }
@@ -243,14 +244,14 @@ impl Pick {
         self.dims.iter().position(|dim| *dim == PickedDim::Source(axis))
     }
 
-    /// Returns this pick with another selector for one dimension.
+    /// Returns this pick, but with the indices `along` in one dimension of the source.
     pub(super) fn with(&self, axis: usize, along: Along) -> Pick {
         let mut pick = self.clone();
         pick.along[axis] = along;
         pick
     }
 
-    /// Whether this picks all elements of a source of this shape, in the source's order.
+    /// Whether the pick chooses all elements of a source of this shape, in the source's order.
     pub(crate) fn is_all(&self, shape: &[u64]) -> bool {
         let is_all = |(own, &extent): (&Along, &u64)| match own {
             Along::Range { start: 0, count, step } => *count == extent && (*step == 1 || extent < 2),
@@ -259,7 +260,7 @@ impl Pick {
         self.is_in_order() && self.along.iter().zip(shape).all(is_all)
     }
 
-    /// Whether all dimensions come from the source, in its order.
+    /// Whether all dimensions of the result come from the source, in the source's order.
     fn is_in_order(&self) -> bool {
         let mut last = None;
         self.dims.iter().all(|dim| match dim {
@@ -271,7 +272,7 @@ impl Pick {
         })
     }
 
-    /// Whether this picks a box of the source, without gaps.
+    /// Whether the pick chooses a box of the source, without gaps.
     pub(crate) fn is_dense(&self) -> bool {
         let is_dense = |own: &Along| matches!(own, Along::Range { count, step, .. } if *step == 1 || *count < 2);
         self.is_in_order() && self.along.iter().all(is_dense)
@@ -295,7 +296,7 @@ impl Pick {
         Pick { dims: next.dims.iter().map(dim).collect(), along }
     }
 
-    /// Returns the pick for a part of the picked elements.
+    /// Returns the pick that chooses only the region `part` of the picked elements.
     pub(crate) fn part(&self, part: &Region) -> Pick {
         let ranges = part.start.iter().zip(&part.extent);
         let range =
@@ -329,7 +330,7 @@ impl Pick {
         Selection::orthogonal(self.along.iter().map(Along::rising).collect())
     }
 
-    /// Returns [`Pick::selection`] as ranges; `None` if there are index lists.
+    /// Returns [`Pick::selection`] as one range for each dimension; `None` if there are index lists.
     pub(crate) fn ranges(&self) -> Option<Vec<AxisSelection>> {
         let range = |own: &Along| match own.rising() {
             AxisIndex::Range(range) => Some(range),
@@ -338,8 +339,8 @@ impl Pick {
         self.along.iter().map(range).collect()
     }
 
-    /// Rearranges elements that [`Pick::selection`] read into the picked order. The result is a view of the same
-    /// memory.
+    /// Rearranges elements that were read by [`Pick::selection`] into the picked order. The result is a view of the
+    /// same memory.
     ///
     /// # Errors
     /// `InvalidArgument` if `read` does not have the shape of that selection.
@@ -375,7 +376,7 @@ impl Pick {
         Ok(NdBuffer::from_parts(read.buffer().clone(), read.dtype(), layout)?)
     }
 
-    /// Picks elements from memory. The result is a view, unless there are index lists.
+    /// Returns the picked elements of an array in memory. The result is a view, unless there are index lists.
     ///
     /// # Errors
     /// `SelectionInvalid` if the pick does not fit; what the device reports.
@@ -398,7 +399,8 @@ impl Pick {
         self.arranged(&elements.squeeze(&dropped)?)
     }
 
-    /// Returns the largest extents that one chunk of the source has in the picked elements.
+    /// Returns the largest number of picked elements, along each dimension of the result, that lie in one chunk of the
+    /// source.
     pub(crate) fn chunk_shape(&self, chunk: &[u64], whole: &[u64]) -> Vec<u64> {
         let extent = |dim: &PickedDim| match dim {
             PickedDim::New(extent) => (*extent).max(1),

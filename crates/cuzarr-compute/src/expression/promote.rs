@@ -11,12 +11,12 @@ pub enum Weak {
     Int(i128),
     /// A float.
     Float(f64),
-    /// Real and imaginary part.
+    /// A complex number: real and imaginary part.
     Complex(f64, f64),
 }
 
 impl Weak {
-    /// Returns the type of a number that meets only other numbers.
+    /// Returns the type that the number has without any other operand.
     pub(crate) fn default_dtype(self) -> DType {
         match self {
             Weak::Int(value) if i64::try_from(value).is_err() && u64::try_from(value).is_ok() => DType::UINT64,
@@ -26,7 +26,7 @@ impl Weak {
         }
     }
 
-    /// Returns the type in which an operation combines `dtype` and this number.
+    /// Returns the type in which an operation combines this number with elements of type `dtype`.
     pub(crate) fn meets(self, dtype: DType) -> DType {
         let kind = dtype.kind();
         let is_exact = matches!(kind, DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
@@ -94,7 +94,7 @@ fn wider(a: DType, b: DType) -> DType {
     if a.size_bytes() > b.size_bytes() { a } else { b }
 }
 
-/// Returns the error for a type without arithmetic.
+/// Returns the error for elements of a type that has no arithmetic.
 pub(crate) fn without_arithmetic(dtype: DType) -> Error {
     Error::new(ErrorKind::DTypeMismatch, format!("elements of {dtype} have no arithmetic"))
 }
@@ -110,7 +110,7 @@ pub(crate) fn float_of(dtype: DType) -> DType {
     }
 }
 
-/// Returns the type of the parts of a complex type. Other types are returned unchanged.
+/// Returns the type of the real and the imaginary part of a complex type. Other types are returned unchanged.
 pub(crate) fn real_of(dtype: DType) -> DType {
     match dtype {
         DType::COMPLEX64 => DType::FLOAT32,
@@ -119,7 +119,7 @@ pub(crate) fn real_of(dtype: DType) -> DType {
     }
 }
 
-/// Returns the type in which elements are computed. 2-byte floats become binary32, which is rounded after each step.
+/// Returns the type in which elements of type `dtype` are computed.
 pub(crate) fn lane(dtype: DType) -> DType {
     if is_half(dtype) { DType::FLOAT32 } else { dtype }
 }

@@ -62,18 +62,18 @@ impl Running {
         shape
     }
 
-    /// Whether both describe the same running results.
+    /// Whether both give the same running sums or products.
     pub(crate) fn is_same(&self, other: &Running) -> bool {
         std::sync::Arc::ptr_eq(&self.of.0, &other.of.0)
             && (self.axis, self.scan, self.from) == (other.axis, other.scan, other.from)
     }
 
-    /// Returns the same running results for another inner expression.
+    /// Returns running sums or products of the same kind, but of the expression `of`.
     pub(crate) fn of(&self, of: Expr) -> Running {
         Running { of, ..self.clone() }
     }
 
-    /// Makes the expression for the running results that `pick` chooses. The pick must fit the shape of this
+    /// Makes the expression for those running sums or products that `pick` chooses. The pick must fit the shape of this
     /// expression.
     ///
     /// # Errors
@@ -101,7 +101,8 @@ impl Running {
         Ok(Running { of, axis, scan: self.scan, from }.into_expr())
     }
 
-    /// Computes the running results of a box in memory, from the totals `before` it. Returns the new totals too.
+    /// Computes the running sums or products of `elements`, continuing from the totals `before` them. Returns the new
+    /// totals too.
     ///
     /// # Errors
     /// Those of [`NdBuffer::scan_behind`].

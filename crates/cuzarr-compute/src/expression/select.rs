@@ -12,7 +12,7 @@ use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
 
 impl Expr {
-    /// Makes the expression for the picked elements. Only inputs of these elements are read.
+    /// Makes the expression for those elements that `pick` chooses. Only inputs of these elements are read.
     ///
     /// # Errors
     /// `SelectionInvalid` if the pick does not fit; what the device of operands in memory reports.
@@ -32,7 +32,7 @@ impl Expr {
     }
 }
 
-/// State of a pick that is passed down to the parts of an expression.
+/// Applies a pick to every part of an expression, visiting each shared part once.
 struct Picking<'a> {
     pick: &'a Pick,
     whole: &'a [u64],
@@ -40,7 +40,7 @@ struct Picking<'a> {
 }
 
 impl Picking<'_> {
-    /// Picks from one part. Constants are unchanged.
+    /// Returns the expression for those elements of `expr` that the pick chooses. Constants are unchanged.
     fn visit(&mut self, expr: &Expr) -> Result<Expr> {
         let key = Arc::as_ptr(&expr.0);
         if let Some(known) = self.known.get(&key) {
@@ -77,7 +77,7 @@ impl Picking<'_> {
     }
 }
 
-/// A pick from a summary: the summary is computed first.
+/// Elements picked from the result of a summary: the whole result is computed first.
 #[derive(Debug)]
 struct PickedSummary {
     summary: Arc<dyn Summary>,

@@ -13,7 +13,7 @@ use cuzarr_device::NdBuffer;
 use super::pick::Pick;
 use crate::regions::memory_shape;
 
-/// A view of an array in a store. Indices and shapes are those of the view.
+/// Some or all elements of an array in a store. Indices and shapes are those of the view.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) array: Array,
@@ -27,16 +27,16 @@ enum What {
     Points(Points),
 }
 
-/// Points of an array.
+/// Single points of an array, arranged in a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Points {
-    /// The points' indices along each dimension of the array, in C order of the view.
+    /// Along each dimension of the array, the indices of all points.
     indices: Vec<Arc<[u64]>>,
-    /// The shape of the view.
+    /// The shape in which the points are arranged.
     shape: Vec<u64>,
 }
 
-/// Largest number of points in a unit. Regions of a view of points consist of whole units.
+/// Largest number of points that are read as an indivisible unit. Regions of a view of points consist of whole units.
 const POINTS: u64 = 1 << 16;
 
 impl View {
@@ -45,7 +45,7 @@ impl View {
         View { array, what: What::All }
     }
 
-    /// Makes a view of the selected elements.
+    /// Makes a view of the elements that `selection` selects.
     ///
     /// # Errors
     /// `SelectionInvalid` if the selection does not fit the array.
@@ -61,7 +61,7 @@ impl View {
         Ok(View::whole(array).picked(&pick))
     }
 
-    /// Makes a view of points, which fill `shape` in C order.
+    /// Makes a view of single points of an array; they fill the shape `shape` in C order.
     ///
     /// # Errors
     /// `SelectionInvalid` unless the selection is points of the array, as many as `shape` has elements.
@@ -100,13 +100,12 @@ impl View {
         }
     }
 
-    /// Whether two views of the same array have the same elements.
+    /// Whether two views of the same array select the same elements.
     pub(crate) fn is_like(&self, other: &View) -> bool {
         self.what == other.what
     }
 
-    /// Returns the extent of a chunk along each dimension of the view: the largest number of the view's elements in a
-    /// chunk.
+    /// Returns the largest number of the view's elements that lie in one chunk, along each dimension of the view.
     ///
     /// # Errors
     /// Those of [`Array::chunk_shape`].
@@ -118,7 +117,7 @@ impl View {
         }
     }
 
-    /// Reads the elements of a part of the view.
+    /// Reads the elements in a region of the view from the store.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].
@@ -137,7 +136,7 @@ impl View {
         }
     }
 
-    /// Returns the range along each dimension of the array that a part of the view needs; `None` for index lists and
+    /// Returns the range along each dimension of the array that a region of the view needs; `None` for index lists and
     /// points.
     pub(crate) fn ranges(&self, part: &Region) -> Option<Vec<AxisSelection>> {
         match &self.what {
@@ -150,7 +149,7 @@ impl View {
         }
     }
 
-    /// Rearranges the elements of these ranges into the order of the view.
+    /// Arranges `elements`, which were read by the ranges of `part`, in the order of the view.
     ///
     /// # Errors
     /// `InvalidArgument` if `elements` do not have the shape of the ranges.
@@ -161,7 +160,7 @@ impl View {
         }
     }
 
-    /// Returns the box of the array that a part of the view consists of. `None` for views that have gaps, drop
+    /// Returns the box of the array that a region of the view is identical to. `None` for views that have gaps, drop
     /// dimensions or have another order.
     pub(crate) fn region(&self, part: &Region) -> Option<Region> {
         let axes = self.ranges(part).filter(|_| self.is_dense())?;
@@ -169,7 +168,7 @@ impl View {
         Some(Region { number: part.number, start, extent })
     }
 
-    /// Whether each part of the view is one box of the array.
+    /// Whether each region of the view is a box of the array.
     pub(crate) fn is_dense(&self) -> bool {
         match &self.what {
             What::All => true,
@@ -190,7 +189,7 @@ impl View {
         }
     }
 
-    /// Returns a text that distinguishes this view from other views of the array.
+    /// Returns a text that distinguishes this view from other views of the same array.
     pub(crate) fn origin(&self) -> String {
         let text = format!("{:?}", self.what);
         if text.len() < 4096 {
@@ -213,14 +212,14 @@ impl View {
 }
 
 impl Points {
-    /// The points that `pick` chooses among these. The pick must fit their shape.
+    /// Returns those of the points that `pick` chooses. The pick must fit their shape.
     fn picked(&self, pick: &Pick) -> Points {
         let numbers = pick.numbers(&self.shape);
         let along = |own: &Arc<[u64]>| numbers.iter().map(|&number| own[number as usize]).collect();
         Points { indices: self.indices.iter().map(along).collect(), shape: pick.shape() }
     }
 
-    /// Returns the shape of a unit: whole last dimensions, up to [`POINTS`] points.
+    /// Returns the shape of the smallest region that is read: whole last dimensions, up to [`POINTS`] points.
     fn unit(&self) -> Vec<u64> {
         let mut left = POINTS;
         let mut unit = vec![1; self.shape.len()];
@@ -232,7 +231,7 @@ impl Points {
     }
 }
 
-/// Returns the name of an array in texts: its path after the name of its store, such as `era5.zarr/u10`.
+/// Returns an array's name for texts: its path after the name of its store, such as `era5.zarr/u10`.
 pub(crate) fn name(array: &Array) -> String {
     let path: Vec<&str> = array.path().split('/').filter(|part| !part.is_empty()).collect();
     let store = array.store().to_string();

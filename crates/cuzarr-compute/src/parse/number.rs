@@ -3,13 +3,13 @@
 
 use crate::expression::{Op, Weak};
 
-/// A result; `None` if the operator has no result that is a number. An error is the text of a message.
+/// The result of an operator on plain numbers; `None` if that is not a number. An error is the text of a message.
 type Known = Result<Option<Weak>, &'static str>;
 
 const NO_DIVISION: &str = "division by zero";
 const TOO_LARGE: &str = "a whole number of more than 128 bits";
 
-/// Applies an operator to one number.
+/// Applies an operator to one plain number.
 pub(super) fn of_one(op: Op, value: Weak) -> Known {
     Ok(match (op, value) {
         (Op::Negative, Weak::Int(value)) => Some(Weak::Int(value.checked_neg().ok_or(TOO_LARGE)?)),
@@ -19,7 +19,7 @@ pub(super) fn of_one(op: Op, value: Weak) -> Known {
     })
 }
 
-/// Applies an operator to two numbers.
+/// Applies an operator to two plain numbers.
 pub(super) fn of_two(op: Op, one: Weak, other: Weak) -> Known {
     if let (Weak::Int(one), Weak::Int(other)) = (one, other)
         && let Some(whole) = of_integers(op, one, other)?

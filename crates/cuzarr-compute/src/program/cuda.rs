@@ -17,18 +17,18 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Headers that generated kernels include.
 const HEADERS: &[Header] = &[header!("program/arithmetic.cuh")];
 
-/// Bytes that a thread loads or stores at once.
+/// Number of bytes that a GPU thread loads or stores at once.
 pub(crate) const PACK_BYTES: usize = 16;
 /// Largest size of a kernel's parameters, in bytes.
 pub(crate) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
-/// Largest number of blocks. Beyond it, threads take more elements instead.
+/// Largest number of blocks in a launch. Beyond it, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
 
-/// Returns the kernel `name`. At its first use it is compiled from `text`, which includes some of `headers`. Different
-/// texts need different names: see [`kernel_name`].
+/// Returns the compiled kernel `name`. At its first use it is compiled from `text`, which includes some of `headers`.
+/// Different texts need different names: see [`kernel_name`].
 ///
 /// # Errors
 /// `LibraryMissing` without a compiler, `KernelCompileFailed`, `DeviceUnavailable`.
@@ -61,7 +61,7 @@ pub(crate) fn kernel_name(prefix: &str, of: &impl Hash) -> String {
     digest[..16].iter().fold(format!("cuzarr_{prefix}_"), |name, byte| name + &format!("{byte:02x}"))
 }
 
-/// A hasher that computes SHA-256.
+/// A `Hasher` that computes SHA-256.
 struct NameHasher(Sha256);
 
 impl Hasher for NameHasher {
@@ -75,7 +75,8 @@ impl Hasher for NameHasher {
     }
 }
 
-/// Computes a program on a GPU, into new memory there, packed in C order. The result is ready when this returns.
+/// Computes a program on a GPU, and returns the result in new memory there, packed in C order. The result is ready when
+/// this returns.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler; `Unsupported` for more operands than a kernel
@@ -110,7 +111,7 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     }
 }
 
-/// Number of threads in a block. It is small on the simulator, where each thread is a fiber.
+/// Number of threads in a block of generated kernels. It is small on the simulator, where each thread is a fiber.
 pub(crate) fn threads(device: Device) -> u32 {
     if device == Device::Simt { 32 } else { THREADS }
 }
@@ -124,7 +125,7 @@ pub(crate) fn address(address: usize) -> Vec<u8> {
     (address as u64).to_ne_bytes().to_vec()
 }
 
-/// Returns the part of a program that determines its text: everything except the values of numbers.
+/// Returns the program with all constants replaced: it determines the kernel's text.
 fn signature(program: &Program) -> Program {
     let mut signature = program.clone();
     for step in &mut signature.steps {

@@ -4,8 +4,8 @@ use cuzarr_device::NdBuffer;
 
 use cuzarr::Result;
 
-/// A shape, and the strides of each operand. Dimensions of extent 1 are left out. Neighbouring dimensions along which
-/// every operand has even steps are joined.
+/// A shape, and how each operand of a program is traversed to cover it. Dimensions of extent 1 are left out.
+/// Neighbouring dimensions along which every operand has even steps are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Joint {
     pub(crate) shape: Vec<usize>,
@@ -47,12 +47,12 @@ impl Joint {
         Ok(joint)
     }
 
-    /// Number of elements.
+    /// Number of elements of the shape.
     pub(crate) fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether an operand's elements are packed in the order of the result.
+    /// Whether an operand's elements are packed in C order, like the result.
     pub(crate) fn is_packed(&self, operand: usize, element_bytes: usize) -> bool {
         match self.strides[operand][..] {
             [] => true,
@@ -61,13 +61,14 @@ impl Joint {
         }
     }
 
-    /// Whether an operand is a single element that repeats.
+    /// Whether an operand is a single element that is used for every element of the result.
     pub(crate) fn is_single(&self, operand: usize) -> bool {
         self.strides[operand].iter().all(|&stride| stride == 0)
     }
 
-    /// Calls `each` for every row of the operand that overlaps `range`, in order. The arguments are the row's first
-    /// place within `range`, its offset from the operand's origin in bytes, and its number of elements.
+    /// Calls `each` for every row of an operand (elements at an even distance) that overlaps `range`, in order. The
+    /// arguments are the row's first place within `range`, its offset from the operand's origin in bytes, and its
+    /// number of elements.
     pub(crate) fn rows(
         &self,
         operand: usize,

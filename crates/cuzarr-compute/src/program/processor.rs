@@ -9,9 +9,9 @@ use crate::regions::memory_shape;
 use cuzarr::internal::cores;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The device and the threads or stream that programs run on.
+/// The device that computes programs, with its CPU threads or its stream.
 pub(crate) struct Processor {
-    /// Number of CPU threads.
+    /// Number of CPU threads that compute programs.
     pub(crate) threads: usize,
     stream: Option<Stream>,
 }
@@ -26,7 +26,7 @@ impl Processor {
         Ok(Processor { threads: cores(), stream })
     }
 
-    /// Makes a processor whose work runs on its own stream.
+    /// Makes a processor that runs kernels on a stream of its own.
     ///
     /// # Errors
     /// `DeviceUnavailable`
@@ -35,12 +35,12 @@ impl Processor {
         Ok(Processor { threads, stream })
     }
 
-    /// Returns the processor with another number of threads.
+    /// Returns this processor, but with another number of CPU threads.
     pub(crate) fn with_threads(self, threads: usize) -> Processor {
         Processor { threads, ..self }
     }
 
-    /// Waits until all kernels are finished.
+    /// Waits until the GPU has finished all kernels.
     ///
     /// # Errors
     /// Those of [`Stream::synchronize`].
@@ -48,12 +48,12 @@ impl Processor {
         self.stream.as_ref().map_or(Ok(()), |stream| Ok(stream.synchronize()?))
     }
 
-    /// Returns the stream of a GPU; `None` on the host.
+    /// Returns the stream of a GPU; `None` if the CPU computes.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref()
     }
 
-    /// Runs a program on operands that are on this device and broadcast to `shape`.
+    /// Computes a program for operands that are in this device's memory and broadcast to `shape`.
     ///
     /// # Errors
     /// Those of the evaluation on its device.

@@ -11,12 +11,13 @@ use cuzarr_device::{DType, DTypeKind};
 use super::steps::{Action, Program};
 use crate::expression::Op;
 
-/// The form of a kernel: everything except the program that determines its text.
+/// How a kernel's operands lie in memory, which determines its text together with the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// Packed operands. A thread takes `lanes` elements at once; `single` tells which inputs are single elements.
+    /// Operands whose elements are packed in C order. A thread takes `lanes` elements at once; `single` tells which
+    /// inputs are single elements.
     Packed { lanes: usize, single: Vec<bool> },
-    /// Strided operands with `rank` dimensions. With `wide`, element numbers need 64 bits.
+    /// Operands with strides over `rank` dimensions. With `wide`, element numbers need 64 bits.
     Strided { rank: usize, wide: bool },
 }
 
@@ -50,7 +51,7 @@ fn lane_type(dtype: DType) -> &'static str {
     }
 }
 
-/// Returns the bytes of the program's numbers, 16 for each, in the order of the steps.
+/// Returns the constants of a program as bytes, 16 for each, in the order of the steps.
 pub(crate) fn constants(program: &Program) -> Vec<u8> {
     let mut bytes = Vec::new();
     for step in &program.steps {
@@ -62,7 +63,7 @@ pub(crate) fn constants(program: &Program) -> Vec<u8> {
     bytes
 }
 
-/// Returns the text of a kernel called `name`.
+/// Returns the C++ text of a kernel called `name` that computes the program.
 pub(crate) fn kernel(program: &Program, form: &Form, name: &str) -> String {
     let mut text = String::from("#include \"program/arithmetic.cuh\"\n\n");
     let (count, out) = (program.inputs.len(), memory_type(program.output));
@@ -92,7 +93,7 @@ pub(crate) fn kernel(program: &Program, form: &Form, name: &str) -> String {
     text
 }
 
-/// Writes the function that computes one element from one element of each input.
+/// Writes the C++ function that computes one result element from one element of each input.
 fn element(text: &mut String, program: &Program, out: &str) {
     let _ = write!(text, "static CUZARR_DEVICE {out} element(const Operands& operands, u32* fault");
     for (number, &dtype) in program.inputs.iter().enumerate() {

@@ -8,56 +8,57 @@ use cuzarr_device::{DType, DTypeKind, NdBuffer};
 use crate::expression::{Expr, Flat, Joined, Kind, Node, Op, Running, Summary, View, is_half, lane};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The steps that compute an expression from elements of its inputs. No two steps of a program are equal.
+/// An expression as a list of steps, which compute one result element from one element of each input. No two steps of a
+/// program are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Program {
     /// Element types of the inputs, as they lie in memory.
     pub(crate) inputs: Vec<DType>,
     pub(crate) steps: Vec<Step>,
-    /// The step whose value is the result.
+    /// Number of the step whose value is the result.
     pub(crate) result: usize,
     /// Element type of the result, as it lies in memory.
     pub(crate) output: DType,
 }
 
-/// One step.
+/// One step of a program: an action on the values of earlier steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
     pub(crate) action: Action,
     /// Numbers of the steps whose values this step takes.
     pub(crate) arguments: Vec<usize>,
-    /// The type of the step's value. It is never a 2-byte float.
+    /// The type in which the step's value is computed. It is never a 2-byte float.
     pub(crate) lane: DType,
 }
 
-/// The action of a step.
+/// The action of one step of a program, such as a conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Loads elements of an input. 2-byte floats become binary32.
+    /// Loads elements of the input with this number.
     Input(usize),
-    /// The bytes of a number.
+    /// Gives a constant, as bytes.
     Constant(Vec<u8>),
     Apply(Op),
     /// Converts a value to another type.
     Cast,
-    /// Rounds to a 2-byte float, and converts back to binary32.
+    /// Rounds to a 2-byte float type, and converts back to binary32.
     Round(DType),
-    /// Replaces any NaN by the canonical one.
+    /// Replaces every NaN by the one with the standard bits.
     Canonical,
 }
 
-/// The source of an input's elements.
+/// Where the elements of a program's input come from.
 #[derive(Clone)]
 pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<View>),
     /// Elements of several other expressions, one after the other.
     Joined(Joined),
-    /// Elements of another expression in one dimension.
+    /// Elements of another expression, arranged in one dimension.
     Flat(Flat),
     /// Running sums or products of another expression.
     Running(Running),
-    /// A summary of another expression. It is computed before anything else.
+    /// The result of a summary of another expression. It is computed before anything else.
     Reduced(Expr, Arc<dyn Summary>),
 }
 
@@ -82,12 +83,12 @@ impl Input {
         Arc::ptr_eq(a.store(), b.store()) && a.path() == b.path() && a.shape() == b.shape()
     }
 
-    /// Whether the input is computed from another expression's elements, region by region.
+    /// Whether the input is computed from another expression's elements, and not read or in memory.
     pub(crate) fn is_derived(&self) -> bool {
         matches!(self, Input::Flat(_) | Input::Running(_))
     }
 
-    /// Whether the input needs no reads from stores.
+    /// Whether the input can be used without reading from stores.
     pub(crate) fn is_in_memory(&self) -> bool {
         match self {
             Input::Buffer(_) => true,
@@ -112,7 +113,7 @@ impl Input {
     }
 }
 
-/// Largest number of steps. Nobody writes longer programs by hand, and compilers take long for them.
+/// Largest number of steps in a program. Nobody writes longer programs by hand, and compilers take long for them.
 const MOST_STEPS: usize = 4096;
 
 struct Lowering {
@@ -135,7 +136,8 @@ pub(crate) fn lower(expr: &Expr) -> Result<(Program, Vec<Input>)> {
 }
 
 impl Lowering {
-    /// Adds the steps that compute an expression. Operands come first. There is no recursion, so no chain is too deep.
+    /// Adds the steps that compute an expression, and returns the number of the step with its value. Operands come
+    /// first. There is no recursion, so no chain is too deep.
     fn visit(&mut self, root: &Expr) -> Result<usize> {
         let mut stack = vec![(root.clone(), false)];
         let mut last = 0;
@@ -194,9 +196,9 @@ impl Lowering {
         }
     }
 
-    /// Adds the step that makes an expression's value fit for a result, and returns its number. It replaces NaNs of a
-    /// computation by the canonical one, because processors give them different bits. This happens only here. Elements
-    /// that are only moved keep their NaNs.
+    /// Adds a step that makes an expression's value ready to be the result, if it needs one, and returns the number of
+    /// the last step. It replaces NaNs of a computation by the canonical one, because processors give them different
+    /// bits. This happens only here. Elements that are only moved keep their NaNs.
     fn settled(&mut self, expr: &Expr, step: usize) -> usize {
         let is_computed = match &expr.0.kind {
             Kind::Apply(op, _) => !op.moves(),
@@ -228,7 +230,8 @@ impl Lowering {
         self.step(Action::Input(number), Vec::new(), lane(dtype))
     }
 
-    /// Returns the number of a step, and adds the step if the program does not have it yet.
+    /// Returns the number of the step with this action, arguments and type, and adds it if the program does not have it
+    /// yet.
     fn step(&mut self, action: Action, arguments: Vec<usize>, lane: DType) -> usize {
         let step = Step { action, arguments, lane };
         if let Some(&known) = self.steps.get(&step) {
@@ -242,12 +245,12 @@ impl Lowering {
 }
 
 impl Program {
-    /// Returns the type of a step's operands.
+    /// Returns the type in which a step gets its operands.
     pub(crate) fn operand_lane(&self, step: &Step) -> DType {
         step.arguments.last().map_or(step.lane, |&argument| self.steps[argument].lane)
     }
 
-    /// Returns the input whose elements are the result, if nothing is computed.
+    /// Returns the number of the input that is already the result, if the program computes nothing.
     pub(crate) fn passes(&self) -> Option<usize> {
         match self.steps[self.result].action {
             Action::Input(input) if self.inputs[input] == self.output => Some(input),

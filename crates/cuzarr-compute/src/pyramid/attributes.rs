@@ -11,13 +11,14 @@ use cuzarr::node::Array;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Colours for channels without a colour. Red-green colour-blind people can distinguish neighbouring ones.
+/// Colours, in hexadecimal RGB, that are given in turn to channels without a colour. Red-green colour-blind people can
+/// distinguish neighbouring ones.
 const COLOURS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
 
 /// Largest number of elements along a dimension that are read to find a channel's contrast limits.
 const MOST_LOOKED_AT: u64 = 256;
 
-/// Everything that the attributes say about an image.
+/// An image from which the OME-Zarr attributes of a pyramid's group are made.
 pub(super) struct Described<'a> {
     pub(super) version: OmeVersion,
     pub(super) name: String,
@@ -26,7 +27,7 @@ pub(super) struct Described<'a> {
     pub(super) units: Option<&'a [String]>,
     pub(super) scale: Vec<f64>,
     pub(super) translation: Option<&'a [f64]>,
-    /// Factors from each level to the next.
+    /// For each level after the first, how many elements become one along each dimension.
     pub(super) factors: &'a [Vec<u64>],
     /// Coordinate systems of the source image, for version 0.6.
     pub(super) coordinates: Option<&'a CoordinateSystems>,
@@ -34,11 +35,11 @@ pub(super) struct Described<'a> {
     pub(super) source_axes: &'a [Map<String, Value>],
 }
 
-/// Name of the levels' coordinate system if the source names none.
+/// Name of the coordinate system of the levels, if the source image does not name one.
 const INTRINSIC: &str = "intrinsic";
 
 impl Described<'_> {
-    /// Returns the member `multiscales`.
+    /// Returns the value of the OME-Zarr attribute `multiscales`.
     pub(super) fn multiscales(&self) -> Value {
         let axis = |(at, name): (usize, &String)| {
             let given = || self.coordinates?.axes_of_levels()?.get(at)?.as_object();
@@ -75,7 +76,7 @@ impl Described<'_> {
         json!([image])
     }
 
-    /// Returns an axis with the unit of its dimension, if it has one.
+    /// Returns an OME-Zarr axis with the unit of its dimension added, if the dimension has one.
     fn with_unit(&self, mut axis: Map<String, Value>, at: usize) -> Map<String, Value> {
         axis.remove("unit");
         let unit = self.units.map(|units| &units[at]).filter(|unit| !unit.is_empty());
@@ -83,7 +84,7 @@ impl Described<'_> {
         axis
     }
 
-    /// Returns the name of the coordinate system that the levels are mapped to.
+    /// Returns the name of the coordinate system that all levels are transformed to.
     fn intrinsic(&self) -> &str {
         self.coordinates.map_or(INTRINSIC, |own| &own.intrinsic)
     }
@@ -106,8 +107,8 @@ impl Described<'_> {
         members
     }
 
-    /// Returns the entry for one level in `datasets`: its path, and the transformations to coordinates. An element lies
-    /// in the middle of the box that became one element; for `nearest`, at the first element of the box.
+    /// Returns a level's entry in `datasets`: its path, and the transformations to coordinates. An element lies in the
+    /// middle of the box that became one element; for `nearest`, at the first element of the box.
     fn dataset(&self, number: usize) -> Value {
         let factor = |at: usize| self.factors[..number].iter().map(|factors| factors[at]).product::<u64>() as f64;
         let scale: Vec<f64> = self.scale.iter().enumerate().map(|(at, size)| size * factor(at)).collect();
@@ -136,7 +137,7 @@ impl Described<'_> {
     }
 }
 
-/// Puts members at the place in the attributes that this version requires.
+/// Nests members below `ome` if this OME-Zarr version requires it.
 pub(super) fn placed(version: OmeVersion, mut members: Map<String, Value>) -> Map<String, Value> {
     match version {
         OmeVersion::V04 => members,
@@ -177,8 +178,8 @@ pub(super) fn check_channels(channels: &[Map<String, Value>], count: u64) -> Res
     Ok(())
 }
 
-/// Returns the member `omero`: channels with a colour and contrast limits. Limits that were not given are the smallest
-/// and the largest element of the smallest level.
+/// Returns the value of the OME-Zarr attribute `omero`: channels with a colour and contrast limits. Limits that were
+/// not given are the smallest and the largest element of the smallest level.
 ///
 /// # Errors
 /// Those of reading.
@@ -198,7 +199,7 @@ pub(super) fn omero(channels: &[Map<String, Value>], smallest: &Array, axes: &[S
     Ok(json!({ "channels": described }))
 }
 
-/// Returns a window with all four limits.
+/// Returns a channel's `window` with all four contrast limits.
 fn limits(
     mut window: Map<String, Value>,
     smallest: &Array,
@@ -229,7 +230,7 @@ fn limits(
     Ok(window)
 }
 
-/// Returns the range of integers of up to 32 bits; `None` for other types.
+/// Returns the smallest and largest value of an integer type of up to 32 bits; `None` for other types.
 fn range(dtype: DType) -> Option<(f64, f64)> {
     let bits = dtype.size_bytes() as i32 * 8;
     match dtype.kind() {

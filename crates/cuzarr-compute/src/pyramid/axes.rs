@@ -4,19 +4,20 @@ use super::options::PyramidOptions;
 use cuzarr::node::Array;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Extent up to which no further level is needed.
+/// A pyramid gets no further level once no spatial dimension is longer than this.
 const SMALL_EXTENT: u64 = 256;
 
-/// Largest number of levels.
+/// Largest number of levels of a pyramid.
 pub(super) const MOST_LEVELS: usize = 16;
 
-/// Largest number of elements that become one: the limit of `cuzarr_device::downsample`.
+/// Largest number of elements that are combined into one: the limit of `cuzarr_device::downsample`.
 const MOST_BOX_ELEMS: u64 = 1 << 16;
 
-/// Dimension names that OME-Zarr 0.5 knows. Arrays without names get the first ones for their last dimensions.
+/// Dimension names that OME-Zarr 0.5 allows. Arrays without names get the first ones for their last dimensions.
 const AXES: [&str; 5] = ["x", "y", "z", "c", "t"];
 
-/// Returns the dimension names in the specification's order: time, channel, then two or three spatial dimensions.
+/// Returns the dimension names, in the order that OME-Zarr requires: time, channel, then two or three spatial
+/// dimensions.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -49,7 +50,7 @@ pub(super) fn is_spatial(name: &str) -> bool {
     matches!(name, "x" | "y" | "z")
 }
 
-/// Refuses lists whose length is not the number of dimensions, and numbers out of range.
+/// Refuses options whose lists do not have one entry for each dimension, and numbers out of range.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -87,7 +88,7 @@ pub(super) fn check_lists(ndim: usize, options: &PyramidOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns the factors from each level to the next: how many elements become one along each dimension.
+/// Returns for each level after the first how many elements become one along each dimension.
 ///
 /// # Errors
 /// `InvalidArgument` for a number of levels out of range.
@@ -117,8 +118,8 @@ pub(super) fn factors_of_levels(shape: &[u64], axes: &[String], options: &Pyrami
     Ok(levels)
 }
 
-/// Returns the element sizes along spatial dimensions, for comparison. All are 1 if no scale was given or the units
-/// differ.
+/// Returns for each dimension an element size that can be compared with those of the other dimensions. All are 1 if no
+/// scale was given or the units differ.
 fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     let unit = |at: usize| options.units.as_ref().map_or("", |units| units[at].as_str());
     let mut units = (0..axes.len()).filter(|&at| is_spatial(&axes[at])).map(unit);
@@ -127,8 +128,8 @@ fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     options.scale.clone().filter(|_| alike).unwrap_or_else(|| vec![1.0; axes.len()])
 }
 
-/// Returns 2 along spatial dimensions that can shrink, but 1 where elements are already at least twice as large as
-/// along another one. So levels become less stretched, as in other microscopy tools.
+/// Returns the factors of the next level: 2 along spatial dimensions that can shrink, but 1 where elements are already
+/// at least twice as large as along another one. So levels become less stretched, as in other microscopy tools.
 fn halved(shape: &[u64], axes: &[String], sizes: &[f64]) -> Vec<u64> {
     let shrinks = |at: usize| is_spatial(&axes[at]) && shape[at] > 1;
     let smallest = (0..axes.len()).filter(|&at| shrinks(at)).map(|at| sizes[at]).fold(f64::INFINITY, f64::min);

@@ -42,10 +42,10 @@ pub struct Pyramid {
     version: OmeVersion,
     method: Downsampling,
     axes: Vec<String>,
-    /// Factors from each level to the next.
+    /// For each level after the first, how many elements become one along each dimension.
     factors: Vec<Vec<u64>>,
     levels: Vec<ArrayMetadata>,
-    /// Attributes of the source image that do not belong to OME-Zarr.
+    /// Attributes of the source image that are copied unchanged, because OME-Zarr does not define them.
     kept: Map<String, Value>,
     /// The pyramids of the source image's labels.
     labels: Vec<Pyramid>,
@@ -168,7 +168,7 @@ impl Pyramid {
         Ok(pyramid)
     }
 
-    /// Returns the shapes of all levels.
+    /// Returns the shape of each level.
     pub fn shapes(&self) -> Vec<Vec<u64>> {
         self.levels.iter().map(|level| level.shape().to_vec()).collect()
     }
@@ -185,7 +185,7 @@ impl Pyramid {
         })
     }
 
-    /// Writes all levels. `progress` is called for each level's regions.
+    /// Writes all levels of the image and of its labels. `progress` is called for each level's regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].
@@ -259,7 +259,8 @@ impl Pyramid {
         group.set_attributes(attributes)
     }
 
-    /// Returns the caller's factors for the given axes; 1 for other axes. `None` if the caller chose none.
+    /// Returns the factors that the caller gave, for the given axes; 1 for axes without one. `None` if the caller chose
+    /// none.
     fn factors_along(&self, axes: &[String]) -> Option<Vec<u64>> {
         let own = self.options.factors.as_ref()?;
         let factor = |name: &String| self.axes.iter().position(|axis| axis == name).map_or(1, |at| own[at]);
@@ -282,7 +283,7 @@ impl Pyramid {
         )
     }
 
-    /// Checks all levels before the first one is written, so that no level is refused later.
+    /// Checks that all levels can be written, before the first one is written.
     fn check_levels(&self) -> Result<()> {
         let mut above = self.source.clone();
         for (number, level) in self.levels.iter().enumerate() {
@@ -336,7 +337,8 @@ impl Pyramid {
         Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("overwrite it, or choose another place"))
     }
 
-    /// Returns the mark of the unfinished group. It records every option, including those that were chosen here.
+    /// Returns the attribute that marks the group as unfinished. It records every option, including those that were
+    /// chosen here.
     fn mark(&self) -> Mark {
         let given = &self.options;
         let mut options = given.changes.to_json();
@@ -350,7 +352,7 @@ impl Pyramid {
         Mark::new("pyramid", (self.source.store(), self.source.path()), options)
     }
 
-    /// Returns the attributes that make the group an image.
+    /// Returns the OME-Zarr attributes that make the group an image.
     fn attributes(&self, omero: Option<Value>) -> Map<String, Value> {
         let own = self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("image");
         let described = Described {
@@ -415,7 +417,7 @@ fn largest(source: &Array, axes: &[String], changes: &Changes, version: OmeVersi
     Ok(level_of_folders)
 }
 
-/// Names the dimensions, at the place that the array's format has for names.
+/// Sets the names of the dimensions, in the metadata or attributes according to the array's format.
 fn name_dimensions(metadata: &mut ArrayMetadata, axes: &[String]) -> Result<()> {
     if metadata.zarr_format() == ZarrFormat::V3 {
         return metadata.set_dimension_names(axes.iter().cloned().map(Some).collect());
@@ -443,13 +445,13 @@ fn place_on_earth(level: &mut ArrayMetadata, source: &ArrayMetadata, factors: &[
     level.set_attributes(attributes)
 }
 
-/// Whether elements of labels may have this type.
+/// Whether OME-Zarr allows this element type for labels.
 fn is_label_type(data_type: &DataType) -> bool {
     use cuzarr_device::DTypeKind::{Int, UInt};
     data_type.device_dtype().is_some_and(|dtype| matches!(dtype.kind(), Int | UInt))
 }
 
-/// Refuses methods that would combine the number that marks missing elements with other elements.
+/// Refuses methods that would mix the number that marks missing elements with other elements.
 fn check_missing(source: &Array, method: Downsampling) -> Result<()> {
     let counts = matches!(method, Downsampling::Mean | Downsampling::Max | Downsampling::Gaussian);
     let Some(mark) = source.metadata().missing_number().filter(|_| counts) else { return Ok(()) };

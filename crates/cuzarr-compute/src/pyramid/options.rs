@@ -10,16 +10,16 @@ use cuzarr::{Error, ErrorKind, Result};
 /// The version of OME-Zarr that a pyramid is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OmeVersion {
-    /// 0.4, in Zarr format 2.
+    /// OME-Zarr 0.4, in Zarr format 2.
     V04,
-    /// 0.5, in Zarr format 3.
+    /// OME-Zarr 0.5, in Zarr format 3.
     V05,
-    /// 0.6, in Zarr format 3, with coordinate systems.
+    /// OME-Zarr 0.6, in Zarr format 3, with coordinate systems.
     V06,
 }
 
 impl OmeVersion {
-    /// Returns `0.4`, `0.5` or `0.6`.
+    /// Returns the version as text: `0.4`, `0.5` or `0.6`.
     pub const fn name(self) -> &'static str {
         match self {
             OmeVersion::V04 => "0.4",
@@ -28,12 +28,12 @@ impl OmeVersion {
         }
     }
 
-    /// Returns the version with this name.
+    /// Returns the version that a text such as `0.5` names.
     pub fn named(name: &str) -> Option<OmeVersion> {
         [OmeVersion::V04, OmeVersion::V05, OmeVersion::V06].into_iter().find(|version| version.name() == name)
     }
 
-    /// Returns the Zarr format of the version's arrays.
+    /// Returns the Zarr format in which this version stores arrays.
     pub const fn zarr_format(self) -> ZarrFormat {
         match self {
             OmeVersion::V04 => ZarrFormat::V2,
@@ -42,7 +42,8 @@ impl OmeVersion {
     }
 }
 
-/// Settings for a pyramid of labels. The array of labels tells for each element of an image which object it belongs to.
+/// Settings for a pyramid that becomes labels (a segmentation) of an image. The array of labels tells for each element
+/// of an image which object it belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Labels {
     /// The name of the labels, below the image's group `labels`.
@@ -51,39 +52,42 @@ pub struct Labels {
     pub metadata: Map<String, Value>,
 }
 
-/// Settings of a pyramid. Settings that are `None` come from the source or, for labels, from their image.
+/// Settings of a pyramid: OME-Zarr version, levels, axes, how elements are combined and stored. Settings that are
+/// `None` come from the source or, for labels, from their image.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PyramidOptions {
-    /// The OME-Zarr version. The default is 0.5, or 0.6 if the source is an image of that version.
+    /// The OME-Zarr version to write. The default is 0.5, or 0.6 if the source is an image of that version.
     pub version: Option<OmeVersion>,
-    /// The method that combines elements. The default is the mean; for labels, the most frequent value.
+    /// How the elements of a level are combined into one element of the next. The default is the mean; for labels, the
+    /// most frequent value.
     pub method: Option<Downsampling>,
-    /// Number of levels, including the first. By default, levels are added until no spatial extent is above 256.
+    /// Number of levels, including the one of full size. By default, levels are added until no spatial extent is above
+    /// 256.
     pub levels: Option<usize>,
     /// Names of the dimensions, such as `t c z y x`. The default is the array's own names, or the last of these.
     pub axes: Option<Vec<String>>,
-    /// Size of an element along each dimension. The default is 1.
+    /// Physical size of an element along each dimension, in `units`. The default is 1.
     pub scale: Option<Vec<f64>>,
-    /// Position of the first element along each dimension. The default is 0.
+    /// Physical position of the first element along each dimension, in `units`. The default is 0.
     pub translation: Option<Vec<f64>>,
     /// Unit of each dimension, such as `micrometer`; an empty text means no unit.
     pub units: Option<Vec<String>>,
     /// Number of elements that become one along each dimension, from each level to the next. The default is 2 along
     /// spatial dimensions, but 1 where elements are already at least twice as large as along another one.
     pub factors: Option<Vec<u64>>,
-    /// The image's name. The default is the last part of its path.
+    /// The image's name in the attributes. The default is the last part of its path.
     pub name: Option<String>,
     /// Channels as in the member `omero`: objects with `label`, `color` and `window`. Missing members are chosen
     /// automatically.
     pub channels: Option<Vec<Map<String, Value>>>,
     /// Turns the pyramid into labels of the image at the target.
     pub labels: Option<Labels>,
-    /// Coordinate systems for version 0.6. The default is a single one named `intrinsic`.
+    /// Coordinate systems of the image, for OME-Zarr 0.6. The default is a single one named `intrinsic`.
     pub coordinates: Option<CoordinateSystems>,
     /// Chunks, shards and compressors of all levels.
     pub changes: Changes,
-    /// The axes of the source image, with all their members.
+    /// The axes in the source image's attributes, with all their members.
     pub(super) source_axes: Vec<Map<String, Value>>,
 }
 
@@ -137,7 +141,7 @@ fn list<'a, T, U: From<T>>(value: &'a Value, read: impl Fn(&'a Value) -> Option<
     value.as_array()?.iter().map(|one| read(one).map(U::from)).collect()
 }
 
-/// Returns the method with this name.
+/// Returns the downsampling method with this name.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -148,7 +152,7 @@ fn method(name: &str) -> Result<Downsampling> {
     })
 }
 
-/// Returns the version with this name.
+/// Returns the OME-Zarr version with this name.
 ///
 /// # Errors
 /// `InvalidArgument`
@@ -159,7 +163,7 @@ fn version(name: &str) -> Result<OmeVersion> {
     })
 }
 
-/// Parses channels. Each is an object or only a label.
+/// Parses the channels of an image from JSON. Each is an object or only a label.
 fn channels(value: &Value) -> Result<Vec<Map<String, Value>>> {
     let wrong = |got: &Value| {
         let error = Error::new(ErrorKind::InvalidArgument, format!("a channel cannot be {got}"));

@@ -12,17 +12,18 @@ use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Attributes that tell OME-Zarr what a group is, or how its levels are stored. The new image writes its own.
+/// Attributes of the source that are replaced: they tell OME-Zarr what a group is, or how its levels are stored. The
+/// new image writes its own.
 const REPLACED: [&str; 7] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator", UNFINISHED];
 
-/// Attributes of groups that hold several images.
+/// Attributes that show that a group holds several images instead of being one.
 const COLLECTIONS: [&str; 4] = ["plate", "well", "scene", "bioformats2raw.layout"];
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// A source image.
+/// A source image: its largest level and what its attributes say.
 pub(super) struct Image {
     pub(super) array: Array,
     description: Multiscales,
@@ -30,7 +31,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Returns the options, completed from the image.
+    /// Returns the options, with those that the caller left out taken from the image.
     ///
     /// # Errors
     /// `Unsupported` if the image's coordinate systems cannot be kept.
@@ -95,7 +96,7 @@ fn check_kept(coordinates: &CoordinateSystems, options: &PyramidOptions) -> Resu
     }
 }
 
-/// The path in one end of a transformation. It names the group that has the coordinate system.
+/// Returns the path in the input or output of a transformation. It names the group that has the coordinate system.
 fn path_of(end: &Value) -> Option<&str> {
     end.get("path").and_then(Value::as_str).filter(|path| !matches!(*path, "" | "."))
 }
@@ -126,7 +127,7 @@ pub(super) fn check_references(coordinates: &CoordinateSystems, labels: &[&str])
     Ok(())
 }
 
-/// Returns the path of an array that contains numbers of a transformation or of its parts.
+/// Returns the path of an array in which a transformation, or one of its parts, keeps its numbers.
 fn array_of_numbers(step: &Value) -> Option<&str> {
     let parts = |name: &str| step.get(name).and_then(Value::as_array).into_iter().flatten();
     let part = |name: &str| step.get(name).into_iter();
@@ -135,7 +136,7 @@ fn array_of_numbers(step: &Value) -> Option<&str> {
     step.get("path").and_then(Value::as_str).or_else(|| inner.find_map(array_of_numbers))
 }
 
-/// Refuses a group that has several images of several scales, because a pyramid has one.
+/// Refuses a group with several multiscale images, because a pyramid has one.
 fn check_single(attributes: &Map<String, Value>) -> Result<()> {
     let ome = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
     let Some(Value::Array(images)) = ome.get("multiscales") else { return Ok(()) };
@@ -223,7 +224,7 @@ pub(super) fn labels_of(image: &Group, version: Option<OmeVersion>) -> Result<Ve
     Ok(labels)
 }
 
-/// Returns the options of labels, completed from the image at the target.
+/// Returns the options for labels, with those that the caller left out taken from the image at the target.
 ///
 /// # Errors
 /// `GroupNotFound`; `InvalidArgument` for a group that is not an image, or an image of another version or shape.
@@ -263,8 +264,8 @@ pub(super) fn for_labels(
     take_over(source, largest.shape(), &image, options).at(|| format!("labels of '/{path}'"))
 }
 
-/// Takes axes, scale, units and the number of levels from the labels' image. Labels may lack dimensions, such as
-/// channels.
+/// Completes the options of labels from the image that they belong to: axes, scale, units and number of levels. Labels
+/// may lack dimensions, such as channels.
 fn take_over(
     source: &Array,
     shape: &[u64],

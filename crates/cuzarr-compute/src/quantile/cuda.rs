@@ -27,28 +27,30 @@ const TILE_BYTES: usize = defined(ROWS_TEXT, "CUZARR_TILE_BYTES") as usize;
 const TILE_ROWS: usize = defined(ROWS_TEXT, "CUZARR_TILE_ROWS") as usize;
 const THREADS: u32 = 256;
 const MOST_BLOCKS: usize = 1 << 16;
-/// Length from which a row is searched instead of sorted: for rows whose elements are neighbours in memory, and for
-/// columns, whose elements lie a row apart. On an H200, rows of 2048 elements take equally long either way, and 65,536
+/// Rows of at least this length are searched instead of sorted: `LONG_ROW` if their elements are neighbours in memory,
+/// `LONG_COLUMN` if they lie a row apart. On an H200, rows of 2048 elements take equally long either way, and 65,536
 /// columns of 1024 are searched three times as fast as sorted (`bench/compute.py`).
 const LONG_ROW: u64 = 2049;
 const LONG_COLUMN: u64 = 1024;
-/// Number of rows, and of columns, from which blocks search them. With fewer, multiprocessors would be idle, so the
-/// whole GPU counts them one after the other.
+/// Least number of rows (`MANY_ROWS`) or columns (`MANY_COLUMNS`) for which each block searches its own. With fewer,
+/// multiprocessors would be idle, so the whole GPU counts them one after the other.
 const MANY_ROWS: usize = 128;
 const MANY_COLUMNS: usize = 512;
-/// Longest row for which a table has places for every number of elements that are not NaN.
+/// Longest row that is searched if NaN is left out: a table has an entry for each possible number of remaining
+/// elements.
 const MOST_LENGTHS: u64 = 1 << 16;
-/// Number of columns that a block searches at a time: the smaller one if there are few columns in all.
+/// Number of columns that a block searches together: this one if there are few columns in all, else up to
+/// `MOST_ACROSS`.
 const FEWEST_ACROSS: usize = 8;
 const MOST_ACROSS: usize = 32;
-/// Rows up to this length are searched by [`THREADS`] threads. From [`MANY_BLOCKS`] blocks on, a block has half of
+/// Longest row that a block of only [`THREADS`] threads searches. From [`MANY_BLOCKS`] blocks on, a block has half of
 /// [`MOST_THREADS`].
 const FEW_THREADS_ROW: usize = 8192;
 const MANY_BLOCKS: usize = 512;
 /// Largest number of threads in a block that searches.
 const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_THREADS");
 
-/// The algorithm for rows.
+/// How a GPU finds the quantiles of rows in its memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// Sorts each row in shared memory.
@@ -58,12 +60,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Returns the algorithm for the rows of a view; `None` if none suits.
+    /// Returns how to find the quantiles of a view's rows; `None` if the general algorithm is needed.
     pub(super) fn of(device: Device, view: &View, quantile: &Quantile) -> Option<Way> {
         Way::for_rows(device, view.outputs, view.reduced as u64, view.is_across(), quantile)
     }
 
-    /// Whether there may be an algorithm for `rows` rows of `elems` elements, whatever their layout.
+    /// Whether an algorithm may suit `rows` rows of `elems` elements, before their memory layout is known.
     pub(super) fn may_be(device: Device, rows: usize, elems: u64, quantile: &Quantile) -> bool {
         [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, elems, is_across, quantile).is_some())
     }
@@ -86,7 +88,7 @@ impl Way {
     }
 }
 
-/// Computes the answers on the device: those of all rows for the first probability, then for the next one. A row
+/// Computes the quantiles on the device: those of all rows for the first probability, then for the next one. A row
 /// consists of the elements that make up one element of the result. Answers are elements for discrete methods, else
 /// binary64. `nan` is the bit pattern for rows without an answer.
 ///

@@ -1,6 +1,6 @@
 //! Methods that choose a quantile between two elements.
 
-/// The method for a quantile between two elements: NumPy's `method`, or the method of NumPy's `median`.
+/// How a quantile that lies between two elements is computed: NumPy's `method`, or the method of NumPy's `median`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
@@ -34,7 +34,8 @@ pub enum QuantileMethod {
     Median,
 }
 
-/// The places of two elements in sorted order, and the fraction of the way from the first to the second.
+/// Ranks of two elements in sorted order, and how far the quantile lies on the way from the first to the second (0 to
+/// 1).
 pub(super) type Places = (u64, u64, f64);
 
 impl QuantileMethod {
@@ -65,7 +66,7 @@ impl QuantileMethod {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// Whether every result is one of the elements.
+    /// Whether every quantile is one of the elements, so that none is interpolated.
     pub(super) fn is_discrete(self) -> bool {
         use QuantileMethod::{ClosestObservation, Higher, InvertedCdf, Lower, Nearest};
         matches!(self, Lower | Higher | Nearest | InvertedCdf | ClosestObservation)

@@ -29,17 +29,18 @@ use cuzarr::{Error, ErrorKind, Result};
 pub struct Quantile {
     /// The probabilities, from 0 to 1.
     pub probabilities: Vec<f64>,
-    /// The method for a quantile between two elements.
+    /// How a quantile is computed that lies between two elements.
     pub method: QuantileMethod,
-    /// The reduced dimensions; `None` means all.
+    /// The dimensions that the quantiles are computed over; `None` means all.
     pub axes: Option<Vec<usize>>,
     /// Whether reduced dimensions are kept, with an extent of 1.
     pub keepdims: bool,
     /// Whether NaN elements are left out. Otherwise a result with a NaN element is NaN.
     pub skip_nan: bool,
-    /// Whether a single probability adds no dimension to the result.
+    /// Whether `probabilities` is a single number, so that the result has no dimension for it.
     pub scalar: bool,
-    /// The type of results that lie between elements. The default is the elements' type for floats, else binary64.
+    /// The element type of the result, for methods that interpolate. The default is the elements' type for floats, else
+    /// binary64.
     pub dtype: Option<DType>,
 }
 
@@ -77,8 +78,8 @@ impl Summary for Quantile {
         Ok((result, leading.into_iter().chain(own).collect()))
     }
 
-    /// Computes the quantiles. The memory limit bounds the tables too. Without elements, the error is
-    /// `InvalidArgument`.
+    /// Computes the quantiles of an expression's elements. The memory limit bounds the tables too. Without elements,
+    /// the error is `InvalidArgument`.
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer> {
         let (dtype, shape) = self.result(of.dtype(), of.shape())?;
         let axes = sorted_axes(self.axes.as_deref(), of.ndim())?;
@@ -147,8 +148,8 @@ impl Summary for Quantile {
 }
 
 impl Quantile {
-    /// Computes the quantiles of rows that are already in a GPU's memory, if an algorithm suits. The result stays
-    /// there.
+    /// Computes the quantiles of rows in GPU memory by sorting or searching them there; `None` if neither suits. The
+    /// result stays there.
     fn of_memory(&self, job: &Job<'_>, axes: &[usize], room: &Room<'_>) -> Result<Option<NdBuffer>> {
         let Some(stream) = job.processor.stream().filter(|_| job.is_in_memory()) else { return Ok(None) };
         let outputs: usize = memory_shape(&kept_shape(&job.part.extent, axes, false))?.iter().product();
@@ -162,7 +163,7 @@ impl Quantile {
         way.map(|way| cuda::of_rows(&elements, &view, room, nan, way, stream)).transpose()
     }
 
-    /// Computes the quantiles of elements in memory, in as many passes as needed.
+    /// Computes the quantiles of elements in memory, by counting them in as many passes as needed.
     fn of_elements(&self, elements: &NdBuffer, axes: &[usize], job: &Job<'_>, room: &Room<'_>) -> Result<Chosen> {
         let extents = elements.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
         let outputs: usize = extents.map(|(_, extent)| extent).product();
@@ -193,7 +194,7 @@ impl Quantile {
         Ok(chosen)
     }
 
-    /// Computes the quantiles of the job's part, which is read again for every pass.
+    /// Computes the quantiles by counting elements region by region; they are read again for every pass.
     fn of_regions(
         &self,
         axes: &[usize],

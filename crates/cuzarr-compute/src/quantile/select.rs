@@ -10,12 +10,12 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Divisor of the memory limit that gives the memory for tables.
+/// The tables of counters get the memory limit divided by this.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
 
-/// The keys, and the limits of memory that the work must keep.
+/// Inputs of a search for quantiles: the keys, and how much memory tables and regions may take.
 pub(super) struct Room<'a> {
     pub(super) quantile: &'a Quantile,
     job_copies: [u64; 2],
@@ -23,9 +23,9 @@ pub(super) struct Room<'a> {
     dtype: DType,
     pub(super) keys: Keys,
     pub(super) reduced: u64,
-    /// Memory for tables, in bytes.
+    /// Limit for the tables of counters, in bytes.
     pub(super) tables_bytes: u64,
-    /// The memory limit for regions, in bytes.
+    /// Limit for the regions of elements, in bytes.
     pub(super) regions_bytes: u64,
 }
 
@@ -52,19 +52,19 @@ impl<'a> Room<'a> {
         Ok(Room { quantile, job_copies, threads, dtype, keys, reduced, tables_bytes, regions_bytes })
     }
 
-    /// Number of wanted elements for each element of the result.
+    /// Number of elements to find for each element of the result: two for each probability.
     fn slots(&self) -> usize {
         2 * self.quantile.probabilities.len()
     }
 
-    /// Size in bytes of the tables for `outputs` elements of the result, while they are filled and searched.
+    /// Bytes that the tables of counters take for `outputs` elements of the result.
     pub(super) fn tables(&self, outputs: u64, bits: u32) -> u64 {
         let copies = self.job_copies[usize::from(outputs >= self.threads)] + 1;
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Number of bits in a digit: as many as the memory for the tables of `outputs` elements of the result allows, but
-    /// at most `most`. With more bits than `most`, there would be more counters than elements.
+    /// Returns how many bits of the keys one pass can resolve, so that the tables for `outputs` result elements fit, at
+    /// most `most`. With more bits than `most`, there would be more counters than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
@@ -76,19 +76,19 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Number of passes with digits of `bits` bits.
+    /// Number of passes over the elements, if each resolves `bits` bits of the keys.
     pub(super) fn passes(&self, bits: u32) -> u32 {
         self.keys.bits.div_ceil(bits)
     }
 
-    /// Number of elements of the result whose tables fit; at least one.
+    /// Number of result elements whose tables fit into memory together; at least one.
     pub(super) fn outputs(&self, bits: u32) -> usize {
         let fitting = |count: u64| count.max(1).min(usize::MAX as u64) as usize;
         let many = self.tables_bytes / (self.tables(self.threads.max(1), bits) / self.threads.max(1)).max(1);
         if many >= self.threads { fitting(many) } else { fitting(self.tables_bytes / self.tables(1, bits).max(1)) }
     }
 
-    /// Finds the wanted elements of `outputs` elements of the result by counters, digit by digit.
+    /// Finds the wanted elements for `outputs` elements of the result, resolving a few bits of their keys in each pass.
     pub(super) fn select(
         &self,
         outputs: usize,
@@ -133,17 +133,18 @@ impl<'a> Room<'a> {
     }
 }
 
-/// A wanted element: number `rank` of those in an interval of keys that begins at `low`.
+/// An element to find: it has rank `rank` in the interval of keys that begins at `low`.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// The number of the interval in its row of the table; `None` if there is no answer.
+    /// The interval's index among those that are counted for the same result element; `None` if there is no element to
+    /// find.
     interval: Option<usize>,
     low: u64,
     rank: u64,
 }
 
-/// Returns the next intervals to count, and the number of intervals per element of the result. Each distinct interval
-/// appears once, and rows are padded to the same length.
+/// Returns the intervals of keys to count in the next pass, and their number for each element of the result. Each
+/// distinct interval appears once, and rows are padded to the same length.
 fn intervals(wanted: &mut [Wanted], slots: usize) -> (Vec<u64>, usize) {
     let mut rows: Vec<Vec<u64>> = Vec::with_capacity(wanted.len() / slots);
     for wanted in wanted.chunks_mut(slots) {
@@ -162,7 +163,8 @@ fn intervals(wanted: &mut [Wanted], slots: usize) -> (Vec<u64>, usize) {
     (rows.concat(), count)
 }
 
-/// Finds the counter that contains each wanted element. The keys of that counter become the next interval.
+/// Narrows the interval of each wanted element to the keys of the counter that contains it. The keys of that counter
+/// become the next interval.
 fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     let Bins::Digits { shift, bits, .. } = bins else { return };
     for (wanted, own) in wanted.chunks_mut(slots).zip(counters.chunks(bins.counters())) {
@@ -180,11 +182,11 @@ fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     }
 }
 
-/// The answers so far: for each probability, those of one element of the result after the other.
+/// The quantiles found so far: for each probability, those of one element of the result after the other.
 pub(super) struct Chosen {
     method: QuantileMethod,
     keys: Keys,
-    /// The type of the elements. `gathered` is the type in which answers are gathered.
+    /// The type of the elements of which quantiles are computed. `gathered` is the type in which answers are gathered.
     dtype: DType,
     gathered: DType,
     answers: Vec<Vec<u8>>,
@@ -207,13 +209,14 @@ impl Chosen {
         Ok(())
     }
 
-    /// Appends computed answers: those of all elements of the result for the first probability, then for the next one.
+    /// Appends computed quantiles: those of all elements of the result for the first probability, then for the next
+    /// one.
     pub(super) fn take(&mut self, answers: &[u8]) {
         let row = (answers.len() / self.answers.len().max(1)).max(1);
         self.answers.iter_mut().zip(answers.chunks(row)).for_each(|(own, row)| own.extend(row));
     }
 
-    /// The bytes of NaN, which stands for "no answer", in the type of the gathered answers.
+    /// The bytes of NaN, which stands for "no quantile", in the type of the gathered quantiles.
     fn nan_bytes(&self) -> Result<Vec<u8>> {
         let mut nan = vec![0; self.gathered.size_bytes()];
         cast::cast(DType::FLOAT64, self.gathered, &f64::NAN.to_ne_bytes(), &mut nan)?;
@@ -228,8 +231,7 @@ impl Chosen {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Returns the value at the fraction `gamma` of the way from one element to another, rounded like NumPy's in
-    /// binary64.
+    /// Returns the number at `gamma` (0 to 1) of the way from one element to another, rounded like NumPy's in binary64.
     fn between(&self, first: u64, second: u64, gamma: f64) -> Result<f64> {
         let (a, b) = (self.value(first)?, self.value(second)?);
         if first == second || gamma == 0.0 {
@@ -256,7 +258,7 @@ impl Chosen {
         Ok(f64::from_ne_bytes(value))
     }
 
-    /// Returns all answers in the result's type.
+    /// Returns all quantiles as elements of the result's type.
     pub(super) fn elements(&self, dtype: DType) -> Result<Vec<u8>> {
         let mut answers = self.answers.concat();
         nan::canonicalize(self.gathered, &mut answers);

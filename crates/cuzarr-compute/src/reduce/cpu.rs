@@ -11,12 +11,13 @@ use super::state::{Accumulator, Fold, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
 
-/// A thread takes jobs with [`ELEMS_AT_ONCE`] elements at a time, since fewer are not worth a thread, but at most this
-/// many jobs.
+/// Largest number of jobs (segments or tiles) that a thread takes at once, even if they have fewer than
+/// [`ELEMS_AT_ONCE`] elements.
 const JOBS_AT_ONCE: usize = 4096;
 const ELEMS_AT_ONCE: usize = 1 << 16;
 
-/// Computes the states of all segments. Those of one element of the result lie together.
+/// Reduces each segment of the input to a partial result, on the CPU. The results of segments of one result element lie
+/// together.
 ///
 /// # Errors
 /// `MemorySpace` for memory of another device.
@@ -30,8 +31,8 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize)
     }
 }
 
-/// Walks through the elements of segments. A row consists of the lanes of one segment, or of neighbouring elements of the
-/// result.
+/// Loads and reduces the elements of segments. A row consists of the lanes of one segment, or of neighbouring elements
+/// of the result.
 struct RowWalk<'a> {
     bytes: &'a [u8],
     source: &'a NdBuffer,
@@ -73,8 +74,8 @@ impl RowWalk<'_> {
         Ok(states)
     }
 
-    /// Computes one segment, whose elements the lanes of a block take in turn. Merges the lanes of each thread, then the
-    /// threads.
+    /// Reduces one segment, whose elements go in turn to the lanes of a simulated GPU block. Merges the lanes of each
+    /// thread, then the threads.
     fn block<V: Value>(&self, job: usize, row: &mut Row<V>) -> Result<State> {
         let view = self.view;
         let base = view.kept_offset(job / view.segments);
@@ -91,7 +92,7 @@ impl RowWalk<'_> {
         Ok(row.settled.joined(self.fold, (end - first) as u64, &mut row.columns))
     }
 
-    /// Computes one segment each for neighbouring elements of the result.
+    /// Reduces one segment for each of several neighbouring elements of the result.
     fn tile<V: Value>(&self, job: usize, row: &mut Row<V>) -> Result<Vec<State>> {
         let view = self.view;
         let outputs = job / view.segments * BLOCK_LANES;
@@ -108,8 +109,8 @@ impl RowWalk<'_> {
         Ok(row.settled.all(row.lanes.rows))
     }
 
-    /// Loads a row of elements, and converts them to the widest type. `even` is the distance between two of them if it is
-    /// always the same.
+    /// Loads a row of elements, and converts them to the widest type of their kind. `even` is the distance between two
+    /// of them if it is always the same.
     fn load<V: Value>(
         &self,
         count: usize,
@@ -154,12 +155,12 @@ impl RowWalk<'_> {
     }
 }
 
-/// One thread's memory for a row of elements and the lanes that take them.
+/// The memory in which one thread keeps a row of elements and the lanes that reduce them.
 struct Row<V> {
     packed: Vec<u8>,
     wide: Vec<u8>,
     values: Vec<V>,
-    /// Imaginary parts; empty for other elements.
+    /// Imaginary parts of complex elements; empty for other types.
     seconds: Vec<f64>,
     lanes: Lanes<V>,
     settled: Settled,
@@ -173,18 +174,18 @@ impl<V: Value> Default for Row<V> {
     }
 }
 
-/// The states of lanes while they take elements.
+/// Partial results, one in each lane; each lane reduces some of the elements.
 struct Lanes<V> {
     accumulator: Accumulator,
     skip_nan: bool,
-    /// Number of complete rows, and of lanes that took one element more.
+    /// Number of rows that gave every lane an element.
     rows: u64,
     rest: usize,
     values: Vec<V>,
     seconds: Vec<f64>,
     sums: Vec<f64>,
     places: Vec<u64>,
-    /// Number of elements of each lane, if NaN elements are left out.
+    /// Number of elements that each lane has taken, if NaN elements are left out.
     counts: Vec<u64>,
 }
 
@@ -211,8 +212,8 @@ impl<V: Value> Lanes<V> {
         refill(&mut self.places, width, 0);
     }
 
-    /// Takes one element for each of the first lanes. The element of the first lane has number `at`, and the numbers of
-    /// neighbours differ by `step`.
+    /// Adds the elements of `row` to the lanes, one to each, from the first lane on. The element of the first lane has
+    /// number `at`, and the numbers of neighbours differ by `step`.
     fn take(&mut self, row: &[V], seconds: &[f64], at: u64, step: u64) {
         if self.skip_nan {
             self.take_numbers(row, seconds, at, step);
@@ -308,8 +309,8 @@ impl<V: Value> Lanes<V> {
         }
     }
 
-    /// Writes the states of the lanes. Words that are 0 everywhere, and counts that follow from the number of elements,
-    /// are left out.
+    /// Writes the partial result of each lane to `settled`. Words that are 0 everywhere, and counts that follow from
+    /// the number of elements, are left out.
     fn settle(&mut self, fold: Fold, settled: &mut Settled) {
         let [first, counts, third] = &mut settled.0;
         [&mut *first, &mut *counts, &mut *third].into_iter().for_each(|words| words.clear());
@@ -346,13 +347,13 @@ impl<V: Value> Lanes<V> {
     }
 }
 
-/// The states of lanes: all first words, then all second words, then all third words. Words that are the same for all
-/// lanes may be left out ([`Lanes::settle`]).
+/// The partial results of all lanes, by their words: all first words, then all second words, then all third words.
+/// Words that are the same for all lanes may be left out ([`Lanes::settle`]).
 #[derive(Default)]
 struct Settled([Vec<u64>; 3]);
 
 impl Settled {
-    /// The state of a lane. `count` is its number of elements if counts were left out.
+    /// Returns the partial result of one lane. `count` is its number of elements if counts were left out.
     fn get(&self, lane: usize, count: u64) -> State {
         let [first, counts, third] = &self.0;
         let word = |words: &[u64], other: u64| words.get(lane).copied().unwrap_or(other);
@@ -363,9 +364,9 @@ impl Settled {
         (0..self.0[0].len()).map(|lane| self.get(lane, count)).collect()
     }
 
-    /// Merges all lanes, which have taken `count` elements: first the lanes of each thread, then the threads. Each time the
-    /// upper half is merged into the lower half. Lanes that are not there have taken no element, and merging them would
-    /// change nothing.
+    /// Merges the partial results of all lanes, which have taken `count` elements: first those of each thread, then the
+    /// threads'. Each time the upper half is merged into the lower half. Lanes that are not there have taken no
+    /// element, and merging them would change nothing.
     fn joined(&mut self, fold: Fold, count: u64, columns: &mut [Settled; PACK]) -> State {
         let empty = fold.accumulator.empty(fold.wide);
         let mut threads = self.0[0].len().div_ceil(PACK);
@@ -403,7 +404,7 @@ impl Settled {
     }
 }
 
-/// The first words that have a partner `half` words further, and these partners.
+/// Splits words into those that have a partner `half` words further, and these partners.
 fn split(words: &mut [u64], half: usize) -> (&mut [u64], &[u64]) {
     let (low, high) = words.split_at_mut(half.min(words.len()));
     let count = high.len();
@@ -411,7 +412,8 @@ fn split(words: &mut [u64], half: usize) -> (&mut [u64], &[u64]) {
 }
 
 impl Fold {
-    /// Merges states, as [`Accumulator::merge`] does for one pair.
+    /// Merges each state in `other` into the one at the same index in `own`, as [`Accumulator::merge`] does for one
+    /// pair.
     fn merge_all(self, own: [&mut [u64]; 3], other: [&[u64]; 3]) {
         let ([a, counts, c], [b, other_counts, d]) = (own, other);
         match (self.accumulator, self.wide) {

@@ -16,17 +16,19 @@ use cuzarr::plan::Region;
 const HEADERS: &[Header] =
     &[header!("program/arithmetic.cuh"), header!("reduce/accumulators.cuh"), header!("reduce/reduce.cuh")];
 const MOST_BLOCKS: usize = 1 << 16;
-/// Number of segments of an element of the result from which blocks join them faster than single threads.
+/// From this number of segments per result element on, blocks merge their partial results faster than single threads.
 const MANY_SEGMENTS: usize = 64;
-/// Number of elements of the result up to which blocks join any number of segments faster than single threads.
+/// Up to this number of result elements, blocks merge partial results faster than single threads, however many segments
+/// there are.
 const FEW_OUTPUTS: usize = 64;
-/// Number of segments that one block joins.
+/// Number of segments whose partial results one block merges.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
 
-/// The end of a reduction kernel: what it does with the state of each element of the result. Its arguments follow
-/// those of the walk.
+/// C++ code at the end of a reduction kernel, which uses the partial result for each element of the result. Its
+/// arguments follow those of the walk.
 struct End<'a> {
-    /// C++ parameters that follow the others. `text` is the C++ code that uses `output` and `state`.
+    /// Further C++ parameters of the kernel, which this end needs. `text` is the C++ code that uses `output` and
+    /// `state`.
     parameters: String,
     text: String,
     arguments: Vec<Vec<u8>>,
@@ -34,12 +36,12 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// Does nothing: the kernel keeps the states of segments instead.
+    /// The kernel does nothing at its end: it has stored the partial result of each segment in `states`.
     fn none(states: &'a Buffer) -> End<'a> {
         End { parameters: String::new(), text: String::new(), arguments: Vec::new(), memory: states }
     }
 
-    /// Keeps the state, in a table with a place for each element of the result.
+    /// The kernel stores the partial result for each element of the result in `states`.
     fn keep(states: &'a Buffer) -> End<'a> {
         End {
             parameters: ", reduce::State* joined".into(),
@@ -49,7 +51,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Merges the state with that of other regions.
+    /// The kernel merges its partial result for each result element with those of other regions, in `all`.
     fn merge(part: &Part, all: &'a Buffer, state: &str) -> End<'a> {
         End {
             parameters: ", reduce::Part part, reduce::State* all".into(),
@@ -59,7 +61,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Computes the element of the result from the state, in its widest type, and converts it.
+    /// The kernel computes each element of the result from the partial result for it, and writes it to `out`.
     fn finish(finish: &Finish, out: &'a Buffer) -> End<'a> {
         let (wide, element) = (memory_type(finish.wide), memory_type(finish.dtype));
         End {
@@ -74,7 +76,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Returns the C++ lambda that the kernels call.
+    /// Returns the C++ lambda that a kernel calls with each partial result.
     fn lambda(&self) -> String {
         match self.text.is_empty() {
             true => "[](u64, const reduce::State&) {}".into(),
@@ -83,7 +85,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Computes the state of each element of the result.
+/// Reduces an array on a GPU to a partial result for each element of the result, and returns these in host memory.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceFailed`; `LibraryMissing` without a compiler.
@@ -94,15 +96,15 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, stream: &Stream
     on_host(&states)
 }
 
-/// Copies states to the host.
+/// Copies partial results of a reduction from the GPU to host memory.
 fn on_host(states: &Buffer) -> Result<Vec<State>> {
     let bytes = states.to_vec()?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
     Ok(words.as_chunks::<3>().0.iter().map(|&state| State(state)).collect())
 }
 
-/// Puts the work on a stream: the walk through all segments and, if elements of the result have several segments, a
-/// kernel that joins them.
+/// Launches the kernels of a reduction: one for all segments and, if result elements have several, one that merges
+/// them.
 fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &Stream) -> Result<()> {
     let count = view.outputs * view.segments;
     if count == 0 {
@@ -117,8 +119,8 @@ fn reduce(source: &NdBuffer, view: &View, fold: Fold, end: &End<'_>, stream: &St
     StateTable { states: &states, state: &state, outputs: view.outputs, segments: view.segments }.join(end, stream)
 }
 
-/// Computes the states of all segments; those of one element of the result lie together. Elements of the result that
-/// have a single segment are finished immediately.
+/// Reduces each segment to a partial result, on the GPU; those of one result element lie together. Elements of the
+/// result that have a single segment are finished immediately.
 fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'_>, stream: &Stream) -> Result<()> {
     let what = format!("{}, {}", state_type(fold), memory_type(source.dtype()));
     // The number of registers is limited to what loads in flight need. Moments need more.
@@ -161,17 +163,17 @@ fn walk(source: &NdBuffer, view: &View, fold: Fold, states: &Buffer, end: &End<'
     Ok(())
 }
 
-/// A table of states on the device. Each element of the result has a row with one state for each segment.
+/// A table of partial results in GPU memory. Each element of the result has a row with one state for each segment.
 struct StateTable<'a> {
     states: &'a Buffer,
-    /// The C++ type of a state.
+    /// The name of the C++ type of a partial result.
     state: &'a str,
     outputs: usize,
     segments: usize,
 }
 
 impl StateTable<'_> {
-    /// Joins the states of each row, and finishes each element of the result.
+    /// Merges the partial results in each row of the table, and passes the merged one to `end`.
     fn join(&self, end: &End<'_>, stream: &Stream) -> Result<()> {
         if self.segments > JOINED {
             let rows = self.segments.div_ceil(JOINED);
@@ -183,7 +185,8 @@ impl StateTable<'_> {
         self.join_rows(end, by_blocks, stream)
     }
 
-    /// Joins the states in one pass. If there are more segments than a block joins, `end` has a place for each block.
+    /// Merges the partial results in each row of the table in one kernel launch. If there are more segments than a
+    /// block joins, `end` has a place for each block.
     fn join_rows(&self, end: &End<'_>, by_blocks: bool, stream: &Stream) -> Result<()> {
         let StateTable { states, state, outputs, segments } = *self;
         let name = kernel_name("joining", &(state, by_blocks, &end.parameters, &end.text));
@@ -218,7 +221,7 @@ impl StateTable<'_> {
     }
 }
 
-/// Encodes `Where` in reduce.cuh, with as many dimensions as the view has.
+/// Encodes the struct `Where` of reduce.cuh, with as many dimensions as the view has.
 pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
@@ -231,13 +234,13 @@ fn line(threads: usize) -> LaunchShape {
     LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
 }
 
-/// Largest number of dimensions of a region.
+/// Largest number of kept dimensions, and of reduced ones, for which a region's states are merged on the GPU.
 const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 
-/// One dimension of a region: its extent and start, and the extent of the whole.
+/// A region's extent and start along one dimension, and the extent of the whole dimension.
 type Axis = [u64; 3];
 
-/// The counterpart of `Part` in reduce.cuh.
+/// The struct `Part` of reduce.cuh, in the same memory layout.
 struct Part {
     outputs: u64,
     kept: [Axis; MOST_AXES],
@@ -247,8 +250,8 @@ struct Part {
 }
 
 impl Part {
-    /// Describes the part of the gathered states that belongs to a region: `outputs` elements of the result, inside the
-    /// hull.
+    /// Describes where the `outputs` states of a region belong among the gathered ones: `outputs` elements of the
+    /// result, inside the hull.
     fn new(region: &Region, gathered: &Gathered<'_>, outputs: usize) -> Part {
         let Gathered { shape, hull, axes, .. } = gathered;
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
@@ -274,7 +277,8 @@ impl Part {
     }
 }
 
-/// How a result is computed from its state. The numbers are those of `Answer` in reduce.cuh.
+/// How an element of the result is computed from its partial result (state). The numbers are those of `Answer` in
+/// reduce.cuh.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Value,
@@ -290,18 +294,18 @@ pub(super) enum Answer {
     All,
 }
 
-/// The last step of a reduction: how elements of the result are computed from their states.
+/// How a GPU computes the elements of the result from their partial results (states).
 pub(super) struct Finish {
     pub(super) answer: Answer,
-    /// NumPy's `ddof`.
+    /// NumPy's `ddof`: what is subtracted from the number of elements in the divisor of a variance.
     pub(super) ddof: f64,
-    /// The widest type of the answer: it is computed in this type.
+    /// The type in which the result is computed, before it is converted.
     pub(super) wide: DType,
-    /// The type that the answer is converted to.
+    /// The element type of the result.
     pub(super) dtype: DType,
 }
 
-/// The states of a result's elements on the device, or of those that belong to a part of the array. They cover the
+/// A reduction's partial results in GPU memory, one for each element of the result or of a part of it. They cover the
 /// regions that were added so far.
 pub(super) struct Gathered<'a> {
     shape: &'a [u64],
@@ -310,17 +314,17 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The states. They are zero where nothing was added; `None` before the first region.
+    /// The memory of the partial results. They are zero where nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 
 impl<'a> Gathered<'a> {
-    /// Whether results of an array of this shape are gathered on the device.
+    /// Whether the states for an array of this shape can be gathered on a GPU.
     pub(super) fn suits(shape: &[u64], axes: &[usize]) -> bool {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
-    /// Makes states without elements, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
     pub(super) fn new(
         shape: &'a [u64],
         hull: Region,
@@ -332,7 +336,7 @@ impl<'a> Gathered<'a> {
         Ok(Gathered { shape, hull, axes, fold, outputs, stream, states: None })
     }
 
-    /// Adds the elements of a region. They are no longer needed when this returns.
+    /// Adds the elements of a region to the partial results. The elements are no longer needed when this returns.
     pub(super) fn take(&mut self, region: &Region, elements: &NdBuffer) -> Result<()> {
         let view = View::new(elements, self.axes)?;
         if view.outputs == 0 {
@@ -346,7 +350,8 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Adds the states of regions that lie in `hull`. They are no longer needed when this returns.
+    /// Adds to these partial results those in `run`, of regions that lie in `hull`. `run` is no longer needed when this
+    /// returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };
         let (all, state) = (self.all()?, state_type(self.fold));
@@ -357,7 +362,7 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Returns the states, in host memory. States without elements are converted to the host's form.
+    /// Returns the partial results, copied to host memory. States without elements are converted to the host's form.
     pub(super) fn states(&self) -> Result<Vec<State>> {
         let empty = self.fold.accumulator.empty(self.fold.wide);
         let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
@@ -366,7 +371,7 @@ impl<'a> Gathered<'a> {
         Ok(found)
     }
 
-    /// Takes out the memory of the states, to be written to.
+    /// Takes the memory of the states out of `self`, so that it can be written to, and allocates it if there is none.
     fn all(&mut self) -> Result<Buffer> {
         match self.states.take() {
             Some(states) => Ok(states),
@@ -374,7 +379,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Computes the result from a single region, and converts it from its widest type.
+    /// Computes the result from all elements at once.
     pub(super) fn finish_all(&self, elements: &NdBuffer, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let end = End::finish(finish, out.buffer());
@@ -383,7 +388,7 @@ impl<'a> Gathered<'a> {
         Ok(out)
     }
 
-    /// Computes the result from the gathered states, and converts it from its widest type.
+    /// Computes the result from the partial results that were gathered.
     pub(super) fn finish(&self, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let Some(states) = &self.states else { return Ok(out) };
@@ -406,7 +411,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Returns the C++ type of a fold's states.
+/// Returns the name of the C++ type for a fold's partial results (states).
 fn state_type(fold: Fold) -> String {
     let value = match fold.wide {
         Wide::Signed => "i64",

@@ -31,10 +31,10 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Divisor of the memory limit that gives the memory for states which a GPU gathers.
+/// A GPU gathers a reduction's partial results if they fit into the memory limit divided by this.
 const STATES_SHARE: u64 = 4;
 
-/// The operation of a reduction.
+/// The function that a reduction computes from elements, such as a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -52,9 +52,9 @@ pub enum ReduceOp {
     Min,
     /// The largest element; NaN if one is NaN.
     Max,
-    /// The place of the first smallest element.
+    /// The index of the first smallest element.
     ArgMin,
-    /// The place of the first largest element.
+    /// The index of the first largest element.
     ArgMax,
     /// Whether at least one element is not 0.
     Any,
@@ -64,12 +64,12 @@ pub enum ReduceOp {
     CountNonzero,
 }
 
-/// A reduction: its operation and its dimensions.
+/// A reduction: what is computed, over which dimensions.
 #[derive(Clone, Debug)]
 pub struct Reduction {
-    /// The operation.
+    /// The function that is computed from the elements.
     pub op: ReduceOp,
-    /// The reduced dimensions; `None` means all.
+    /// The dimensions to reduce; `None` means all.
     pub axes: Option<Vec<usize>>,
     /// Whether reduced dimensions are kept, with an extent of 1.
     pub keepdims: bool,
@@ -110,7 +110,7 @@ impl ReduceOp {
         Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
     }
 
-    /// Returns the type that elements are converted to first, and the type of the result.
+    /// Returns the type that elements are converted to before they are reduced, and the type of the result.
     pub(crate) fn dtypes(self, dtype: DType) -> Result<(DType, DType)> {
         let is_exact = matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Int | DTypeKind::UInt);
         let refused_of_complex =
@@ -133,7 +133,7 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how the result is computed from a state, and the widest type that it is computed in.
+    /// Returns how a GPU computes the result from partial results, and the type in which it computes it.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
@@ -172,18 +172,19 @@ impl Reduction {
         Reduction { op, axes, keepdims: false, ddof: 0.0, skip_nan: false }
     }
 
-    /// Adapts the reduction to an element type. For types without NaN, nothing is left out, as in NumPy.
+    /// Returns the reduction as it applies to elements of type `dtype`. For types without NaN, nothing is left out, as
+    /// in NumPy.
     fn for_elements(&self, dtype: DType) -> Reduction {
         let has_nan = matches!(Wide::of(dtype), Wide::Float | Wide::Complex);
         Reduction { skip_nan: self.skip_nan && has_nan, ..self.clone() }
     }
 
-    /// Returns the fold for elements of type `dtype`.
+    /// Returns how this reduction combines elements of type `dtype`.
     fn fold(&self, dtype: DType) -> Fold {
         Fold::of(dtype, self.op.accumulator(), self.skip_nan)
     }
 
-    /// Returns the reduced dimensions in ascending order.
+    /// Returns the dimensions to reduce, in ascending order.
     fn axes(&self, ndim: usize) -> Result<Vec<usize>> {
         let axes = sorted_axes(self.axes.as_deref(), ndim)?;
         if matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax) && axes.len() != 1 && axes.len() != ndim {
@@ -268,7 +269,7 @@ impl Summary for Reduction {
     }
 }
 
-/// Returns the reduced dimensions in ascending order; `None` means all.
+/// Returns the dimensions to reduce, in ascending order; `None` means all.
 ///
 /// # Errors
 /// `InvalidArgument` when a dimension does not exist, or is named twice.
@@ -283,7 +284,7 @@ pub(super) fn sorted_axes(axes: Option<&[usize]>, ndim: usize) -> Result<Vec<usi
     Ok(axes)
 }
 
-/// Returns a shape without its reduced dimensions, or with an extent of 1 for each of them.
+/// Returns `shape` without the reduced dimensions, or with an extent of 1 for each of them if `keepdims`.
 pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u64> {
     let extents = shape.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
         true => keepdims.then_some(1),
@@ -292,8 +293,8 @@ pub(super) fn kept_shape(shape: &[u64], axes: &[usize], keepdims: bool) -> Vec<u
     extents.collect()
 }
 
-/// The states of a result's elements, or of those that belong to a part of the array. They cover the regions that were
-/// added so far.
+/// A reduction's partial results in host memory, one for each element of the result or of a part of it. They cover the
+/// regions that were added so far.
 struct Gathered {
     shape: Vec<u64>,
     hull: Region,
@@ -303,7 +304,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Makes states without elements, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![fold.accumulator.empty(fold.wide); outputs];
@@ -314,13 +315,13 @@ impl Gathered {
         self.axes.contains(&axis)
     }
 
-    /// Returns the number of an element of the result in the C order of the hull.
+    /// Returns the index in `states` of the result element at `place`.
     fn number(&self, place: &[u64]) -> u64 {
         let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
-    /// Merges the states of a region. They are in C order of the region's part of the result.
+    /// Merges into these partial results those of a region. They are in C order of the region's part of the result.
     fn take(&mut self, region: &Region, states: &[State]) {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
         let (row, outer) = match kept.split_last() {
@@ -351,8 +352,8 @@ impl Gathered {
         self.states = all;
     }
 
-    /// Converts the number of an element in a region to its number in the whole array. Both only count the reduced
-    /// dimensions.
+    /// Converts an element's C-order index in a region to its C-order index in the whole array. Both only count the
+    /// reduced dimensions.
     fn place_of(&self, region: &Region, number: u64) -> u64 {
         let (mut rest, mut place, mut scale) = (number, 0, 1);
         for axis in (0..self.shape.len()).rev().filter(|&axis| self.is_reduced(axis)) {
@@ -365,14 +366,15 @@ impl Gathered {
     }
 }
 
-/// Returns a function that gives the size of the states of a region with some extent, in bytes.
+/// Returns a function that computes the size in bytes of a region's partial results from the region's extent.
 pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send + Sync + use<> {
     let axes = axes.to_vec();
     move |extent| state_bytes(extent, &axes)
 }
 
-/// Bytes of a memory limit that remain after the states of `outputs` results and the states of a run. `None` if the
-/// states take too large a part of the limit. Then the host gathers them, and there are no runs.
+/// Returns how many bytes of a memory limit remain beside two sets of partial results for `outputs` result elements:
+/// that of all regions and that of a run. `None` if the states take too large a part of the limit. Then the host
+/// gathers them, and there are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
@@ -383,7 +385,7 @@ fn whole_of(shape: &[u64]) -> Region {
     Region { number: 0, start: vec![0; shape.len()], extent: shape.to_vec() }
 }
 
-/// Computes the states of an array whose `axes` are reduced: one for each element of the result, in C order.
+/// Reduces an array in memory over `axes` to one partial result for each element of the result, in C order.
 fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processor) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
     let all = match processor.stream() {
@@ -415,7 +417,7 @@ fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processo
     Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
 }
 
-/// Computes the state of all elements except NaN.
+/// Reduces all elements except NaN to a single partial result (state).
 ///
 /// # Errors
 /// Those of the pass on the device.
@@ -426,7 +428,7 @@ pub(super) fn state_of(source: &NdBuffer, accumulator: Accumulator, processor: &
 }
 
 impl Expr {
-    /// Makes the expression for a reduction of the elements.
+    /// Makes the expression for a reduction of this expression.
     ///
     /// # Errors
     /// `DTypeMismatch` when the reduction is not defined for the element type; `InvalidArgument` for dimensions that do
@@ -435,7 +437,8 @@ impl Expr {
         self.summary(reduction)
     }
 
-    /// Reduces the expression into new memory of the device. The next regions are read while one region is reduced.
+    /// Computes a reduction of this expression, in new memory of the device. The next regions are read while one region
+    /// is reduced.
     ///
     /// ```
     /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};
@@ -470,8 +473,7 @@ impl Expr {
         deliver(&result, options)
     }
 
-    /// Returns how a GPU computes the result from its states, and the widest type of its elements; `None` if the host
-    /// gathers.
+    /// Returns how a GPU computes the result from partial results; `None` if the host gathers these instead.
     fn gathers_there(
         &self,
         reduction: &Reduction,
@@ -487,7 +489,7 @@ impl Expr {
         Ok((options.device != Device::Cpu && !may_fail && suits && fits).then_some((answer, widest)))
     }
 
-    /// Computes the result in type `dtype` on a GPU; `None` if the host gathers.
+    /// Computes a reduction whose partial results a GPU gathers; `None` if the host has to gather them.
     fn reduce_there(
         &self,
         reduction: &Reduction,
@@ -529,7 +531,7 @@ impl Expr {
         gathered.finish(&finish).map(Some)
     }
 
-    /// Computes the states of a run on a GPU. All regions of the run lie in `hull`.
+    /// Reduces a run of regions to partial results in GPU memory. All regions of the run lie in `hull`.
     fn gathered_there(
         &self,
         reduction: &Reduction,
@@ -545,8 +547,8 @@ impl Expr {
         run.states()
     }
 
-    /// Returns the smallest and the largest element, in one pass. There must be at least one element. If one is NaN,
-    /// both results are NaN.
+    /// Returns the smallest and the largest element; both are computed in one pass. There must be at least one element.
+    /// If one is NaN, both results are NaN.
     ///
     /// # Errors
     /// Those of [`Expr::reduce`].
@@ -559,7 +561,7 @@ impl Expr {
         Ok((least, greatest))
     }
 
-    /// Computes the states of all elements of a result for every fold, in a single pass through the expression.
+    /// Reduces all elements to partial results, for several folds in a single pass through the expression.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],
@@ -593,7 +595,7 @@ impl Expr {
         whole.try_into().map_err(|_| missing())
     }
 
-    /// Computes regions and passes on their states in host memory, region by region, for each fold.
+    /// Reduces each region to partial results in host memory, for each fold, and passes them to a callback.
     fn gather_regions(
         &self,
         job: &Job<'_>,
@@ -610,7 +612,7 @@ impl Expr {
         for_each_region(job, regions, work, take)
     }
 
-    /// Makes a job that reads all elements, and its regions, which are the same on every device.
+    /// Makes a job that computes all elements of the expression, and the regions in which it does so on every device.
     fn gathering<'a>(&self, axes: &[usize], options: &ComputeOptions<'a>) -> Result<(Job<'a>, Vec<Region>)> {
         let whole = whole_of(self.shape());
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
@@ -623,7 +625,7 @@ impl Expr {
     }
 }
 
-/// Computes the elements of the result from their states.
+/// Computes the elements of the result from their partial results.
 fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
     let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
     let mut bytes = Vec::new();

@@ -8,16 +8,18 @@ use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Least number of bytes of elements in a run for each byte of its states. So a task sends far less than it reads.
+/// A run contains at least this many bytes of elements for each byte of its partial results. So a task sends far less
+/// than it reads.
 const ELEMENTS_OF_STATES: u64 = 256;
 
-/// Least number of runs, if there are enough regions, so that this many workers have something to do.
+/// Least number of runs, if there are enough regions: so many workers then have something to do.
 const LEAST_RUNS: usize = 16;
 
-/// Size of states up to which sending them takes no noticeable time.
+/// Size of partial results, in bytes, up to which sending them takes no noticeable time.
 const FEW_BYTES: u64 = 1 << 16;
 
-/// The regions of a reduction, divided into runs. The division depends only on the regions and the memory limit.
+/// The regions of a reduction, divided into runs: neighbouring regions that one task reduces. The division depends only
+/// on the regions and the memory limit.
 pub(super) struct Runs<'a> {
     regions: &'a [Region],
     length: usize,
@@ -53,7 +55,7 @@ impl<'a> Runs<'a> {
         self.regions.len().div_ceil(self.length)
     }
 
-    /// Returns the regions of a run, and the box that contains them and spans the reduced dimensions.
+    /// Returns the regions of one run, and the box that contains them and spans the reduced dimensions.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no run with this number.
@@ -66,8 +68,8 @@ impl<'a> Runs<'a> {
         Ok((regions, self.hull(regions)))
     }
 
-    /// Returns for each region the hull of its run, and whether it is the run's last region. `None` if each region is a
-    /// run.
+    /// Returns for each region the box around all regions of its run, and whether it is the run's last region. `None`
+    /// if each region is a run.
     pub(super) fn ends(&self) -> impl Iterator<Item = Option<(Region, bool)>> {
         self.regions.chunks(self.length).flat_map(|run| {
             let hull = (self.length > 1).then(|| self.hull(run));
@@ -96,7 +98,7 @@ mod tests {
         Expr::buffer(NdBuffer::empty(Device::Cpu, DType::FLOAT32, shape, Order::C).unwrap()).unwrap()
     }
 
-    /// Regions of one place along the first dimension, and of two halves of the second.
+    /// Returns regions with one index along the first dimension, and half of the second.
     fn halves(shape: &[usize]) -> Vec<Region> {
         let half = shape[1] as u64 / 2;
         let at = |number: u64| vec![number / 2, number % 2 * half, 0];

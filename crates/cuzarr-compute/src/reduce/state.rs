@@ -3,17 +3,17 @@
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// Three words: a value, the number of elements, and a second value. The [`Accumulator`] defines the meaning of the
-/// values.
+/// The intermediate result of a reduction, in three words: a value, the number of elements, and a second value. The
+/// [`Accumulator`] defines the meaning of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) [u64; 3]);
 
-/// The quantity that is computed from elements, in the widest type of their kind.
+/// The quantity that a reduction accumulates from elements, in the widest type of their kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Accumulator {
     Sum,
     Product,
-    /// Mean, count, and squared distances from the mean.
+    /// Mean, number of elements, and sum of squared distances from the mean.
     Moments,
     Least,
     Greatest,
@@ -21,7 +21,7 @@ pub(crate) enum Accumulator {
     Count,
 }
 
-/// A fold of elements into a state: the quantity, its type, and whether NaN elements are left out.
+/// How a reduction combines elements: the quantity, its type, and whether NaN elements are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub(crate) accumulator: Accumulator,
@@ -30,13 +30,13 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Makes the fold for elements of type `dtype`.
+    /// Returns how a reduction combines elements of type `dtype`.
     pub(crate) fn of(dtype: DType, accumulator: Accumulator, skip_nan: bool) -> Fold {
         Fold { accumulator, wide: Wide::of(dtype), skip_nan }
     }
 }
 
-/// The widest type of a kind of numbers.
+/// The widest type of each kind of numbers, in which reductions compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wide {
     Signed,
@@ -55,7 +55,7 @@ impl Wide {
         }
     }
 
-    /// Returns the number that a word represents; for complex numbers, the real part.
+    /// Returns the number that a word of a partial result represents; for complex numbers, the real part.
     pub(crate) fn number(self, word: u64) -> f64 {
         match self {
             Wide::Signed => word.cast_signed() as f64,
@@ -64,7 +64,7 @@ impl Wide {
         }
     }
 
-    /// Returns the integer that a word represents; `None` for other kinds.
+    /// Returns the integer that a word of a partial result represents; `None` for other kinds of numbers.
     pub(crate) fn whole(self, word: u64) -> Option<i128> {
         match self {
             Wide::Signed => Some(word.cast_signed().into()),
@@ -74,7 +74,7 @@ impl Wide {
     }
 }
 
-/// An element in its widest type.
+/// An element that was converted to the widest type of its kind.
 pub(crate) trait Value: Copy + Send + 'static {
     const ZERO: Self;
     const ONE: Self;
@@ -86,11 +86,11 @@ pub(crate) trait Value: Copy + Send + 'static {
     fn less(self, other: Self) -> bool;
     fn is_zero(self) -> bool;
     fn float(self) -> f64;
-    /// Converts packed elements of a frequent type, and returns whether the type is one.
+    /// Converts packed elements of a frequent type to the widest one; returns false for other types.
     fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool;
 }
 
-/// Converts packed elements, as many as `row` has.
+/// Converts packed elements until `row` is full.
 fn widen_by<const N: usize, V>(packed: &[u8], row: &mut [V], convert: impl Fn([u8; N]) -> V) -> bool {
     packed.as_chunks::<N>().0.iter().zip(row).for_each(|(&element, value)| *value = convert(element));
     true
@@ -162,7 +162,7 @@ impl Value for f64 {
     }
 }
 
-/// Whether `x` beats `y` as the smallest (or largest) element. NaN beats all other elements.
+/// Whether `x` replaces `y` as the smallest (if `least`) or largest element. NaN beats all other elements.
 #[inline(always)]
 pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
     let is_better = if least { x.less(y) } else { y.less(x) };
@@ -171,7 +171,7 @@ pub(super) fn beats<V: Value>(x: V, y: V, least: bool) -> bool {
 }
 
 impl Accumulator {
-    /// Returns the state of no elements.
+    /// Returns the partial result before any element was added.
     pub(crate) fn empty(self, wide: Wide) -> State {
         match (self, wide) {
             (Accumulator::Product, Wide::Float) => State([1f64.to_bits(), 0, 0]),
@@ -180,7 +180,7 @@ impl Accumulator {
         }
     }
 
-    /// Joins two states. The elements of `other` come after those of `own`.
+    /// Merges two partial results into that of all their elements. The elements of `other` come after those of `own`.
     pub(crate) fn merge(self, wide: Wide, own: State, other: State) -> State {
         match wide {
             Wide::Signed => self.join::<i64>(own, other),

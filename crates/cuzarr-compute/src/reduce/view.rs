@@ -7,37 +7,37 @@ use super::state::{State, Wide};
 use crate::program::Joint;
 use cuzarr::Result;
 
-/// The text of the kernels. It defines the numbers that the CPU uses too.
+/// The C++ text of the reduction kernels. It defines the numbers that the CPU uses too.
 pub(super) const KERNELS: &str = include_str!("reduce.cuh");
 
-/// Number of threads in a block.
+/// Number of threads in a block of a reduction.
 pub(crate) const BLOCK_THREADS: usize = defined(KERNELS, "CUZARR_REDUCE_THREADS") as usize;
-/// Number of neighbouring lanes of each thread.
+/// Number of lanes (partial results) that each thread keeps.
 pub(crate) const PACK: usize = defined(KERNELS, "CUZARR_REDUCE_PACK") as usize;
-/// Number of lanes in a segment that a block processes.
+/// Number of lanes (partial results) in which a block reduces a segment.
 pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
-/// Number of elements of a segment that a thread takes with all of its lanes.
+/// Number of elements of a segment that each thread takes.
 pub(crate) const THREAD_STEPS: usize = defined(KERNELS, "CUZARR_REDUCE_STEPS") as usize;
-/// Length below which one thread processes a row: a block would mostly wait.
+/// Rows shorter than this are reduced by one thread: a block would mostly wait.
 const SHORT_ROW_ELEMS: usize = 64;
 
-/// How the elements of an array are grouped and divided into segments.
+/// How a reduction groups the elements of an array by result element, and divides each group into segments.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Number of elements of the result.
     pub(crate) outputs: usize,
     /// Number of elements that make up each element of the result.
     pub(crate) reduced: usize,
-    /// Number of segments that those elements are divided into.
+    /// Number of segments into which the elements of each result element are divided.
     pub(crate) segments: usize,
-    /// Whether the lanes of a block process a segment. Otherwise one thread does, and neighbouring threads take
+    /// Whether a whole block reduces each segment. Otherwise one thread does, and neighbouring threads take
     /// neighbouring elements of the result.
     pub(crate) by_blocks: bool,
     pub(crate) kept: Walk,
     pub(crate) over: Walk,
 }
 
-/// Extents, and strides in bytes, of at least one dimension.
+/// Extents and strides in bytes of some dimensions of an array, at least one.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pub(crate) shape: Vec<usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Makes the walk through the dimensions `axes` of an array. Dimensions are joined where possible.
+    /// Returns the extents and strides of the dimensions `axes` of an array. Dimensions are joined where possible.
     fn new(source: &NdBuffer, axes: &[usize]) -> Result<Walk> {
         let dropped: Vec<usize> = (0..source.ndim()).filter(|axis| !axes.contains(axis)).collect();
         let order: Vec<usize> = dropped.iter().chain(axes).copied().collect();
@@ -67,7 +67,7 @@ impl Walk {
         })
     }
 
-    /// Returns the distance from each element to the next in bytes, if it is the same everywhere.
+    /// Returns the distance in bytes from each element to the next, if it is the same everywhere.
     pub(crate) fn even(&self) -> Option<isize> {
         if let [stride] = self.strides[..] { Some(stride) } else { None }
     }
@@ -85,8 +85,8 @@ impl Walk {
     }
 }
 
-/// Size of the states of an array whose `axes` are reduced, in bytes. It counts the states of all segments, at the
-/// shortest segment length, and the states that they are joined to.
+/// Size in bytes of a reduction's partial results, for an array whose `axes` are reduced. It counts the states of all
+/// segments, at the shortest segment length, and the states that they are joined to.
 pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
     let product = |reduced: bool| {
         let extents = shape.iter().enumerate().filter(|(axis, _)| axes.contains(axis) == reduced);
@@ -98,7 +98,7 @@ pub(crate) fn state_bytes(shape: &[u64], axes: &[usize]) -> u64 {
 }
 
 impl View {
-    /// Makes the view of an array whose `axes` are reduced. It depends only on the array's layout.
+    /// Groups and divides the elements of an array whose `axes` are reduced. It depends only on the array's layout.
     ///
     /// # Errors
     /// `InvalidArgument` for a dimension that does not exist.

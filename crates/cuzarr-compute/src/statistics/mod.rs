@@ -19,7 +19,7 @@ use crate::stream::{Job, for_each_region};
 use cuzarr::Result;
 use cuzarr::plan::Region;
 
-/// Number of elements whose infinities are replaced at a time. The replaced copy takes memory beside the limit.
+/// Number of elements whose infinities are replaced by NaN at a time. The replaced copy takes memory beside the limit.
 const PART_ELEMS: usize = 1 << 20;
 
 /// Statistics of numbers, in binary64.
@@ -31,14 +31,14 @@ pub struct Statistics {
     pub nan: u64,
     /// Number of infinite elements.
     pub infinite: u64,
-    /// The smallest and the largest number, including infinities; `None` if all elements are NaN. Integers beyond 2⁵³
+    /// The smallest and the largest number, which may be infinite; `None` if all elements are NaN. Integers beyond 2⁵³
     /// are rounded to binary64; [`Statistics::whole_range`] has them exactly.
     pub range: Option<(f64, f64)>,
-    /// The exact smallest and largest integer; `None` for other types, and without elements.
+    /// The exact smallest and largest element of integer types; `None` for other types, and without elements.
     pub whole_range: Option<(i128, i128)>,
-    /// Mean, count and squared distances from the mean, of the finite elements.
+    /// The finite elements' mean, number and sum of squared distances from the mean.
     moments: State,
-    /// The spread of the finite elements.
+    /// The histogram of the finite elements.
     spread: Spread,
 }
 
@@ -60,9 +60,9 @@ impl Statistics {
         (self.finite > 0).then(|| (squares / self.finite as f64).sqrt())
     }
 
-    /// Returns the histogram of the finite numbers: the width of its bins, and the start and the count of each bin. All
-    /// bins have the same width, a power of two. There are at most `most` bins (2, if `most` is less), and never more
-    /// than 129.
+    /// Returns the histogram of the finite numbers, in at most `most` bins: their width, and each bin's start and
+    /// count. All bins have the same width, a power of two. There are at most `most` bins (2, if `most` is less), and
+    /// never more than 129.
     pub fn histogram(&self, most: usize) -> (f64, Vec<(f64, u64)>) {
         let mut wide = self.spread.clone();
         while wide.ends().is_some_and(|(first, last)| (last - first) as usize >= most.max(2)) {
@@ -129,7 +129,8 @@ impl Statistics {
     }
 }
 
-/// Merges moments. Mean and squares are binary64, whatever the elements are.
+/// Merges the moments (mean, number, squared distances) of two sets of elements. Mean and squares are binary64,
+/// whatever the elements are.
 fn merged_moments(own: State, other: State) -> State {
     Accumulator::Moments.merge(Wide::Float, own, other)
 }
@@ -147,7 +148,7 @@ fn joined(own: Option<(i128, i128)>, other: Option<(i128, i128)>) -> Option<(i12
     }
 }
 
-/// The smallest and the largest number that is not NaN. There is at least one such number.
+/// The smallest and the largest element that is not NaN. There is at least one such number.
 struct Extremes {
     count: u64,
     least: f64,
@@ -184,7 +185,7 @@ impl Extremes {
     }
 }
 
-/// Divides the elements into one-dimensional parts.
+/// Divides an array into one-dimensional parts of limited size.
 fn parts(elements: &NdBuffer) -> Result<Vec<NdBuffer>> {
     let row = elements.reshape_copy(&[elements.len()])?;
     let part = |start: usize| row.region(&[start], &[PART_ELEMS.min(row.len() - start)], &[1]);
@@ -201,7 +202,7 @@ fn without_infinities(elements: &NdBuffer, processor: &Processor) -> Result<NdBu
 }
 
 impl Expr {
-    /// Computes statistics in one pass. The next regions are read while one region is processed.
+    /// Computes the statistics of all elements in one pass. The next regions are read while one region is processed.
     ///
     /// ```
     /// use cuzarr_compute::Expr;

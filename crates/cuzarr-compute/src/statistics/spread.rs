@@ -8,34 +8,34 @@ use cuzarr_device::internal::cpu::cast;
 use crate::count::{KeyKind, Keys};
 use cuzarr::Result;
 
-/// Least number of bins in the range of all numbers, unless the numbers are too close together. There are at most twice
-/// as many bins, plus one.
+/// Least number of bins in a histogram of all numbers, unless the numbers are too close together. There are at most
+/// twice as many bins, plus one.
 const LEAST_BINS: f64 = 64.0;
 
-/// Counts by bin number. Bin `n` begins at `n * width`. The width depends only on the range.
+/// A histogram: the count of each bin. Bin `n` begins at `n * width`. The width depends only on the range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spread {
-    /// The smallest and the largest number, if there is one.
+    /// The smallest and the largest number of the histogram, if there is one.
     range: Option<(f64, f64)>,
     pub(super) width: f64,
     pub(super) bins: BTreeMap<i64, u64>,
 }
 
 impl Spread {
-    /// Makes empty bins for numbers from `low` to `high`.
+    /// Makes a histogram without counts, for numbers from `low` to `high`.
     pub(super) fn within(low: f64, high: f64) -> Spread {
         Spread { range: Some((low, high)), width: width_for(low, high), bins: BTreeMap::new() }
     }
 
-    /// Returns the numbers of the first and the last bin.
+    /// Returns the indices of the first and the last bin.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         // Quotients by powers of two are exact, and below 2^53: see `width_for`.
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
     }
 
-    /// Returns the keys of the edges between bins, for elements of a type: the smallest element of each bin, and the
-    /// largest element of all. For integers, the last key is that of the type's largest value, because the largest
-    /// element may lie above the rounded number.
+    /// Returns the edges of the bins as keys: that of the smallest element of each bin, and of the largest element of
+    /// all. For integers, the last key is that of the type's largest value, because the largest element may lie above
+    /// the rounded number.
     ///
     /// # Errors
     /// `Unsupported` for a type without order.
@@ -49,7 +49,7 @@ impl Spread {
         [low].into_iter().chain(inner).map(|edge| least_key(keys, dtype, edge)).chain([greatest]).collect()
     }
 
-    /// Adds counts of consecutive bins, beginning with the first bin.
+    /// Adds counts to consecutive bins, beginning with the first bin.
     pub(super) fn add(&mut self, counts: &[u64]) {
         let first = self.ends().map_or(0, |(first, _)| first);
         for (bin, &count) in (first..).zip(counts).filter(|(_, count)| **count > 0) {
@@ -57,7 +57,7 @@ impl Spread {
         }
     }
 
-    /// Adds the counts of another spread.
+    /// Adds the counts of another histogram.
     pub(super) fn join(&mut self, mut other: Spread) {
         let Some((low, high)) = other.range else { return };
         let (least, greatest) = self.range.unwrap_or((low, high));
@@ -76,7 +76,7 @@ impl Spread {
         }
     }
 
-    /// Doubles the width, which joins pairs of bins.
+    /// Doubles the width of the bins, which joins pairs of bins.
     pub(super) fn widen(&mut self) {
         self.width *= 2.0;
         let mut wide = BTreeMap::new();
@@ -87,8 +87,8 @@ impl Spread {
     }
 }
 
-/// The width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and that is not
-/// lost when it is added to numbers of this size.
+/// Returns the width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and
+/// that is not lost when it is added to numbers of this size.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;

@@ -160,7 +160,7 @@ impl Expr {
     }
 }
 
-/// Computes regions and puts each into its place in `result`.
+/// Computes each of the regions, and writes it to its position in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
     for_each_region(
         job,

@@ -12,7 +12,7 @@ use cuzarr::node::{self, Array, ArrayOptions, normalize_path};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A checked computation into a new array. Nothing is written yet.
+/// A planned and checked computation whose result becomes a new array in a store. Nothing is written yet.
 pub struct Creation {
     expr: Expr,
     target: Array,
@@ -22,9 +22,9 @@ pub struct Creation {
 }
 
 impl Expr {
-    /// Checks a computation into a new array at `path`; `settings` are the array's options. The array gets its document
-    /// once all chunks are stored. Until then, a checkpoint lies beside the chunks, and an interrupted call can be
-    /// resumed.
+    /// Plans and checks a computation whose result becomes a new array at `path`; `settings` are the array's options.
+    /// The array gets its document once all chunks are stored. Until then, a checkpoint lies beside the chunks, and an
+    /// interrupted call can be resumed.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Expr {
 }
 
 impl Creation {
-    /// Computes and stores all elements, and returns the array.
+    /// Creates the array, computes and stores all elements, and returns the array.
     ///
     /// # Errors
     /// Those of [`Expr::store`]. Written chunks stay, and the call can be resumed with the same memory limit. With

@@ -20,12 +20,12 @@ impl Derived<'_> {
         }
     }
 
-    /// Returns the dimension of the running sums or products, along which totals are kept.
+    /// Returns the dimension along which running sums or products continue; `None` for a flattened expression.
     pub(super) fn axis(&self) -> Option<usize> {
         if let How::Running(running, _) = &self.how { Some(running.axis) } else { None }
     }
 
-    /// Reads the elements from which a part of the input is computed.
+    /// Reads the elements from which a region of the input is computed.
     ///
     /// # Errors
     /// Those of reading.
@@ -37,7 +37,7 @@ impl Derived<'_> {
         Ok(read)
     }
 
-    /// Returns the number of arrays that are read for a part of the input.
+    /// Returns the number of buffers that `read` returns for a region of the input.
     pub(super) fn count_read(&self, part: &Region) -> usize {
         self.parts(part).iter().map(|part| self.of.count_read(part)).sum()
     }
@@ -49,8 +49,8 @@ impl Derived<'_> {
         }
     }
 
-    /// Computes a part of the input from the elements that were read for it. Totals of other columns are dropped unless
-    /// `keeps_all`.
+    /// Computes a region of the input from the elements that were read for it. Totals of other columns are dropped
+    /// unless `keeps_all`.
     ///
     /// # Errors
     /// Those of reading and computing.
@@ -96,8 +96,8 @@ impl Derived<'_> {
         Ok(results)
     }
 
-    /// Reads all elements before a region and computes their totals. Used when the totals of the region before are not
-    /// kept.
+    /// Reads all elements before a region, and computes the totals with which its running sums or products begin. Used
+    /// when the totals of the region before are not kept.
     fn totals_before(&self, running: &Running, region: &Region) -> Result<Option<NdBuffer>> {
         let axis = running.axis;
         let (mut totals, mut part) = (None, region.clone());
@@ -128,13 +128,13 @@ impl Derived<'_> {
         Ok(result)
     }
 
-    /// Size in bytes of the elements that are read for a part of this extent.
+    /// Bytes of the elements that are read for a region with this extent.
     pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
         self.of.bytes_read(&self.extent_of(extent))
     }
 
-    /// Memory for a part of this extent besides the elements that are read for it, in bytes. It includes `totals`
-    /// totals.
+    /// Bytes that computing a region with this extent takes besides the elements that are read for it. It includes
+    /// `totals` totals.
     pub(super) fn bytes(&self, extent: &[u64], totals: u64) -> u64 {
         let (own, working) = match &self.how {
             // Memory holds the elements, the results in the wider type, and the results in their own type.
@@ -156,7 +156,7 @@ impl Derived<'_> {
     }
 }
 
-/// Returns the part of the elements from which a part of the running results is computed.
+/// Returns the region of the inner elements that is needed for a region of running sums or products.
 fn elements_of(running: &Running, part: &Region) -> Region {
     let mut part = part.clone();
     part.start[running.axis] += running.from;

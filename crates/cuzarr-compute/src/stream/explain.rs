@@ -18,13 +18,13 @@ use crate::program::{Input, lower};
 pub struct ComputeExplanation {
     /// The device that computes.
     pub device: Device,
-    /// Limit for memory in use outside of the result, in bytes.
+    /// Limit for the memory that the work takes besides its result, in bytes.
     pub memory_limit_bytes: u64,
     /// The stages in order. Summaries come before the computations that use them.
     pub stages: Vec<ComputeStage>,
 }
 
-/// One pass through arrays.
+/// One stage of a computation: one pass through its arrays.
 #[derive(Clone, Debug)]
 pub struct ComputeStage {
     /// The expression that is computed, as text.
@@ -39,7 +39,7 @@ pub struct ComputeStage {
     pub regions: Option<(u64, Vec<u64>)>,
     /// The names of the arrays that are read, each with an explanation of reading everything that is needed of it.
     pub reads: Vec<(String, Explanation)>,
-    /// Size of operands in memory, in bytes.
+    /// Size in bytes of the operands that are already in memory.
     pub memory_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Expr {
         Ok(ComputeExplanation { device: options.device, memory_limit_bytes: options.memory_limit_bytes, stages })
     }
 
-    /// Returns the stages of [`Expr::explain`].
+    /// Returns the stages for [`Expr::explain`], in order.
     pub(super) fn stages(&self, options: &ComputeOptions<'_>) -> Result<Vec<ComputeStage>> {
         let mut stages = Vec::new();
         self.add_stages(options, &mut stages)?;
@@ -97,7 +97,7 @@ impl Expr {
         Ok(())
     }
 
-    /// Adds the stages of all summaries that the expression uses.
+    /// Adds a stage for each summary that the expression uses.
     fn add_summaries(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {
         for input in &lower(self)?.1 {
             if let Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) = input {

@@ -18,73 +18,75 @@ use cuzarr::internal::run::{walk, write_behind};
 use cuzarr::plan::{Explanation, Region};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Size of a region in bytes beyond which larger regions gain nothing, since several are in progress at a time.
+/// Largest useful size of a region in bytes: larger ones gain nothing, since several are in progress at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// Divisor of the memory limit that gives the memory for regions. The rest is for data in flight of reads and writes.
+/// Regions get the memory limit divided by this, if they are read one after the other. The rest is for data in flight
+/// of reads and writes.
 pub(crate) const REGIONS_SHARE: u64 = 3;
-/// Divisor of the memory limit if several regions can be read at a time: then some reads end while others continue. On
-/// an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
+/// Regions get the memory limit divided by this, if several are read at a time: some reads end while others continue.
+/// On an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
 /// (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
-/// Total size of these regions in bytes beyond which nothing is gained: each is then as much as decoders take at a
+/// Largest useful total size in bytes of regions that are read at a time: each is then as much as decoders take at a
 /// time.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
-/// Ways to read regions one after the other, by one pipeline. Each is a pair: the number of regions that are read
-/// ahead, and the divisor of the memory limit that gives the memory for all regions. The first way with room for a
-/// chunk is taken.
+/// Ways to divide the memory limit if regions are read one after the other, by one pipeline. Each is a pair: the number
+/// of regions that are read ahead, and the divisor of the memory limit that gives the memory for all regions. The first
+/// way with room for a chunk is taken.
 const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
-/// Total size of these regions in bytes beyond which nothing is gained.
+/// Largest useful total size in bytes of regions that are read in order by one pipeline.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
 type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
 
-/// A program with its inputs, ready to be computed region by region.
+/// An expression that was compiled to a program, with its inputs, ready to be computed region by region.
 pub(crate) struct Job<'a> {
     pub(crate) program: Program,
     inputs: Vec<Input>,
-    /// For each input, the number of the first input from the same array.
+    /// For each input, the number of the first input that reads the same array.
     same: Vec<usize>,
-    /// For each input that is computed from another expression, how it is computed. Empty if there is no such input.
+    /// For each input that is computed from another expression, the way in which it is computed. Empty if there is no
+    /// such input.
     derived: Vec<Option<Derived<'a>>>,
-    /// The part of the expression that is computed.
+    /// The region of the expression that the job computes.
     pub(crate) part: Region,
-    /// Whether an input that is already the result is passed on without a copy.
+    /// Whether an input that is already the result may be returned without a copy.
     keeps: bool,
-    /// The memory that the caller needs for a region of some extent, in bytes.
+    /// A function that returns how many bytes the caller itself needs for a region with some extent.
     beside: Option<Box<BesideRegion>>,
-    /// Number of regions that are read ahead.
+    /// Number of regions that are read before they are computed.
     ahead: usize,
     /// Whether the caller writes results to a store. Writing needs memory that reads would take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     options: ComputeOptions<'a>,
-    /// Limit for the data that reading has in flight, in bytes.
+    /// Limit for the data of unfinished reads, in bytes.
     pub(super) reading_bytes: u64,
-    /// The guard of the memory limit; `None` if nothing is read.
+    /// Keeps the memory limit in force while the job exists; `None` if nothing is read.
     _within: Option<Within>,
 }
 
-/// An input that is computed from another expression, with the job of that expression.
+/// An input that is computed from another expression, with the job that computes that expression.
 pub(super) struct Derived<'a> {
     pub(super) of: Job<'a>,
     pub(super) how: How,
 }
 
-/// The way in which an input is computed from another expression.
+/// How an input is computed from another expression: by running sums or products, or by flattening.
 pub(super) enum How {
     Running(Running, Mutex<Columns>),
     Flat(Flat),
 }
 
-/// The last region of each column of regions along a dimension. A column is identified by its start and extent along
-/// the other dimensions.
+/// For each column of regions along the running dimension, the last region that was computed. A column is identified by
+/// its start and extent along the other dimensions.
 pub(super) type Columns = HashMap<(Vec<u64>, Vec<u64>), Last>;
 
-/// A region that was computed.
+/// The totals before and after a region of running sums or products.
 pub(super) struct Last {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -94,7 +96,7 @@ pub(super) struct Last {
 }
 
 impl<'a> Job<'a> {
-    /// Lowers an expression to a program, binds its arrays to the device, and moves operands in memory there.
+    /// Makes the job for `part` of an expression: compiles it to a program, and moves operands in memory to the device.
     ///
     /// # Errors
     /// What the device reports; `Unsupported` for expressions with thousands of operations.
@@ -102,7 +104,7 @@ impl<'a> Job<'a> {
         Job::bound(expr, part, options, &|of, summary| summary.compute(&of, options).map(Input::Buffer))
     }
 
-    /// Makes a job that is only explained: summaries are not computed.
+    /// Makes a job that can only be explained, not run: summaries are not computed.
     ///
     /// # Errors
     /// Those of [`Job::new`].
@@ -184,17 +186,17 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Returns the job for a caller that only reads the elements of the result.
+    /// Lets the job return an input's own memory as the result, for a caller that only reads the elements.
     pub(crate) fn looked_at(self) -> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
     }
 
-    /// Returns the job for a caller that needs its own memory; `bytes` gives its size by the extent of a region.
+    /// Sets how much memory the caller itself needs; `bytes` gives it for a region's extent.
     pub(crate) fn beside(self, bytes: impl Fn(&[u64]) -> u64 + Send + Sync + 'static) -> Job<'a> {
         Job { beside: Some(Box::new(bytes)), ..self }
     }
 
-    /// Returns the job for a caller that writes results to a store.
+    /// Makes the job leave memory for writing, for a caller that writes the results to a store.
     pub(super) fn written(self) -> Job<'a> {
         Job { writes: true, ..self }
     }
@@ -248,7 +250,8 @@ impl<'a> Job<'a> {
         Ok(regions)
     }
 
-    /// Returns the dimensions of the result along which inputs *run*: they need the totals of earlier regions.
+    /// Returns the dimensions of the result along which inputs *run*: a region needs the totals of the regions before
+    /// it.
     pub(super) fn run_axes(&self) -> Vec<usize> {
         let mut axes = Vec::new();
         for (input, derived) in self.inputs.iter().zip(&self.derived) {
@@ -296,7 +299,7 @@ impl<'a> Job<'a> {
         apart
     }
 
-    /// Memory that inputs computed from other expressions need for a region, besides what is read, in bytes.
+    /// Bytes that inputs computed from other expressions take for a region, besides the elements that are read.
     pub(super) fn bytes_derived(&self, extent: &[u64]) -> u64 {
         let axes = if self.derived.is_empty() { Vec::new() } else { self.run_axes() };
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
@@ -316,7 +319,7 @@ impl<'a> Job<'a> {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Size in bytes of the array elements that are read for a region of this extent.
+    /// Bytes of the array elements that are read for a region with this extent.
     pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
         let region = Region { number: 0, start: vec![0; extent.len()], extent: extent.to_vec() };
         let inputs = self.inputs.iter().zip(&self.program.inputs).enumerate();
@@ -337,12 +340,13 @@ impl<'a> Job<'a> {
         read.fold(0, u64::saturating_add)
     }
 
-    /// Memory for computing a region, in bytes. It counts inputs and results of two regions at a time.
+    /// Bytes of memory that computing a region with this extent takes, including the regions that are read ahead. It
+    /// counts inputs and results of two regions at a time.
     pub(crate) fn bytes(&self, extent: &[u64]) -> u64 {
         self.bytes_ahead(extent, 1)
     }
 
-    /// Like [`Job::bytes`], but with `ahead` regions read ahead.
+    /// Like [`Job::bytes`], but with `ahead` regions that are read ahead.
     fn bytes_ahead(&self, extent: &[u64], ahead: u64) -> u64 {
         let made = match self.keeps {
             true => 0,
@@ -352,7 +356,7 @@ impl<'a> Job<'a> {
         made.saturating_mul(2).saturating_add(read).saturating_add(self.bytes_derived(extent))
     }
 
-    /// Limits the data that reading has in flight.
+    /// Sets the limit for the data of unfinished reads to what the regions leave of the memory limit.
     fn leave_for_reading(&mut self, memory_limit_bytes: u64) {
         self.reading_bytes = memory_limit_bytes;
         for input in &mut self.inputs {
@@ -366,13 +370,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the chunk shape of the largest array, in the dimensions of the result.
+    /// Returns the chunk shape of the largest array that is read, in the dimensions of the result.
     pub(crate) fn unit(&self) -> Result<Vec<u64>> {
         unit_of(&self.inputs, &self.part.extent)
     }
 
-    /// Returns the only array that is read, if it is read in boxes. `None` if there are other arrays, or if the caller
-    /// writes results, since writing takes memory from reads.
+    /// Returns the array that is read, if there is only one and it is read in boxes. `None` if there are other arrays,
+    /// or if the caller writes results, since writing takes memory from reads.
     fn only_array(&self) -> Option<&View> {
         if self.inputs.iter().any(|input| matches!(input, Input::Joined(_)) || input.is_derived()) {
             return None;
@@ -385,13 +389,13 @@ impl<'a> Job<'a> {
         arrays.next().is_none().then_some(first)
     }
 
-    /// Returns the part of an input with this shape that a region of the job's part needs.
+    /// Returns the region of an input with this shape that a region of the job's part needs.
     pub(crate) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
         let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
         operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
     }
 
-    /// Reads the inputs' elements for a region of the job's part to the device. For an input that is computed from
+    /// Reads the elements that a region of the job's part needs to the device. For an input that is computed from
     /// another expression, these are that expression's elements.
     ///
     /// # Errors
@@ -406,8 +410,7 @@ impl<'a> Job<'a> {
         Ok(elements)
     }
 
-    /// Reads arrays that several inputs view: for the first input of each such array, the box that contains all needed
-    /// parts.
+    /// Reads each array that several inputs use only once: the box that contains what they all need.
     fn together(&self, region: &Region) -> Result<Vec<Option<Together>>> {
         let views = |first: usize| -> Vec<(&View, Region)> {
             let own = self.inputs.iter().zip(&self.same).filter(|(_, same)| **same == first);
@@ -424,7 +427,7 @@ impl<'a> Job<'a> {
         (0..self.inputs.len()).map(read).collect()
     }
 
-    /// Like [`Job::read`], but `of_array` reads the elements of arrays. It gets the number of the input.
+    /// Like [`Job::read`], but `of_array` reads the elements of arrays in stores. It gets the number of the input.
     ///
     /// # Errors
     /// Those of `of_array`.
@@ -474,7 +477,7 @@ impl<'a> Job<'a> {
         self.options.device
     }
 
-    /// Returns the inputs' elements for a region, from the elements that were read for it.
+    /// Returns each input's elements for a region: those that were read, or those computed from them.
     fn inputs_of(&self, region: &Region, mut read: &[NdBuffer]) -> Result<Vec<NdBuffer>> {
         let keeps_all = self.run_axes().len() > 1;
         let mut take = |count: usize| match read.split_at_checked(count) {
@@ -497,8 +500,7 @@ impl<'a> Job<'a> {
         Ok(inputs)
     }
 
-    /// Returns the name of each array that is read, with an explanation of that read, and the size of operands in
-    /// memory in bytes.
+    /// Explains the reads: the name of each array with an explanation, and the size in bytes of operands in memory.
     ///
     /// # Errors
     /// Those of [`Array::explain`](cuzarr::node::Array::explain).
@@ -525,14 +527,14 @@ impl<'a> Job<'a> {
         Ok((reads, memory_bytes))
     }
 
-    /// Reports that a region was read.
+    /// Reports to the progress meter that a region was read.
     pub(crate) fn note_read(&self, region: &Region) {
         if let Some(meter) = &self.meter {
             meter.note(1, self.bytes_read(&region.extent));
         }
     }
 
-    /// Computes the result's elements in a region.
+    /// Computes the result's elements in a region from the elements that were read for it.
     ///
     /// # Errors
     /// Those of the processor.
@@ -562,13 +564,13 @@ impl<'a> Job<'a> {
         }) || self.derived.iter().flatten().any(|derived| derived.of.shares_memory_with(other))
     }
 
-    /// Whether nothing is read from stores.
+    /// Whether the job reads nothing from stores.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.inputs.iter().all(Input::is_in_memory)
     }
 }
 
-/// Returns the box around each group of regions, numbered in order.
+/// Returns the box around each group of regions; boxes are numbered in order.
 pub(super) fn hulls(apart: &[Vec<Region>]) -> Vec<Region> {
     apart.iter().zip(0..).map(|(regions, number)| Region { number, ..hull_of(regions) }).collect()
 }
@@ -605,8 +607,9 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
     Ok(unit)
 }
 
-/// Computes the regions of a job one after the other. While one is computed, the next ones are read and the previous
-/// one is written. A single region needs no threads. The result of `work` must not refer to the inputs.
+/// Computes the regions of a job one after the other, and passes each to a callback. While one is computed, the next
+/// ones are read and the previous one is written. A single region needs no threads. The result of `work` must not refer
+/// to the inputs.
 ///
 /// # Errors
 /// The first failure.
@@ -640,7 +643,7 @@ pub(crate) fn for_each_region<U: Send>(
     walk(&token, regions.iter().map(Ok), job.ahead, read, work, write)
 }
 
-/// Moves a result to its device. The copy counts against the memory limit.
+/// Moves a result to the device that the options name. The copy counts against the memory limit.
 ///
 /// # Errors
 /// `OutOfMemory`

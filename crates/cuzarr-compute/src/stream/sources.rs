@@ -11,7 +11,7 @@ use cuzarr::store::Store;
 use crate::expression::{Expr, Flat, Kind, Running};
 use crate::options::ComputeOptions;
 
-/// The hint for an array that has changed.
+/// The hint in the error for an array that has changed since the expression was made.
 const HINT: &str = "make the plan again; if it was changed through another handle, open the array again first";
 
 impl Expr {
@@ -59,8 +59,8 @@ impl Expr {
         check_unchanged(&distinct, HINT)
     }
 
-    /// Refuses a place that holds an array that the expression reads, and places inside or around such an array. Call
-    /// it before you replace the node at that place.
+    /// Refuses a path that holds an array that the expression reads, and paths inside or around such an array. Call it
+    /// before you replace the node at that place.
     ///
     /// # Errors
     /// `InvalidArgument` when the place overlaps such an array.

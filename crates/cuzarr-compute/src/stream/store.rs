@@ -10,7 +10,7 @@ use cuzarr::node::Array;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A planned computation into an array.
+/// A planned computation whose result is written to an array in a store.
 pub(super) struct Storing<'a> {
     job: Job<'a>,
     pub(super) regions: Vec<Region>,
@@ -18,7 +18,8 @@ pub(super) struct Storing<'a> {
 }
 
 impl Storing<'_> {
-    /// Computes and writes some regions. `done` is called after each region is written.
+    /// Computes some regions of the expression, and writes them to the array. `done` is called after each region is
+    /// written.
     pub(super) fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
         if regions.is_empty() {
             return Ok(());
@@ -41,8 +42,9 @@ fn beyond_last(number: u64, count: usize) -> Error {
 }
 
 impl Expr {
-    /// Computes the expression into an array of the same shape. Elements are converted to the array's type as in an
-    /// assignment. Each stored object is written once, whole, while the next ones are read and computed.
+    /// Computes the expression, and writes the result to an array of the same shape. Elements are converted to the
+    /// array's type as in an assignment. Each stored object is written once, whole, while the next ones are read and
+    /// computed.
     ///
     /// # Errors
     /// `ShapeMismatch`; `InvalidArgument` when the target is one of the sources; `BudgetExceeded` when work on one
@@ -62,8 +64,9 @@ impl Expr {
         self.store_noting(target, options, true)
     }
 
-    /// The regions in which [`Expr::store`] works through a target. Each consists of whole stored objects. All regions
-    /// along the dimension of a running sum count as one. Regions depend on the memory limit, but not on the device.
+    /// Returns the regions in which [`Expr::store`] works through a target. Each consists of whole stored objects. All
+    /// regions along the dimension of a running sum count as one. Regions depend on the memory limit, but not on the
+    /// device.
     ///
     /// # Errors
     /// Those of [`Expr::store`] that appear before anything is read.
@@ -100,7 +103,7 @@ impl Expr {
         noted.map_or(Ok(()), |noted| noted.end())
     }
 
-    /// Checks and plans a computation into an array.
+    /// Checks and plans a computation whose result is written to `target`.
     pub(super) fn storing<'a>(&self, target: &Array, options: &ComputeOptions<'a>) -> Result<Storing<'a>> {
         if target.shape() != self.shape() {
             let message = format!("the expression has shape {:?}, the target {:?}", self.shape(), target.shape());
@@ -123,7 +126,7 @@ impl Expr {
         Ok(Storing { job, regions, target })
     }
 
-    /// Returns a text that describes this computation and no other work.
+    /// Returns a text that identifies this computation: equal for the same work only.
     pub(super) fn origin(&self) -> Result<String> {
         let (program, inputs) = lower(self)?;
         let origins = inputs.iter().map(|input| match input {

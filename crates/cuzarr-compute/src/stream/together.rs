@@ -6,16 +6,16 @@ use cuzarr::Result;
 use cuzarr::plan::{AxisSelection, Region, Selection};
 use cuzarr_device::NdBuffer;
 
-/// A box of an array that contains the parts of several views. The box is read in one call, so chunks that several
-/// views need are read only once.
+/// The elements of a box of an array, which was read once for several views of that array. The box is read in one call,
+/// so chunks that several views need are read only once.
 pub(crate) struct Together {
     start: Vec<u64>,
     elements: NdBuffer,
 }
 
 impl Together {
-    /// Reads the box around the parts of views of one array. `None` if the box has more elements than all parts
-    /// together.
+    /// Reads the box that contains the given regions of several views of one array. `None` if the box has more elements
+    /// than all parts together.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].
@@ -42,7 +42,7 @@ impl Together {
         Ok(Some(Together { start, elements }))
     }
 
-    /// Returns the elements of one view's part.
+    /// Returns the elements of one view's region, taken from the box.
     ///
     /// # Errors
     /// `InvalidArgument` for a part that was not read.

@@ -13,7 +13,7 @@ fn cut_off() -> Error {
     damaged("it is cut off")
 }
 
-/// Returns the `N` bytes at a position.
+/// Returns the `N` bytes at position `at` of a FlatBuffer.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
     bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or_else(cut_off)
 }
@@ -26,13 +26,13 @@ fn u32_at(bytes: &[u8], at: usize) -> Result<usize> {
     field(bytes, at).map(|field| u32::from_le_bytes(field) as usize)
 }
 
-/// Returns the position that the offset at `at` points to.
+/// Returns the position in a FlatBuffer to which the offset stored at `at` points.
 fn follow(bytes: &[u8], at: usize) -> Result<usize> {
     let offset = u32_at(bytes, at)?;
     at.checked_add(offset).filter(|&to| offset > 0 && to < bytes.len()).ok_or_else(|| damaged("an offset leaves it"))
 }
 
-/// A table. Its fields are numbered in the order of the schema; a union takes two numbers.
+/// A table inside a FlatBuffer. Its fields are numbered in the order of the schema; a union takes two numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     bytes: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a> Table<'a> {
         Ok(Table { bytes, at, vtable, vtable_bytes: u16_at(bytes, vtable)? })
     }
 
-    /// Returns the position of a field; `None` if the table does not have it.
+    /// Returns the position of the table's field with this number; `None` if the table does not have it.
     fn position(&self, number: usize) -> Result<Option<usize>> {
         let entry = 4 + 2 * number;
         if entry + 2 > self.vtable_bytes {
@@ -75,7 +75,7 @@ impl<'a> Table<'a> {
         self.position(number)?.map_or(Ok(0), |at| field(self.bytes, at).map(u64::from_le_bytes))
     }
 
-    /// Returns a field that is a struct of `N` bytes.
+    /// Returns the table's field with this number, a struct of `N` bytes.
     pub(super) fn array<const N: usize>(&self, number: usize) -> Result<Option<[u8; N]>> {
         self.position(number)?.map(|at| field(self.bytes, at)).transpose()
     }
@@ -84,7 +84,7 @@ impl<'a> Table<'a> {
         self.position(number)?.map(|at| Table::at(self.bytes, follow(self.bytes, at)?)).transpose()
     }
 
-    /// Returns the position and the bytes of a vector, whose elements have `size_bytes` each.
+    /// Returns the position and the bytes of a vector in the table, whose elements have `size_bytes` each.
     fn vector(&self, number: usize, size_bytes: usize) -> Result<Option<(usize, &'a [u8])>> {
         let Some(at) = self.position(number)? else { return Ok(None) };
         let at = follow(self.bytes, at)?;
@@ -102,12 +102,13 @@ impl<'a> Table<'a> {
         text.map_err(|_| damaged("a text is not UTF-8"))
     }
 
-    /// Returns a vector of structs of `N` bytes; empty if the table does not have it.
+    /// Returns the table's field with this number, a vector of structs of `N` bytes; empty if the table does not have
+    /// it.
     pub(super) fn arrays<const N: usize>(&self, number: usize) -> Result<&'a [[u8; N]]> {
         Ok(self.vector(number, N)?.map_or(&[], |(_, bytes)| bytes.as_chunks().0))
     }
 
-    /// Returns a vector of tables; empty if the table does not have it.
+    /// Returns the table's field with this number, a vector of tables; empty if the table does not have it.
     pub(super) fn tables(&self, number: usize) -> Result<impl ExactSizeIterator<Item = Result<Table<'a>>> + use<'a>> {
         let (at, elements) = self.vector(number, 4)?.unwrap_or((0, &[]));
         let bytes = self.bytes;

@@ -13,19 +13,19 @@ use super::flatbuffer::{Table, damaged};
 const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 const HEADER_BYTES: usize = 39;
 
-/// Largest decompressed size of a metadata file in bytes.
+/// Largest size in bytes to which a metadata file is decompressed.
 const DECOMPRESSED_MOST: u64 = 1 << 30;
 
 /// Longest URL of a virtual chunk that is stored compressed, in bytes.
 const LOCATION_MOST: usize = 16 << 10;
 
-/// The 12 bytes that identify a snapshot, a manifest or a chunk.
+/// The 12 bytes by which Icechunk identifies a snapshot, a manifest or a chunk.
 pub(crate) type ObjectId = [u8; 12];
 
-/// The 8 bytes that identify an array or a group.
+/// The 8 bytes by which Icechunk identifies an array or a group.
 pub(super) type NodeId = [u8; 8];
 
-/// The kind of a metadata file.
+/// The kind of an Icechunk metadata file, such as a snapshot or a manifest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     Snapshot = 1,
@@ -37,10 +37,10 @@ impl FileKind {
     pub(super) const ALL: [FileKind; 3] = [FileKind::Snapshot, FileKind::Manifest, FileKind::Repository];
 }
 
-/// The alphabet of Douglas Crockford's base 32.
+/// The digits of Douglas Crockford's base 32, in which file names are encoded.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Encodes an identifier for a file name.
+/// Encodes an Icechunk identifier as it appears in a file name.
 pub(super) fn encoded(id: &[u8]) -> String {
     let mut text = String::with_capacity(id.len() * 8 / 5 + 1);
     let (mut bits, mut count) = (0u32, 0);
@@ -57,7 +57,7 @@ pub(super) fn encoded(id: &[u8]) -> String {
     text
 }
 
-/// Decodes the identifier in a file name; `None` if it is invalid.
+/// Decodes an Icechunk identifier from a file name; `None` if it is invalid.
 pub(super) fn decoded(text: &str) -> Option<ObjectId> {
     let mut id = ObjectId::default();
     let (mut bits, mut count, mut at) = (0u32, 0, 0);
@@ -108,7 +108,7 @@ fn required<T>(found: Option<T>, name: &str) -> Result<T> {
     found.ok_or_else(|| damaged(&format!("'{name}' is missing")))
 }
 
-/// Returns the names of branches or tags, with the snapshot of each.
+/// Returns the name of each branch or tag, with the snapshot that it refers to.
 fn references(repository: &Table<'_>, field: usize, snapshots: &[ObjectId]) -> Result<Vec<(String, ObjectId)>> {
     let named = |reference: Result<Table<'_>>| {
         let reference = reference?;
@@ -119,7 +119,7 @@ fn references(repository: &Table<'_>, field: usize, snapshots: &[ObjectId]) -> R
     repository.tables(field)?.map(named).collect()
 }
 
-/// The branches and tags of a repository.
+/// The branches and tags that an Icechunk repository file lists.
 pub(super) struct RepositoryFile {
     pub(super) branches: Vec<(String, ObjectId)>,
     pub(super) tags: Vec<(String, ObjectId)>,
@@ -137,18 +137,18 @@ impl RepositoryFile {
     }
 }
 
-/// An array or group of a snapshot.
+/// An array or group that an Icechunk snapshot lists.
 pub(super) struct NodeEntry {
     pub(super) id: NodeId,
     /// The node's path, without a leading slash.
     pub(super) path: String,
     /// The node's `zarr.json`.
     pub(super) document: Vec<u8>,
-    /// The manifests of an array's chunks.
+    /// Identifiers of the manifests that list the array's chunks.
     pub(super) manifests: Vec<ObjectId>,
 }
 
-/// Returns the nodes of a snapshot.
+/// Returns the arrays and groups that a snapshot lists.
 pub(super) fn nodes(content: &[u8]) -> Result<Vec<NodeEntry>> {
     Table::root(content)?.tables(2)?.map(|node| node_entry(&node?)).collect()
 }
@@ -172,14 +172,14 @@ fn node_entry(node: &Table<'_>) -> Result<NodeEntry> {
     })
 }
 
-/// The place of a chunk's bytes.
+/// Where the bytes of a chunk lie: in the manifest, in a file of the repository, or in another file.
 pub(super) enum ChunkPlace<'a> {
     Inline(&'a [u8]),
     Native(ObjectId),
     Virtual(String),
 }
 
-/// A reference to a chunk.
+/// A manifest's entry for a chunk.
 pub(super) struct ChunkEntry<'a> {
     /// The chunk's coordinates in the chunk grid.
     pub(super) index: Vec<u32>,
@@ -187,7 +187,8 @@ pub(super) struct ChunkEntry<'a> {
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
     pub(super) etag: Option<&'a str>,
-    /// Seconds since 1970; the file must not have changed after this time. 0 means no check.
+    /// Time in seconds since 1970 after which the file with the chunk must not have changed; 0 means that this is not
+    /// checked.
     pub(super) changed_until: u32,
 }
 

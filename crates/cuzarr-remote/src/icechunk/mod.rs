@@ -22,10 +22,10 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
 use crate::reference::{Location, Part, Pending, Place, Reference, ReferenceTable};
 
-/// Largest metadata file that is read, in bytes.
+/// Largest size in bytes of a metadata file that is read.
 const FILE_MOST_BYTES: u64 = 1 << 30;
 
-/// The wanted version of a repository.
+/// The version of an Icechunk repository that is to be opened: a branch, a tag or a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Revision {
     Branch(String),
@@ -53,7 +53,7 @@ impl FromStr for Revision {
     }
 }
 
-/// Returns the key of a chunk's file in its repository.
+/// Returns the key of a chunk's file in its Icechunk repository.
 pub(crate) fn chunk_key(id: &ObjectId) -> String {
     format!("chunks/{}", format::encoded(id))
 }
@@ -71,8 +71,8 @@ pub fn read_as_every_kind(content: &[u8]) -> usize {
     read.into_iter().filter(|&is_read| is_read).count()
 }
 
-/// Opens a snapshot, and returns its identifier and its table. `containers` are the URLs for the names in
-/// `vcc://name/…`.
+/// Opens a snapshot of an Icechunk repository, and returns its identifier and its table of references. `containers` are
+/// the URLs for the names in `vcc://name/…`.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such branch or tag; `StoreFailed` if there is no repository, or it is damaged.
@@ -102,7 +102,7 @@ fn metadata_file(repository: &dyn Store, key: &Key, kind: FileKind) -> Result<Op
     file.map(|file| format::content(&file, kind).at(|| key.to_string())).transpose()
 }
 
-/// Returns the snapshot of a branch or a tag.
+/// Returns the identifier of the snapshot that a branch or a tag refers to.
 fn snapshot_of(repository: &dyn Store, revision: &Revision) -> Result<ObjectId> {
     let (what, name) = match revision {
         Revision::Snapshot(id) => return Ok(*id),
@@ -123,7 +123,7 @@ fn snapshot_of(repository: &dyn Store, revision: &Revision) -> Result<ObjectId> 
     })
 }
 
-/// Version 1 of the format has a file for each branch and tag.
+/// Returns the snapshot of a branch or tag in version 1 of the format, which has a file for each.
 fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Result<ObjectId> {
     let key = format!("refs/{what}.{name}/ref.json");
     validate_key(&key)?;
@@ -141,18 +141,19 @@ fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Resu
     id.ok_or_else(|| flatbuffer::damaged("it names no snapshot")).at(|| key)
 }
 
-/// The chunks of a snapshot's arrays. They are loaded from manifests when they are needed.
+/// Adds references to the chunks of a snapshot's arrays to a table. They are loaded from manifests when they are
+/// needed.
 struct Chunks {
     repository: Arc<dyn Store>,
     arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,
     containers: HashMap<String, String>,
-    /// Arrays whose manifests have been read. The lock is held while other manifests are read, so that each is read
-    /// once.
+    /// Paths of the arrays whose manifests have been read. The lock is held while other manifests are read, so that
+    /// each is read once.
     loaded: Mutex<HashSet<String>>,
 }
 
 impl Chunks {
-    /// Reads the manifests of several arrays in one batch, each manifest once.
+    /// Reads the manifests of several arrays in one batch, and adds their chunks to `entries`.
     fn load_arrays(&self, paths: HashSet<&str>, entries: &KeyTable<Reference>) -> Result<()> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut by_manifest: BTreeMap<ObjectId, Vec<(&str, NodeId)>> = BTreeMap::new();
@@ -208,7 +209,7 @@ impl Chunks {
         entries.insert_if(&key, Reference::Part(part), |_| true).map(|_| ())
     }
 
-    /// Replaces the name of a container in a URL by the container's URL.
+    /// Replaces the container name in a URL such as `vcc://name/…` by the container's URL.
     fn resolved(&self, url: String) -> String {
         let named = url.strip_prefix("vcc://").and_then(|rest| rest.split_once('/'));
         let found = named.and_then(|(name, rest)| Some((self.containers.get(name)?, rest)));
@@ -216,7 +217,7 @@ impl Chunks {
     }
 }
 
-/// Returns the path of the array that a chunk's key belongs to.
+/// Returns the path of the array to which a chunk's key belongs.
 fn array_of(key: &str) -> Option<&str> {
     let name = key.rsplit('/').next().unwrap_or(key);
     if name == "c" {

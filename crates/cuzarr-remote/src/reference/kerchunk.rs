@@ -118,11 +118,11 @@ fn inline(text: String) -> Result<Vec<u8>> {
     decoded.map_err(|error| invalid(format!("the value is no base64: {error}")))
 }
 
-/// Texts that replace their names in URLs.
+/// The templates of a kerchunk document: texts that replace names in its URLs.
 #[derive(Default)]
 struct Templates {
     texts: HashMap<String, String>,
-    /// Number of bytes that URLs may still take after templates are replaced.
+    /// Number of bytes that further URLs may take after templates are replaced in them.
     left_bytes: usize,
 }
 
@@ -140,8 +140,8 @@ impl Templates {
         Ok(Templates { texts, left_bytes })
     }
 
-    /// Replaces the templates in a URL. A short URL may name a long template many times, so the length is checked
-    /// before it grows.
+    /// Replaces the names of templates in a URL by their texts. A short URL may name a long template many times, so the
+    /// length is checked before it grows.
     fn expand(&mut self, url: &str) -> Result<String> {
         if self.texts.is_empty() || !url.contains("{{") {
             return Ok(url.to_string());
@@ -167,7 +167,7 @@ impl Templates {
     }
 }
 
-/// Appends text to a URL, up to the longest URL that a table may name.
+/// Appends text to a URL; an error if it becomes longer than a table may name.
 fn extend(url: &mut String, text: &str) -> Result<()> {
     if url.len() + text.len() > LONGEST_URL {
         let message = format!("the URL has more than {LONGEST_URL} characters once its templates are replaced");

@@ -13,10 +13,11 @@ use percent_encoding::percent_decode_str;
 use crate::open::with_clouds;
 use crate::options::StorageOptions;
 
-/// Longest URL that a table may name. Web servers refuse longer ones.
+/// Longest URL that a table of references may name. Web servers refuse longer ones.
 pub(super) const LONGEST_URL: usize = 16 << 10;
 
-/// Schemes of buckets. The first segment of their URLs is the bucket, and keys are not percent-encoded.
+/// URL schemes whose host is a bucket or container. The first segment of their URLs is the bucket, and keys are not
+/// percent-encoded.
 const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 
 /// Rules for the URLs that the references of a table may name.
@@ -32,21 +33,21 @@ const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The table's own folder or bucket.
+    /// The folder or bucket that contains the table; its files are allowed.
     own: Option<String>,
-    /// Allowed prefixes, without a slash at the end.
+    /// URL prefixes that the user allowed, without a slash at the end.
     allowed: Vec<String>,
-    /// The protocol of locations that do not name one.
+    /// The protocol, such as `s3`, for locations that do not name one.
     protocol: Option<String>,
 }
 
 impl Rules {
-    /// Makes rules that allow nothing.
+    /// Makes rules that allow no URL.
     pub fn new() -> Rules {
         Rules::default()
     }
 
-    /// Allows the table's own folder or bucket. `url` is the table's own URL.
+    /// Allows URLs in the folder or bucket that contains the table. `url` is the table's own URL.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid URL.
@@ -61,7 +62,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Allows everything below a prefix: `s3://bucket/folder`, `/data/netcdf`.
+    /// Allows all URLs below a prefix: `s3://bucket/folder`, `/data/netcdf`.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid prefix.
@@ -86,13 +87,13 @@ impl Rules {
         self
     }
 
-    /// Whether the table may name places on a server, by its own protocol or by an allowed prefix.
+    /// Whether the rules allow URLs on a server, by the table's protocol or by a prefix.
     pub(super) fn is_of_a_server(&self) -> bool {
         let schemes = self.allowed.iter().filter_map(|prefix| prefix.split(':').next());
         self.protocol.as_deref().into_iter().chain(schemes).any(|scheme| scheme != "file" && scheme != "memory")
     }
 
-    /// Returns the normalized URL of a location, with a scheme.
+    /// Returns the URL that a location in a table stands for, normalized and with a scheme.
     fn url_of(&self, location: &str) -> Result<String> {
         if location.contains("://") || location.starts_with('/') {
             return normalized(location);
@@ -113,14 +114,14 @@ impl Rules {
         self.allowing(&self.url_of(url)?).map(|_| ())
     }
 
-    /// Returns the prefix that the user must allow before a table may name this URL. `None` if the URL is already
+    /// Returns the URL prefix that the user must allow before a table may name this URL. `None` if the URL is already
     /// allowed, or can never be.
     pub fn needed(&self, url: &str) -> Option<String> {
         let url = self.url_of(url).ok()?;
         self.allowing(&url).is_err().then(|| prefix_of(&url))
     }
 
-    /// Returns the prefix that allows a URL.
+    /// Returns the allowed prefix that this URL lies below.
     fn allowing(&self, url: &str) -> Result<&str> {
         let begins = |prefix: &&String| {
             url.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -137,9 +138,9 @@ impl Rules {
     }
 }
 
-/// Returns the prefix to allow for a normalized URL: the folder of a file, or a bucket or host. The option `allow` is a
-/// list separated by spaces and commas. So a folder whose name contains a space or comma is allowed by a folder above
-/// it.
+/// Returns the prefix that a user would allow for a normalized URL: the folder of a file, or a bucket or host. The
+/// option `allow` is a list separated by spaces and commas. So a folder whose name contains a space or comma is allowed
+/// by a folder above it.
 fn prefix_of(url: &str) -> String {
     let (scheme, path) = parts(url);
     if scheme != "file" {
@@ -177,7 +178,7 @@ fn parts(url: &str) -> (&str, &str) {
     url.split_once("://").unwrap_or(("file", url))
 }
 
-/// Normalizes a URL: scheme and host in lower case, file paths absolute and with `file://`.
+/// Normalizes a URL: scheme and host in lower case, and file paths absolute with `file://`.
 fn normalized(location: &str) -> Result<String> {
     if location.len() > LONGEST_URL {
         return Err(refused(location, &format!("has {} characters, expected at most {LONGEST_URL}", location.len())));
@@ -212,13 +213,13 @@ fn normalized(location: &str) -> Result<String> {
     Ok(rest.map_or(format!("{scheme}://{host}"), |rest| format!("{scheme}://{host}/{rest}")))
 }
 
-/// A location that a table names. It is checked and opened at the first read.
+/// The location of a file, as a table of references names it. It is checked and opened at the first read.
 pub(crate) struct Location {
     text: Box<str>,
     opened: OnceLock<Target>,
 }
 
-/// The store that contains a location, and the location's key there.
+/// A location that was opened: the store that contains the file, and the file's key there.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) store: Arc<dyn Store>,
@@ -230,7 +231,7 @@ impl Location {
         Location { text: text.into(), opened: OnceLock::new() }
     }
 
-    /// Whether the location's scheme is that of a server.
+    /// Whether the location is on a server, going by its URL scheme.
     pub(super) fn is_on_a_server(&self) -> bool {
         let scheme = self.text.split_once("://").map(|(scheme, _)| canonical_scheme(scheme));
         scheme.is_some_and(|scheme| scheme != "file" && scheme != "memory")
@@ -243,21 +244,22 @@ impl fmt::Display for Location {
     }
 }
 
-/// Opens the files that a table names.
+/// Opens the files that a table of references names, if the rules allow them.
 pub(crate) struct Files {
     registry: Registry,
     rules: Rules,
-    /// The table's host. Only this host gets headers that were given without naming their target.
+    /// The host of the server that contains the table. Only this host gets headers that were given without naming their
+    /// target.
     own_host: Option<String>,
     options: FileOptions,
     opened: Mutex<HashMap<String, Arc<dyn Store>>>,
 }
 
-/// Options for the files that a table names.
+/// Storage options for the files that a table of references names.
 pub(crate) struct FileOptions {
-    /// Options for both the table and its files.
+    /// Options that apply to both the table and its files.
     pub(crate) plain: StorageOptions,
-    /// Options for the files only.
+    /// Options that apply to the files only.
     pub(crate) remote: StorageOptions,
 }
 
@@ -274,7 +276,7 @@ impl Files {
         &self.rules
     }
 
-    /// Returns the store and the key of a location.
+    /// Returns the store and the key at a location, and opens the store if that was not done before.
     ///
     /// # Errors
     /// `InvalidArgument` when the table may not name the location; those of opening its store.
@@ -308,8 +310,8 @@ impl Files {
         Ok(store)
     }
 
-    /// Returns the registry for a server. Headers and a query may be credentials. So web servers other than the table's
-    /// own only get those that were given for the files.
+    /// Returns the registry that opens stores on the server at `root`. Headers and a query may be credentials. So web
+    /// servers other than the table's own only get those that were given for the files.
     fn registry_for(&self, root: &str) -> Registry {
         let is_foreign = root.starts_with("http") && self.own_host.as_deref() != Some(&without_query(root));
         let is_credential = |name: &str| {

@@ -30,8 +30,8 @@ use cuzarr::store::{Identity, Registry};
 use crate::options::StorageOptions;
 pub(crate) use table::{Part, Pending, Place, Reference};
 
-/// Makes a store of a table in memory. The options are those of the scheme `reference`. With `place`, the URL of the
-/// table, the table may name files in its own folder or bucket.
+/// Makes a store from a table of references in memory. The options are those of the scheme `reference`. With `place`,
+/// the URL of the table, the table may name files in its own folder or bucket.
 ///
 /// # Errors
 /// `InvalidArgument` for an invalid option or `place`.
@@ -44,7 +44,8 @@ pub fn open_table(
     of_table(&format!("reference::{}", place.unwrap_or("(a table in memory)")), place, table, registry, options)
 }
 
-/// Like [`open_table`], for a table that represents another store. The result gets that store's name and identity.
+/// Like [`open_table`], for a table whose store represents the same data as another store. The result gets that store's
+/// name and identity.
 ///
 /// # Errors
 /// Those of [`open_table`].

@@ -14,12 +14,12 @@ use crate::icechunk;
 use crate::open::with_clouds;
 use crate::options::{StorageOptions, is_of_a_table};
 
-/// Largest table that is read, in bytes.
+/// Largest size in bytes of a table of references that is read.
 const TABLE_MOST_BYTES: u64 = 1 << 30;
 
-/// Options of tables, under fsspec's names where it has them.
+/// Options for opening tables of references, under fsspec's names where fsspec has them.
 pub(crate) struct TableOptions {
-    /// Options for the store that contains the table.
+    /// Options for the store that contains the table itself.
     table: StorageOptions,
     files: FileOptions,
     rules: Rules,
@@ -28,8 +28,8 @@ pub(crate) struct TableOptions {
 }
 
 impl TableOptions {
-    /// Sorts options by their target: `remote_options.…` are for files, `target_options.…` for the table, and others
-    /// for both.
+    /// Sorts options by what they are for: `remote_options.…` are for files, `target_options.…` for the table, and
+    /// others for both.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid prefix to allow, and for an option that no scheme knows.
@@ -56,7 +56,7 @@ impl TableOptions {
     }
 }
 
-/// Makes the store of a table in memory.
+/// Makes a store from a table of references in memory.
 ///
 /// # Errors
 /// Those of the options; `InvalidArgument` for an invalid `place`.
@@ -71,7 +71,7 @@ pub(crate) fn of_table(
     of_table_as(name, identity, place, table, registry, options)
 }
 
-/// Like [`of_table`], but with a given identity.
+/// Like [`of_table`], but the store gets the given identity.
 pub(crate) fn of_table_as(
     name: &str,
     identity: Identity,
@@ -135,8 +135,8 @@ pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageO
     Ok(Arc::new(ReferenceStore::with_parts(&name, identity, table, files, Some(repository))))
 }
 
-/// Splits a URL into the text inside the scheme and the URL of the table. Without a wrapped URL, the scheme's own path
-/// is the table.
+/// Splits a URL such as `reference::URL` into the text inside the scheme and the URL of the table. Without a wrapped
+/// URL, the scheme's own path is the table.
 fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
     match url.wrapped() {
         Some(target) => Ok((url.path(), target.clone())),

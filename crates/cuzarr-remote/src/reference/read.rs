@@ -12,16 +12,16 @@ use cuzarr::{Buffer, Device, Error, ErrorKind, Result, ResultExt};
 
 use crate::read::SPAN_PART_BYTES;
 
-/// Largest gap between parts that are read by one request, in bytes. Reading the gap takes less time than another
-/// request: 64 KiB arrive in about a millisecond.
+/// Largest gap in bytes between parts of a file that one request reads together. Reading the gap takes less time than
+/// another request: 64 KiB arrive in about a millisecond.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// Largest read that is joined from parts: the most that the client reads by one request.
+/// Largest read in bytes that is joined from several parts: the most that one request reads.
 const JOINED_BYTES: u64 = SPAN_PART_BYTES;
 
-/// A wanted read of a part of a file.
+/// A part of a file that is to be read, because a reference names it.
 pub(super) struct Wanted {
-    /// Its index in the batch.
+    /// The index of the read request in its batch.
     pub(super) index: usize,
     pub(super) file: Arc<str>,
     pub(super) range: ByteRange,
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
     pub(super) changed_until: Option<u32>,
     /// Whether the file never changes: it is a chunk of the table's repository.
     pub(super) is_permanent: bool,
-    /// The key, for messages.
+    /// The key of the reference, for messages.
     pub(super) name: String,
 }
 
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// Reads parts of files in one store. Each part ends once, in `sink`.
+/// Reads parts of files in one store, and passes their bytes to `sink`. Each part ends once, in `sink`.
 pub(super) fn run(store: &Arc<dyn Store>, wanted: Vec<Wanted>, sink: &Arc<dyn ReadSink>, workers: &dyn Workers) {
     let items = if store.capabilities().far { joined(wanted) } else { wanted.into_iter().map(Item::alone).collect() };
     let requests = items.iter().map(|item| ReadRequest { key: item.parts[0].file.to_string(), range: item.range });
@@ -50,10 +50,10 @@ pub(super) fn run(store: &Arc<dyn Store>, wanted: Vec<Wanted>, sink: &Arc<dyn Re
     store.read(requests, Arc::new(Parts { sink: Arc::clone(sink), items }), workers);
 }
 
-/// One request, for one or several parts.
+/// One request to a store, which reads one part of a file or several neighbouring ones.
 struct Item {
     range: ByteRange,
-    /// The parts, ordered by their bytes.
+    /// The parts that the request reads, ordered by their position in the file.
     parts: Vec<Wanted>,
 }
 
@@ -63,17 +63,17 @@ impl Item {
     }
 }
 
-/// The memory of all parts of one request, ordered by their bytes.
+/// The memory of all parts that one request reads, as a single lease.
 struct Joined {
     size_bytes: usize,
     slots: Vec<Slot>,
-    /// Size of the largest part in bytes.
+    /// Size in bytes of the largest part.
     longest_bytes: usize,
-    /// All bytes, for a store that needs contiguous memory.
+    /// Memory for the bytes of all parts, for a store that needs contiguous memory.
     together: Option<Vec<u8>>,
 }
 
-/// A part's place in the bytes of its request, and the memory for the part.
+/// Where a part lies in the bytes of its request, and the memory that the caller lends for it.
 struct Slot {
     from: usize,
     size_bytes: usize,
@@ -81,7 +81,7 @@ struct Slot {
 }
 
 impl Joined {
-    /// Copies bytes from contiguous memory to the parts.
+    /// Copies the bytes of a store that needed contiguous memory to the parts.
     fn divide(&mut self) -> Result<()> {
         self.together.take().map_or(Ok(()), |bytes| self.write(0, &bytes))
     }
@@ -149,7 +149,7 @@ fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     items
 }
 
-/// Passes the results of requests to the parts that wanted them.
+/// Passes the bytes of each request to the parts of files that the request covers.
 struct Parts {
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
@@ -160,7 +160,7 @@ impl Parts {
         self.sink.done(part.index, outcome.at(|| part.name.clone()));
     }
 
-    /// Reserves memory for each part of a request.
+    /// Asks the caller for memory for each part that a request reads.
     fn reserve_joined(&self, item: &Item, size_bytes: u64) -> Result<Box<dyn Lease>> {
         let ByteRange::Span { offset: start, size_bytes: expected } = item.range else {
             return Err(Error::new(ErrorKind::StoreFailed, "a request for several parts is no span"));
@@ -268,7 +268,7 @@ impl ReadSink for Parts {
     }
 }
 
-/// Groups reads by their stores.
+/// Groups parts of files by the stores from which they are read.
 pub(super) fn by_store(wanted: Vec<(Arc<dyn Store>, Wanted)>) -> Vec<(Arc<dyn Store>, Vec<Wanted>)> {
     let mut groups: Vec<(Arc<dyn Store>, Vec<Wanted>)> = Vec::new();
     let mut known = HashMap::new();

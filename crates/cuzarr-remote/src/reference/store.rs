@@ -36,13 +36,13 @@ struct Shared {
     identity: Identity,
     table: ReferenceTable,
     files: Files,
-    /// The store of the repository that the table belongs to, if there is one.
+    /// The store of the Icechunk repository to which the table belongs, if there is one.
     repository: Option<Arc<dyn Store>>,
     is_far: bool,
 }
 
 impl ReferenceStore {
-    /// Makes a store over a table. `name` is for messages, and `registry` opens the files.
+    /// Makes a store from a table of references. `name` is for messages, and `registry` opens the files.
     pub fn new(name: &str, table: ReferenceTable, rules: Rules, registry: &Registry) -> ReferenceStore {
         let options = FileOptions { plain: StorageOptions::new(), remote: StorageOptions::new() };
         ReferenceStore::with_parts(name, Identity::unique(), table, Files::new(registry, rules, options), None)
@@ -91,7 +91,7 @@ impl ReferenceStore {
         }
     }
 
-    /// Returns the read of a file that answers a request.
+    /// Returns the file to read, and the part of it, for the request of a key that has a reference.
     fn wanted(&self, index: usize, request: &ReadRequest, part: &Part) -> Result<(Arc<dyn Store>, Wanted)> {
         let range = match part.size_bytes {
             Some(size_bytes) => {
@@ -137,7 +137,7 @@ impl ReferenceStore {
     }
 }
 
-/// Copies inline bytes to the caller's memory.
+/// Answers a request from bytes in the table, by copying them to the caller's memory.
 fn give(index: usize, bytes: &[u8], range: ByteRange, sink: &dyn ReadSink) -> Result<ReadOutcome> {
     sink.check()?;
     let (offset, size_bytes) = range.resolve(bytes.len() as u64)?;

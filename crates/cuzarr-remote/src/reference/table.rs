@@ -11,36 +11,36 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 use super::location::Location;
 
-/// The place of a key's bytes.
+/// Where the bytes of a key are: in the table, or in a part of a file.
 #[derive(Clone)]
 pub(crate) enum Reference {
     Inline(Bytes),
     Part(Part),
 }
 
-/// A part of a file, or the whole file.
+/// A part of a file that holds the bytes of a key, or a whole file.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) place: Place,
     pub(crate) offset: u64,
-    /// Number of bytes; `None` for the whole file.
+    /// Number of bytes of the part; `None` for the whole file.
     pub(crate) size_bytes: Option<u64>,
-    /// The entity tag that the file must have.
+    /// The entity tag that the file must have; `None` if that is not checked.
     pub(crate) etag: Option<Arc<str>>,
-    /// Seconds since 1970. The file must not have changed after this time.
+    /// Time in seconds since 1970; `None` if it is not checked. The file must not have changed after this time.
     pub(crate) changed_until: Option<u32>,
 }
 
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// A file that the table names.
+    /// A file whose location the table names.
     Location(Arc<Location>),
-    /// A chunk of the repository that the table belongs to.
+    /// A chunk file of the Icechunk repository to which the table belongs.
     Chunk([u8; 12]),
 }
 
 impl Part {
-    /// Makes a part of a file. `size_bytes` is `None` for the whole file.
+    /// Makes a part of a file that begins at `offset`. `size_bytes` is `None` for the whole file.
     ///
     /// # Errors
     /// `MetadataInvalid` for a part that no file can have.
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// References that are read when they are first needed.
+/// A source of references that are added to a table when they are first needed.
 pub(crate) trait Pending: Send + Sync {
     /// Adds the references of these keys to the table, unless they are already there.
     fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
@@ -63,16 +63,17 @@ pub(crate) trait Pending: Send + Sync {
     fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
 }
 
-/// The source of references of single arrays, for tables that are too large to read when they are opened.
+/// A source of the references of single arrays, for tables that are too large to be read when they are opened.
 pub trait ArrayReferences: Send + Sync {
-    /// Adds the chunks of an array to a table. It is called once for each array, by one thread at a time.
+    /// Adds references to the chunks of one array to a table. It is called once for each array, by one thread at a
+    /// time.
     ///
     /// # Errors
     /// Any error. The read that needs the chunks fails with it, and the next one tries again.
     fn add(&self, array: &str, table: &ReferenceTable) -> Result<()>;
 }
 
-/// Arrays whose references are not yet in the table.
+/// Adds the references of single arrays to a table, when one of their chunks is first needed.
 struct PendingArrays {
     waiting: Mutex<BTreeSet<String>>,
     source: Arc<dyn ArrayReferences>,
@@ -108,7 +109,7 @@ impl Pending for PendingArrays {
     }
 }
 
-/// A table of references: for each key its bytes, or their place.
+/// A table of references: for each key its bytes, or the part of a file that holds them.
 ///
 /// ```
 /// use cuzarr_remote::reference::ReferenceTable;
@@ -120,18 +121,18 @@ impl Pending for PendingArrays {
 pub struct ReferenceTable {
     pub(super) entries: KeyTable<Reference>,
     pub(super) pending: Option<Arc<dyn Pending>>,
-    /// Whether a location in the table has the scheme of a server.
+    /// Whether the table names a file on a server, going by the URL scheme.
     has_servers: Arc<AtomicBool>,
 }
 
-/// References as columns of equal length. Row `i` is the reference of `keys[i]`.
+/// References given as columns, in which each index stands for one key. Row `i` is the reference of `keys[i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// The keys.
+    /// The keys; other columns have one entry for each of them.
     pub keys: &'a [String],
-    /// URLs of the files.
+    /// The URLs of the files that contain the values.
     pub urls: &'a [String],
-    /// For each key the index of its file in `urls`.
+    /// For each key, the index in `urls` of the file that contains its value.
     pub files: &'a [u32],
     /// For each key, the offset in the file at which its value begins.
     pub offsets: &'a [u64],
@@ -155,7 +156,7 @@ impl ReferenceTable {
         self.len() == 0
     }
 
-    /// Adds a value that is stored in the table itself.
+    /// Adds a key whose value is stored in the table itself.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -163,7 +164,7 @@ impl ReferenceTable {
         self.insert(key, Reference::Inline(value.into()))
     }
 
-    /// Adds references from columns.
+    /// Adds references to parts of files, given as columns.
     ///
     /// # Errors
     /// `InvalidArgument` when the columns do not fit each other; `KeyInvalid`; `MetadataInvalid` for a part that no
@@ -193,14 +194,14 @@ impl ReferenceTable {
         Ok(())
     }
 
-    /// Returns the table with further references, which are read when they are first needed.
+    /// Returns the table with a source of further references, which are added when they are first needed.
     pub(crate) fn with_pending(mut self, pending: Arc<dyn Pending>) -> ReferenceTable {
         self.pending = Some(pending);
         self
     }
 
-    /// Returns the table with `arrays` whose chunks `source` adds, when the first chunk of each is needed. Keys of
-    /// chunks must not contain a `/` after the array's path.
+    /// Returns the table with a source of references to the chunks of `arrays`, which are added when one of them is
+    /// needed. Keys of chunks must not contain a `/` after the array's path.
     #[must_use]
     pub fn with_arrays(
         self,
@@ -211,7 +212,7 @@ impl ReferenceTable {
         self.with_pending(Arc::new(PendingArrays { waiting, source }))
     }
 
-    /// Whether a location in the table has the scheme of a server.
+    /// Whether the table names a file on a server, going by the URL scheme.
     pub(super) fn has_servers(&self) -> bool {
         self.has_servers.load(Ordering::Relaxed)
     }
@@ -225,7 +226,7 @@ impl ReferenceTable {
         self.entries.insert_if(key, reference, |_| true).map(|_| ())
     }
 
-    /// Returns the references of a batch of keys.
+    /// Returns the reference of each key; `None` for a key that the table does not have.
     pub(super) fn find(&self, keys: &[&Key]) -> Result<Vec<Result<Option<Reference>>>> {
         if let Some(pending) = &self.pending {
             pending.load(&mut keys.iter().copied(), &self.entries)?;

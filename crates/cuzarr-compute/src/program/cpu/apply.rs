@@ -9,13 +9,13 @@ use cuzarr_device::internal::cpu::math;
 use super::lanes::{Complex, Lane, map1, map2};
 use crate::expression::Op;
 
-/// The outcome of [`apply`].
+/// Whether [`apply`] succeeded, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
     /// An integer was raised to a negative power.
     NegativePower,
-    /// No loop exists for these types: the signatures are wrong.
+    /// There is no code for these types: the caller passed types that the operation does not have.
     Unknown,
 }
 
@@ -219,7 +219,7 @@ trait Real: Lane + PartialOrd {
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     fn divide(self, other: Self) -> Self;
-    /// Returns the exact remainder of the truncated quotient.
+    /// Returns the remainder of the quotient that is rounded towards 0, without rounding errors.
     fn fmod(self, other: Self) -> Self;
     fn copysign(self, sign: Self) -> Self;
     fn absolute(self) -> Self;
@@ -231,9 +231,9 @@ trait Real: Lane + PartialOrd {
     fn sqrt(self) -> Self;
     fn is_finite(self) -> bool;
     fn is_negative(self) -> bool;
-    /// Returns a function of one number, as exact as this type allows.
+    /// Returns the function that computes an operation with one operand; `None` if this type does not have it.
     fn function(op: Op) -> Option<fn(Self) -> Self>;
-    /// Returns a function of two numbers.
+    /// Returns the function that computes an operation with two operands; `None` if this type does not have it.
     fn function2(op: Op) -> Option<fn(Self, Self) -> Self>;
     #[inline(always)]
     fn is_nan(self) -> bool {

@@ -1,6 +1,6 @@
 //! Element types as bytes in memory, and loops over them.
 
-/// A type in which elements are computed.
+/// An element type that the CPU computes with.
 pub(super) trait Lane: Copy {
     /// Size of an element in bytes.
     const SIZE: usize;
@@ -59,7 +59,7 @@ impl<T: Lane> Lane for Complex<T> {
     }
 }
 
-/// `out[i] = f(a[i])`.
+/// Writes `f(a[i])` to `out[i]` for all elements.
 #[inline(always)]
 pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> R) {
     for (a, out) in a.chunks_exact(A::SIZE).zip(out.chunks_exact_mut(R::SIZE)) {
@@ -67,7 +67,7 @@ pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> 
     }
 }
 
-/// `out[i] = f(a[i], b[i])`.
+/// Writes `f(a[i], b[i])` to `out[i]` for all elements.
 #[inline(always)]
 pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8], f: impl Fn(A, B) -> R) {
     let operands = a.chunks_exact(A::SIZE).zip(b.chunks_exact(B::SIZE));
@@ -76,7 +76,7 @@ pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8]
     }
 }
 
-/// Copies elements of `size` bytes at a stride into packed memory.
+/// Copies elements of `size` bytes, `stride` bytes apart, to packed memory.
 pub(super) fn gather(bytes: &[u8], start: usize, stride: isize, size: usize, target: &mut [u8]) {
     fn walk<const N: usize>(bytes: &[u8], start: usize, stride: isize, target: &mut [u8]) {
         let mut at = start;

@@ -14,12 +14,12 @@ use super::steps::{Action, Program, Step};
 use crate::expression::{is_half, lane, negative_power};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Number of elements in a block.
+/// Number of elements that each step of a program computes before the next step begins.
 pub(crate) const BLOCK_ELEMS: usize = 4096;
-/// Number of blocks that a thread takes at a time.
+/// Number of blocks of elements that a thread takes at a time.
 const BLOCKS_AT_ONCE: usize = 16;
 
-/// Computes a program on operands in host memory, into new memory, packed in C order.
+/// Computes a program for operands in host memory, and returns the result in new memory, packed in C order.
 ///
 /// # Errors
 /// `OutOfMemory`; `InvalidArgument` for elements without a result, such as 2 to the power of -1.
@@ -48,15 +48,15 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     Ok(NdBuffer::from_parts(memory, program.output, layout)?)
 }
 
-/// Returns the bits of the bfloat16 nearest to a binary32. A NaN keeps its bits: a computed NaN is already the
-/// canonical one, and any other NaN was a bfloat16 before.
+/// Returns the bits of the bfloat16 that is nearest to a binary32 number. A NaN keeps its bits: a computed NaN is
+/// already the canonical one, and any other NaN was a bfloat16 before.
 fn bfloat_bits(x: f32) -> u16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     (if x.is_nan() { bits } else { rounded } >> 16) as u16
 }
 
-/// Everything that the blocks of a pass share.
+/// The data that all threads share while they compute a program.
 struct ProgramPass<'a> {
     program: &'a Program,
     joint: &'a Joint,
@@ -64,14 +64,15 @@ struct ProgramPass<'a> {
     plan: Vec<usize>,
 }
 
-/// One thread's memory for the values of steps. Steps whose values are not needed at the same time share a register.
+/// The memory in which one thread keeps the values of a program's steps. Steps whose values are not needed at the same
+/// time share a register.
 struct Registers {
     values: Vec<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl Registers {
-    /// Returns the register of each step's value. Constants keep theirs to the end.
+    /// Returns for each step the number of the register that holds its value. Constants keep theirs to the end.
     fn plan(program: &Program) -> Vec<usize> {
         let steps = &program.steps;
         let mut last_use: Vec<usize> = (0..steps.len()).collect();
@@ -116,7 +117,7 @@ impl Registers {
 }
 
 impl ProgramPass<'_> {
-    /// Computes as many elements as `out` holds, beginning with element number `first`.
+    /// Computes result elements from number `first` on, until `out` is full.
     fn piece(&self, first: usize, out: &mut [u8], registers: &mut Registers) -> Result<()> {
         let element_bytes = self.program.output.size_bytes();
         for (number, block) in out.chunks_mut(BLOCK_ELEMS * element_bytes).enumerate() {
@@ -211,7 +212,7 @@ impl ProgramPass<'_> {
         }
     }
 
-    /// Gathers the elements `range` of an input into `value`.
+    /// Copies the elements `range` of an input to `value`, packed.
     fn load(&self, input: usize, range: &std::ops::Range<usize>, value: &mut [u8]) {
         let (bytes, origin) = self.origins[input];
         let size = self.program.inputs[input].size_bytes();
