@@ -26,12 +26,12 @@ from cuzarr._node.indexing import (
 
 
 def _as_index(selection: Any) -> Any:
-    """The selection; if it is a stored array of cuzarr or zarr-python, the elements of that array."""
+    """Returns a selection unchanged. If it is a stored array of cuzarr or zarr-python, returns the elements of this array."""
     return np.asarray(selection) if is_array(selection) else selection
 
 
 def get(array: Any, selection: Any, prototype: Any) -> Any:
-    """Reads elements by the selection between brackets."""
+    """Reads the elements that ``array[selection]`` selects."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if is_pure_fancy(rest, array.ndim):
@@ -47,7 +47,7 @@ def get(array: Any, selection: Any, prototype: Any) -> Any:
 
 
 def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
-    """Writes elements by the selection between brackets."""
+    """Writes the elements that ``array[selection]`` selects."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if isinstance(value, Expression) and fields is None and prototype is None:

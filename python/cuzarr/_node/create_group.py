@@ -27,7 +27,7 @@ def create_group(
     storage_options: dict[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Create a group.
+    """Create a group in a store.
 
     Parameters
     ----------

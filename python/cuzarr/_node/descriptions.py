@@ -40,7 +40,7 @@ def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | 
 
 
 def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
-    """The shape of chunks or shards. For a rectilinear grid, the lengths along each dimension, as in the metadata."""
+    """The shape of chunks or shards, for a summary. For a rectilinear grid, the lengths along each dimension, as in the metadata."""
     metadata = array.metadata
     if metadata._grid.is_regular:
         return getattr(array, what)

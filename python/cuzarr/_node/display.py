@@ -32,7 +32,7 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """The positions of chunk borders along ``length`` units. If there are too many, only every n-th border."""
+    """The positions of chunk borders in a drawing, along a side of ``length`` units. Of many borders, only every n-th is listed."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)
@@ -76,7 +76,7 @@ def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tupl
 
 
 class Tree:
-    """A hierarchy of groups and arrays, as text and as HTML."""
+    """A drawing of a hierarchy of groups and arrays, as text and as HTML."""
 
     def __init__(self, text: str, markup: str) -> None:
         self._text = text
@@ -91,7 +91,7 @@ class Tree:
 
 
 def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated: str = "", plain: bool = False) -> Tree:
-    """The tree of ``members``, which are sorted paths, each with a description (for an array) or ``None`` (for a group)."""
+    """Draws the tree of ``members``, which are sorted paths, each with a description (for an array) or ``None`` (for a group)."""
     root = printable(root)
     children: dict[str, list[tuple[str, str | None]]] = {}
     for path, description in members:
