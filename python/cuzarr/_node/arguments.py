@@ -38,7 +38,7 @@ def one_format(zarr_format: Any, zarr_version: Any) -> Any:
 
 
 def warn_ignored(**arguments: Any) -> None:
-    """Warns that arguments have no effect: those that the caller gave, which are not ``None``."""
+    """Warns for each argument that is not ``None`` that it has no effect."""
     for name, value in arguments.items():
         if value is not None:
             warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)

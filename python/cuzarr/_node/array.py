@@ -554,7 +554,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         self.setitem(selection, value)
 
     def getitem(self, selection: Selection, *, prototype: Prototype | None = None, progress: Progress = None) -> MemoryArray:
-        """Read a selection like ``array[selection]``, but into memory that ``prototype`` chooses, and with a report of progress.
+        """Read a selection like ``array[selection]``, with a report of progress, and into memory of the prototype's kind.
 
         Parameters
         ----------

@@ -313,7 +313,7 @@ def turn(array: OpenArray, box: Chosen) -> _core.Update:
 
 
 def taken_apart(array: OpenArray, value: Any) -> Any:
-    """Converts a value that a caller writes to a NumPy array. An array in a GPU's memory stays as it is."""
+    """Converts a value that a caller writes to a NumPy array. Arrays in a GPU's memory, and Python strings, stay as they are."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     data_type = array._metadata.data_type
@@ -360,7 +360,7 @@ def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuf
 
 @contextmanager
 def encoded_text(array: OpenArray) -> Iterator[None]:
-    """In the ``with`` block, turns Python's error for strings that UTF-8 cannot encode into the error for elements that cannot be converted."""
+    """Inside the ``with`` block, turns Python's error for strings that UTF-8 cannot encode into ``ConversionError``."""
     try:
         yield
     except UnicodeEncodeError:

@@ -480,7 +480,7 @@ def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOpt
 
 
 def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True, **given: Any) -> dict[str, Any]:
-    """The arguments of :func:`create` for an array like ``a``, overridden by ``given``. Codecs of ``a`` are kept if the format is."""
+    """The arguments of :func:`create` for an array like ``a``, overridden by ``given``. Codecs are copied within one Zarr format only."""
     shape, chunks = shape_and_chunks(a)
     arguments: dict[str, Any] = {"shape": shape}
     if chunks is not None:

@@ -69,7 +69,7 @@ def open(
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array | Group:
-    """Open the array or group at a store or path, or create it.
+    """Open an array or group, given by store or path. Depending on ``mode``, create it.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _refuse_config(config: Any, place: StorePath) -> None:
 
 
 def _check_options(function: str, given: dict[str, Any], *openers: Any) -> None:
-    """Refuses options that neither the opening function nor :func:`create` has, and options that only a mode can express.
+    """Refuses keyword arguments that neither the opening function nor :func:`create` has, or for which ``mode`` is meant.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array:
-    """Open the array at a store or path, or create it, depending on ``mode``.
+    """Open an array, given by store or path. Depending on ``mode``, create it.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def open_group(
     chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Open the group at a store or path, or create it, depending on ``mode``.
+    """Open a group, given by store or path. Depending on ``mode``, create it.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used;
     in format 2 a string names its key. A read-only group takes the shapes and attributes of its members from the consolidated metadata. A

@@ -47,7 +47,7 @@ def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
-    """The metadata as they are stored now. Other handles may have changed them."""
+    """Reads an array's stored metadata again. Other objects for the array may have changed them."""
     return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
 
 
@@ -58,7 +58,7 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
-    """Stores metadata, unless another writer changed it in the meantime. Returns whether it was stored."""
+    """Stores an array's new metadata, unless another writer changed them since they were read. Returns whether they were stored."""
     if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)
