@@ -1,4 +1,4 @@
-"""The interface of stored arrays and groups for computations, and the functions that open and create them."""
+"""What computations need of stored arrays and groups: their interfaces, and functions that open and create them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Nodes:
 
 
 nodes: Nodes
-"""The public functions. The package ``_node``, which imports this module, sets them."""
+"""The public functions that open and create arrays and groups. The package ``_node``, which imports this module, sets them."""
 
 
 def is_stored(value: Any) -> TypeGuard[StoredArray]:
@@ -85,7 +85,7 @@ def format_of(value: Any) -> ZarrFormat:
 
 
 def place_of(value: Any) -> StorePath:
-    """The place of an array or group, of this package or of zarr-python."""
+    """The store and the path of an array or group, of this package or of zarr-python."""
     if _is_of_zarr_2(value):
         apart = None if value.chunk_store in (None, value.store) else value.store
         return make_store_path(value.chunk_store or value.store, path=value.path, metadata_store=apart)
