@@ -152,7 +152,7 @@ class Target:
 
     @contextlib.contextmanager
     def finishing(self) -> Iterator[None]:
-        """When the ``with`` block ends, marks the result as finished. A ZIP file given by its path is closed, or discarded after an error."""
+        """Marks the result as finished when the ``with`` block ends. A ZIP file given by path is closed, or discarded after an error."""
         with finishing(getattr(self._place, "store", None), self._given):
             yield
             if is_stored(self.array):

@@ -26,7 +26,7 @@ from cuzarr.errors import ConfigInvalidError
 
 
 class ConfigSet:
-    """The result of :meth:`Config.set`. The change is already made; leaving the ``with`` block undoes it."""
+    """The result of :meth:`Config.set`. The change is made already; in a ``with`` statement, it is undone when the block ends."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -104,7 +104,7 @@ class Config:
         return self._environment
 
     def origins(self) -> tuple[object, ...]:
-        """The objects that all values come from. While they are the same objects, no value has changed.
+        """The objects that hold all values of the settings. As long as these are the same objects, no setting has changed.
 
         >>> before = cuzarr.config.origins()
         >>> with cuzarr.config.set({"array.order": "F"}):
@@ -114,7 +114,7 @@ class Config:
         return self._local.get(), self._set, self._environment
 
     def _values(self) -> Mapping[str, Any]:
-        """All values by the names of the settings. The result is the same object as long as no value changes."""
+        """The values of all settings by name. The result is the same object as long as no value changes."""
         local, own, current = self._local.get(), self._set, self._current
         environment = self._from_environment() if self._environment is None else self._environment
         if current is not None and current[0] is local and current[1] is own and current[2] is environment:
@@ -506,5 +506,5 @@ ArrayType = Literal["auto", "cupy", "device"]
 
 
 def device_name(device: Any) -> str:
-    """The name of the given device, or else of the configured one."""
+    """The name of the given device, such as ``"cuda:0"``, or else of the configured one."""
     return str(config.get("device") if device is None else device)

@@ -110,7 +110,7 @@ def device_buffer(value: Any) -> _core.NdBuffer:
 
 
 def shared_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of an array with ``__dlpack__`` as a buffer, without copying. It may be on any device."""
+    """The memory of an array with ``__dlpack__`` as a buffer, without copying. The memory may be on any device."""
     # PyTorch's tensors refuse the export while they record gradients. Some tensors mean the negative or the conjugate of their memory.
     for name in ("detach", "resolve_conj", "resolve_neg"):
         if hasattr(value, name):

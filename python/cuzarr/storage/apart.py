@@ -116,7 +116,7 @@ def _references(fs: Any) -> ReferenceColumns:
 
 
 def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
-    """Options for opening the files of a table of references. ``hosts`` has one host per protocol. ``None`` if only fsspec can open them."""
+    """Options to open the files of a table of references. ``hosts`` has one host per protocol. ``None`` if only fsspec can open them."""
     default = _protocol(fs.fss[None])
     chosen: list[list[tuple[str, str]]] = []
     for protocol, host in hosts.items():
