@@ -87,7 +87,7 @@ def dotted_name(value: Any) -> Any:
 
 
 def device_class(buffer: Any) -> str:
-    """The kind of memory that a buffer class stands for: ``"cpu"`` or ``"cuda"``. The class may be cuzarr's, zarr-python's or the user's."""
+    """The memory that a buffer class stands for: ``"cpu"`` or ``"cuda"``. The class may be cuzarr's, zarr-python's or the user's."""
     accessible = getattr(buffer, "is_host_accessible", None)
     if accessible is not None:
         return "cpu" if accessible else "cuda"

@@ -40,7 +40,7 @@ def _raise(error: ConfigInvalidError) -> None:
 
 
 def _read_variables(environ: Mapping[str, str], prefix: str, refuse: Refuse) -> Iterator[tuple[str, Any, str]]:
-    """Keys, values and origins of the settings in variables with a prefix. Inherited ones come first, so that other variables override them."""
+    """Keys, values and origins of the variables with a prefix. Inherited settings come first, so that other variables override them."""
     variables = [name for name in environ if name.startswith(prefix)]
     for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
         key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"

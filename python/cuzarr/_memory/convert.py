@@ -79,7 +79,7 @@ def _cupy_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any | None:
 
 
 def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
-    """A buffer as the array that a caller gets: NumPy's on the CPU; on a GPU, by the setting ``array_type``, CuPy's or a :class:`DeviceArray`."""
+    """The array that a caller gets: NumPy's on the CPU; on a GPU CuPy's or a :class:`DeviceArray`, as the setting ``array_type`` says."""
     if buffer.device == "cpu":
         return numpy_view(buffer, dtype)
     on_device = _cupy_array(buffer, dtype)
