@@ -102,7 +102,7 @@ class DataType:
         return not self.is_variable and _has_byte_order(self.native)
 
     def _of_json(self, spec: Any) -> DataType:
-        """Makes the data type that format 3 metadata describe."""
+        """Makes the data type that format 3 metadata describes."""
         return from_json_v3(spec)
 
     def _of_native(self, native: np.dtype[Any]) -> DataType:

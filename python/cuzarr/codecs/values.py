@@ -1,4 +1,4 @@
-"""The codecs of Zarr format 3 as plain objects."""
+"""The codecs of Zarr format 3 as plain objects that hold their settings."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class DataType(element_types.DataType, Protocol):
     @property
     def has_byte_order(self) -> bool: ...
     def _of_json(self, spec: Any) -> Self:
-        """The data type that format 3 metadata describes."""
+        """Makes the data type that format 3 metadata describes."""
         ...
 
     def _of_native(self, native: np.dtype[Any]) -> Self:
-        """The data type of a NumPy dtype."""
+        """Makes the data type for a NumPy dtype."""
         ...
 
 
@@ -92,7 +92,7 @@ class Codec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The codec that format 3 metadata describes.
+        """Makes the codec that format 3 metadata describes.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class Codec:
             raise MetadataValidationError(f"codec '{cls.name}' has no such configuration: {error}") from error
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec for elements of one type: settings that were left open get their values.
+        """Returns this codec for elements of one type: settings that were left open, such as ``typesize``, get their values.
 
         Parameters
         ----------
@@ -431,7 +431,7 @@ class ScaleOffset(Codec):
 
 @dataclass(frozen=True, init=False)
 class CastValue(Codec):
-    """Stores elements as another integer or float type, ``data_type``.
+    """Converts elements to the integer or float type ``data_type`` for storing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The functions that Python programs and the command ``cuzarr references make`` call."""
+"""The functions that make tables of references, for Python programs and for the command ``cuzarr references make``."""
 
 from __future__ import annotations
 
