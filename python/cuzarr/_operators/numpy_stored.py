@@ -282,8 +282,7 @@ class StoredProtocol:
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Makes a plan, as operators do, if cuzarr has the ufunc. Otherwise the ufunc gets all elements, as for zarr-python's arrays.
-        """
+        """Makes a plan, as operators do, if cuzarr has the ufunc. Otherwise the ufunc gets all elements, as for zarr-python's arrays."""
         return stored_ufunc(ufunc, method, inputs, options)
 
     __array_function__: ClassVar[_OfClass] = _OfClass()
