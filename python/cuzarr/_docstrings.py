@@ -106,7 +106,7 @@ def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callab
 
 
 def clean(text: str | None) -> str:
-    """A docstring without the indentation of its source, which Python 3.13 removes by itself. Empty if docstrings were removed."""
+    """Removes the source's indentation from a docstring, as Python 3.13 does by itself. Empty if docstrings were removed."""
     return text or "" if sys.version_info >= (3, 13) else inspect.cleandoc(text or "")
 
 

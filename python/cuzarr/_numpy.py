@@ -35,7 +35,7 @@ SMALL_NUMBERS = {
 }
 """Types of ``ml_dtypes`` that cuzarr moves but does not compute with: their names in ``ml_dtypes``, and in Zarr and on the Rust side."""
 OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
-"""Types with the same name in PyTorch and ``ml_dtypes``. An element takes at least one byte."""
+"""Names of types that PyTorch and ``ml_dtypes`` share. An element of them takes at least one byte."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
@@ -80,7 +80,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def of_ml_dtypes(name: str) -> np.dtype[Any]:
-    """The NumPy dtype that ``ml_dtypes`` has under this name.
+    """The NumPy dtype that ``ml_dtypes`` has under the given name.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def of_library(dtype: Any) -> Any:
-    """The NumPy dtype or name for an element type of PyTorch or TensorFlow. Any other value is returned unchanged.
+    """Converts an element type of PyTorch or TensorFlow to a NumPy dtype or its name. Any other value is returned unchanged.
 
     Raises
     ------

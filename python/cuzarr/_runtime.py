@@ -130,7 +130,7 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
 
 
 def announce() -> None:
-    """Passes the folders of NVIDIA's libraries and of this package's compiled kernels to the Rust side, and informs it when Python ends.
+    """Tells the Rust side where NVIDIA's libraries and cuzarr's compiled kernels are, and informs it when Python ends.
 
     This loads nothing: the Rust side looks into these folders when a GPU is first used.
     """

@@ -114,7 +114,7 @@ def _has_elements(array: Any) -> bool:
 
 
 def _read_only(elements: Any) -> Any:
-    """A read-only view of a NumPy array, because the elements belong to the caller. Any other value is returned unchanged."""
+    """A read-only view of a caller's NumPy array, so that the user's function cannot change it. Any other value is returned unchanged."""
     if not isinstance(elements, np.ndarray):
         return elements
     view = elements.view()
@@ -197,7 +197,7 @@ class Sources:
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
-        """The shape of blocks: as many whole ``unit`` s as fit the limit, cut so that chunks are read as few times as possible."""
+        """Chooses the shape of blocks: whole multiples of ``unit`` that fit the memory limit, with few repeated reads of chunks."""
         # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
@@ -243,7 +243,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads blocks in turn. Each block is read while the previous one is processed."""
+    """Reads the inputs of blocks one after the other. Each block is read while the previous one is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch

@@ -235,7 +235,7 @@ def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
 
 
 class Job:
-    """The source, the target and the options of a copy or a pyramid."""
+    """One copy, or one pyramid, to be made: its source, its target and its options."""
 
     def __init__(
         self,
@@ -516,7 +516,7 @@ def rechunk(
     client: Client | None = None,
     skip_unreadable: bool = False,
 ) -> Any:
-    """Copy an array or a group, with chunks of another shape.
+    """Copy an array or a group to another place, with chunks of another shape.
 
     In a group, ``chunks`` applies to the arrays that it names, or to all arrays with the same number of dimensions as ``chunks``. Other
     arrays keep their chunks. The source is read as few times as the memory limit allows: in regions that fit both grids, or, if that is

@@ -76,7 +76,7 @@ def _of_times(attributes: str) -> str:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The scale, offset and missing values that turn stored elements into numbers.
+    """How stored elements are decoded to numbers: scale, offset, and the values that mark missing elements.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Decoding:
 
 
 def decoding_of(array: StoredArray) -> Decoding | None:
-    """The decoding of an array's elements, or ``None`` if the stored elements are the numbers.
+    """How an array's elements are decoded, by its attributes; ``None`` if the stored elements are the numbers themselves.
 
     Raises
     ------

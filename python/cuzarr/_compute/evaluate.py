@@ -33,7 +33,7 @@ _MEANS = ("mean", "std", "var")
 
 
 def plan(value: Any) -> Any:
-    """A plan that reads an array in a store, or a view of one. Any other value is returned unchanged."""
+    """Converts a stored array, or a view of one, to a plan that reads it. Any other value is returned unchanged."""
     if not isinstance(value, Lazy) or value._is_plan:
         return value
     return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value), ("", (value,), ()))  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def apply(name: str, *values: Any) -> Any:
 
 
 def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
-    """Reduces elements, by the reduction of this NumPy name.
+    """Reduces the elements of an array of any kind, by the reduction that NumPy calls ``name``.
 
     The result is computed at once, unless ``x`` is a plan or in a store. Dates and text are reduced by NumPy.
     """

@@ -170,11 +170,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def T(self) -> Expression:  # noqa: N802, NumPy's name
-        """The plan with all dimensions reversed."""
+        """This plan with its dimensions in reverse order."""
         return self.transpose()
 
     def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> Expression:
-        """The plan with its dimensions in another order.
+        """This plan with its dimensions in another order.
 
         Parameters
         ----------
@@ -485,14 +485,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return array
 
     def _check_target(self, dtype: np.dtype[Any]) -> None:
-        """Refuses a target whose type cannot hold the result: dates and durations need their own type and unit."""
+        """Refuses a target array whose element type cannot hold the result: dates and durations need their own type and unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
         elif dtype.newbyteorder("=") != self.dtype:
             raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {self.dtype}")
 
     def _place(self, given: Any, options: dict[str, Any]) -> Any:
-        """The store and path at which :meth:`store` creates an array for the result."""
+        """The store and path at which ``store`` creates an array for the result."""
         if given is None or isinstance(given, Lazy) or hasattr(given, "__array__"):
             raise InvalidArgumentError(
                 f"got {type(given).__name__} to store into, expected an array of cuzarr or the place of a new one",
@@ -506,7 +506,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return place
 
     def _created(self, place: Any, resume: bool, options: dict[str, Any]) -> Any:
-        """The array that takes the result: a new one, or the existing one if interrupted work is resumed."""
+        """The array to which the result is written: a new one, or the existing one if interrupted work is resumed."""
         if resume and (begun := continued(place)) is not None:
             return begun
         settings = marked(named(options, self._names), place, "store")

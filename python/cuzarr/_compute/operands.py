@@ -113,7 +113,7 @@ def _elements_of(value: Any, how: str) -> _core.Expr:
 
 
 def _as_memory(argument: Any) -> Any:
-    """An argument for the Rust side: NumPy arrays, also those in a list, become buffers."""
+    """Converts an argument for the Rust side: NumPy arrays, also those in a list, become buffers."""
     if isinstance(argument, list):
         return [_as_memory(one) for one in argument]
     return wrap_host(argument) if isinstance(argument, np.ndarray) else argument
@@ -138,7 +138,7 @@ def device_among(values: tuple[Any, ...]) -> str:
 
 
 def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Any:
-    """A result as an array of the same kind as the operands ``like``: NumPy's, :class:`DeviceArray`, or the kind that reads return.
+    """Converts a result to the kind of array that the operands ``like`` are: NumPy's, :class:`DeviceArray`, or the kind that reads return.
 
     ``dtype`` is the type of dates, which the Rust side holds as integers.
     """

@@ -163,7 +163,7 @@ class Target:
         return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
-        """Creates the array, if there is none yet, for results like ``like``."""
+        """Creates the target array, if it does not exist yet, with the element type that the caller chose, else that of the result ``like``."""
         if self.array is not None:
             return
         dtype = foreign.element_type(like) if self._dtype is None else self._dtype
@@ -243,7 +243,7 @@ class Results:
 
     @property
     def finished(self) -> int:
-        """The number of results that the same work wrote before it was interrupted."""
+        """The number of results that an earlier, interrupted run of this work wrote."""
         return self._noted.finished if self._noted else 0
 
     def __enter__(self) -> Self:

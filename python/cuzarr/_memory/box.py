@@ -91,7 +91,7 @@ def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
 
 
 def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
-    """The box that integers, slices and an ellipsis select.
+    """Converts a selection of integers, slices and an ellipsis to a box.
 
     Raises
     ------

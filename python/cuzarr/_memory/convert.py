@@ -164,7 +164,7 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """The buffer to read into for a caller's array ``out``, and a function to call after the elements are read.
+    """Memory for a read into a caller's array ``out``: a buffer, and a function that finishes ``out`` after the buffer is filled.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def _writable_buffer(out: Any) -> _core.NdBuffer:
 
 
 def writable_view(out: Any) -> Any:
-    """An array over the memory of a caller's array ``out``, to which NumPy's results can be assigned.
+    """An array over the memory of a caller's array ``out``, to which elements can be assigned.
 
     Raises
     ------

@@ -273,7 +273,7 @@ class DeviceArray(
         )
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """Calls this library's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
+        """Calls cuzarr's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
         made = super().__array_function__(function, types, arguments, options)
         # Only a call with `like=` returns a NumPy array. NumPy's other functions cannot get the elements, because `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
@@ -505,16 +505,16 @@ class DeviceArray(
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
-        """The view with all dimensions reversed."""
+        """A view with the dimensions in reverse order."""
         return self.transpose()
 
     @property
     def mT(self) -> DeviceArray:  # noqa: N802, the standard's name
-        """The view with the last two dimensions in the other order."""
+        """A view with the last two dimensions exchanged."""
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def view(self, dtype: DTypeLike) -> DeviceArray:
-        """This memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
+        """A view of the memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
 
         Parameters
         ----------
@@ -586,7 +586,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
-        """A packed copy of another type, in which the byte runs ``reversals`` of each element are reversed."""
+        """A contiguous copy of another type, in which some runs of each element's bytes (``reversals``) are in reverse order."""
         packed = self._order(order)
         result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))

@@ -13,7 +13,7 @@ from cuzarr.errors import UnsupportedError
 
 
 class DataType(Protocol):
-    """The part of a Zarr data type's interface that memory needs."""
+    """The part of a Zarr data type's interface that is needed to convert elements in memory."""
 
     @property
     def native(self) -> np.dtype[Any]: ...

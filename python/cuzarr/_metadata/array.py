@@ -78,7 +78,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 class NodeMetadata:
-    """Common class of the metadata of arrays and of groups."""
+    """Base class of the metadata of arrays and of groups."""
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with the attributes inside.
@@ -165,7 +165,7 @@ class NodeMetadata:
 
 
 class ArrayMetadata(NodeMetadata):
-    """Common class of the array metadata of both formats."""
+    """Base class of the metadata of arrays, for both Zarr formats."""
 
     zarr_format: ClassVar[ZarrFormat]
 
@@ -257,7 +257,7 @@ class ArrayMetadata(NodeMetadata):
         return self._documents.grid
 
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
-        """The key, relative to the array, of the stored object at a position in the chunk grid.
+        """The key, relative to the array, of the chunk or shard at a position in the grid of stored objects.
 
         Parameters
         ----------
@@ -405,7 +405,7 @@ class ArrayMetadata(NodeMetadata):
 
 
 def canonical_json(document: Mapping[str, Any]) -> str:
-    """JSON text of a document. Equal documents have the same text."""
+    """Writes a metadata document as JSON text. Equal documents have the same text."""
     return json.dumps(document, sort_keys=True, default=_plain_json)
 
 
@@ -467,17 +467,17 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs."""
+        """The array-to-array codecs of a chunk."""
         return self._with_role("array_array")
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec."""
+        """The array-to-bytes codec of a chunk."""
         return next(iter(self._with_role("array_bytes")), None)
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs."""
+        """The bytes-to-bytes codecs of a chunk."""
         return self._with_role("bytes_bytes")
 
     @property
@@ -487,7 +487,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def chunk_grid(self) -> dict[str, Any]:
-        """The chunk grid, as it is stored."""
+        """The chunk grid, as the metadata document describes it."""
         return self.document["chunk_grid"]  # type: ignore[no-any-return]
 
     def _require_regular(self, what: str, instead: str) -> None:
@@ -507,7 +507,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def chunk_key_encoding(self) -> dict[str, Any]:
-        """The chunk key encoding, as it is stored."""
+        """The chunk key encoding, as the metadata document describes it."""
         encoding = self.document["chunk_key_encoding"]
         return {"name": encoding} if isinstance(encoding, str) else dict(encoding)
 
@@ -559,7 +559,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @cached_property
     def compressor(self) -> NumcodecsCodec | None:
-        """The compressor."""
+        """The array's compressor, if it has one."""
         compressor = self.document.get("compressor")
         return None if compressor is None else from_numcodecs_config(compressor)
 

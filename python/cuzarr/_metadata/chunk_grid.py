@@ -37,7 +37,7 @@ def parse_shards(shards: object, stacklevel: int) -> tuple[object, str, int | No
 def resolve_chunks(
     shape: tuple[int, ...], chunks: object, shards: object, item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
-    """The shape of chunks, the shape of shards (or ``None``), and the location of a shard's index, from the caller's arguments.
+    """Parses the arguments ``chunks`` and ``shards``: the shape of chunks, that of shards or ``None``, and the location of a shard's index.
 
     If lengths differ along a dimension, the shapes have the largest ones.
     """

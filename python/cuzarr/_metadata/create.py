@@ -28,7 +28,7 @@ def is_auto(value: Any) -> bool:
 
 
 def fill_element(value: Any, data_type: DataType) -> bytes | None:
-    """The bytes of the fill value that a caller chose; ``None`` for the default, and in format 2 for an array without one."""
+    """Converts a caller's fill value to bytes of an element; ``None`` for the default, and in format 2 for an array without one."""
     # zarr-python has its own sentinel, whose type differs between versions.
     if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
         return None
@@ -72,7 +72,7 @@ def _documents(codecs: Iterable[Codec]) -> list[dict[str, Any]]:
 
 
 def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> list[dict[str, Any]]:
-    """The codec chain of format 3, from the caller's arguments. ``"auto"`` gives the default codecs."""
+    """Makes the codec chain of format 3 from the caller's arguments. ``"auto"`` gives the default codecs."""
     own_serializer, *own_compressors = map(parse_codec, _core.default_codecs(3, data_type._described)[0])
     array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
     array_bytes = own_serializer if is_auto(serializer) else parse_codec(serializer)
@@ -119,7 +119,7 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
 
 
 def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Filters and compressor of format 2, from the caller's arguments. ``"auto"`` gives the default ones."""
+    """Makes the filters and the compressor of format 2 from the caller's arguments. ``"auto"`` gives the default ones."""
     chosen, compressor = _core.default_codecs(2, data_type._described)
     if is_auto(compressors):
         pass

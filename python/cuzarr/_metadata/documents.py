@@ -83,17 +83,17 @@ def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
 
 
 def array_not_found(place: StorePath) -> ArrayNotFoundError:
-    """The error for a missing array."""
+    """The error to raise if there is no array at a place."""
     return ArrayNotFoundError(f"no array in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def group_not_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a missing group."""
+    """The error to raise if there is no group at a place."""
     return GroupNotFoundError(f"no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def nothing_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a place with neither an array nor a group."""
+    """The error to raise if there is neither an array nor a group at a place."""
     return GroupNotFoundError(f"no array and no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 

@@ -163,7 +163,7 @@ class DataType:
         return _described(self.native) if self.name == "fixed" else self.name
 
     def default_fill(self) -> Any:
-        """The default fill value of arrays: zero, an empty string, or not-a-time.
+        """The default fill value of arrays of this type: zero, an empty string, or not-a-time.
 
         Returns
         -------
@@ -390,7 +390,7 @@ def _own_name(native: np.dtype[Any]) -> str:
 
 
 def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
-    """A data type from a caller's argument: NumPy's dtypes and names, Zarr's names and JSON, or zarr-python's objects.
+    """Converts a caller's argument to a data type: NumPy's dtypes and names, Zarr's names and JSON, or zarr-python's objects.
 
     Raises
     ------
@@ -425,7 +425,7 @@ def _named(name: str) -> DataType:
 
 
 def _native_of(spec: Any) -> np.dtype[Any]:
-    """The NumPy dtype for a caller's argument. The error for an unknown name suggests a similar one."""
+    """Converts a caller's argument to a NumPy dtype. The error for an unknown name suggests a similar one."""
     try:
         return _numpy.parse_type(spec)
     except (TypeError, ValueError, AttributeError):
@@ -499,7 +499,7 @@ def _check_native(native: np.dtype[Any]) -> None:
 
 
 def from_json_v3(spec: Any) -> DataType:
-    """A data type from format 3 metadata.
+    """Converts the data type in format 3 metadata to an object.
 
     Raises
     ------

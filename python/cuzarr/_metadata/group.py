@@ -150,7 +150,7 @@ class ConsolidatedMetadata:
             yield key, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
 
     def _parts(self, max_depth: int | None) -> Iterator[tuple[str, ConsolidatedMetadata | None]]:
-        """Paths of the nodes in the order of :meth:`nodes`. For each group also the metadata of the nodes below it."""
+        """Paths of the nodes in the order of :meth:`nodes`, and for each group the consolidated metadata of the nodes below it."""
         # Each path is visited once, for any number of groups.
         inside: dict[str, dict[str, str]] = {}
         for key in self.flattened_metadata:
@@ -173,7 +173,7 @@ class ConsolidatedMetadata:
         return ConsolidatedMetadata(part)
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The metadata of one node. A group includes the consolidated metadata of its own members.
+        """The metadata of the node at a path. A group includes the consolidated metadata of its own members.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class GroupMetadata(NodeMetadata):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
-        """The metadata that a document describes.
+        """Makes the metadata object from a group's metadata document.
 
         Parameters
         ----------
@@ -384,7 +384,7 @@ class GroupMetadata(NodeMetadata):
 
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
-    """The metadata object for the document of an array or a group, with attributes inside."""
+    """Makes the metadata object from the document of an array or a group, which has the attributes inside."""
     as_mapping(data, "a node")
     if data.get("zarr_format") == 2:
         is_array = "shape" in data

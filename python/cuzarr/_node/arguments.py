@@ -45,7 +45,7 @@ def warn_ignored(**arguments: Any) -> None:
 
 
 def device_like(meta_array: Any, device: str | None) -> str | None:
-    """The given device, or else the device of ``meta_array``, with which zarr-python 2 chooses it."""
+    """The given device, or else the device of ``meta_array``, by which zarr-python 2 chooses the memory of results."""
     return device_of(meta_array) if device is None and meta_array is not None else device
 
 
@@ -103,7 +103,7 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
 
 
 def require_array(value: Any, name: str = "arr") -> Any:
-    """The value itself, if it has a shape and a dtype.
+    """Returns the value unchanged. Refuses one without shape and dtype.
 
     Raises
     ------

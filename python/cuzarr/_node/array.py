@@ -305,7 +305,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Extents of the stored objects (shards, or chunks) along each dimension."""
+        """Extents of the shards along each dimension; without sharding, of the chunks."""
         return self._metadata._grid.sizes(self.shape)
 
     @property
@@ -347,22 +347,22 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs."""
+        """The array-to-array codecs of a chunk."""
         return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec; ``None`` in format 2."""
+        """The array-to-bytes codec of a chunk; ``None`` in format 2."""
         return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs."""
+        """The bytes-to-bytes codecs of a chunk."""
         return self._metadata.compressors
 
     @property
     def compressor(self) -> Codec | None:
-        """The compressor of format 2."""
+        """The array's compressor, in format 2."""
         if isinstance(self._metadata, ArrayV2Metadata):
             return self._metadata.compressor
         raise TypeError("format 3 has no compressor; use compressors")
@@ -373,7 +373,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return array_info(self)
 
     def info_complete(self) -> Info:
-        """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store.
+        """A summary like :attr:`info`, with the number and size of stored chunks. This lists the keys of the store.
 
         Returns
         -------
@@ -725,7 +725,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def read_boxes(
         self, starts: ArrayLike, extent: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
     ) -> MemoryArray:
-        """Read many boxes of one extent, given by an integer array. No Python object is made for each box.
+        """Read many boxes of equal extent, whose starts are in an integer array. No Python object is made for each box.
 
         Each chunk is decoded once.
 
@@ -962,7 +962,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def set_coordinate_selection(
         self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
-        """Write points, by one index array for each dimension.
+        """Write points, given by one index array for each dimension.
 
         Parameters
         ----------
@@ -1058,7 +1058,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     # ------------------------------------------------------------------------------------------- changes of its shape
 
     def resize(self, new_shape: ShapeLike) -> None:
-        """Change the shape. New elements have the fill value.
+        """Change the shape of the array. New elements have the fill value.
 
         Chunks outside of the new shape are deleted. A chunk at the edge keeps its elements beyond the shape; they appear again when the
         array grows. If the process is killed during the call, readers find the old array or the new one.

@@ -97,7 +97,7 @@ class ArrayConfig:
         return cls(**{name: data.get(name, values[f"array.{name}"]) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting by its name.
+        """A dictionary of all settings by name.
 
         Returns
         -------

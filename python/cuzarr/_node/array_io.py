@@ -54,7 +54,7 @@ class Plain(NamedTuple):
 
 
 class OpenArray(StoredArray, Protocol):
-    """The part of an array's interface that reading and writing elements needs."""
+    """The part of an array's interface that is needed to read and write elements."""
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
@@ -89,7 +89,7 @@ _LOOKED_AT_MOST = 1024
 
 
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
-    """The array's handle on the Rust side. It is opened once for each device, until the configuration changes."""
+    """The Rust object for an array, opened once for each device, until the configuration changes."""
     device = device or array._own_device or global_config._values()["device"]
     opened, origins = array._handles.get(device), global_config.origins()
     if opened is not None and opened.origins == origins:
@@ -145,7 +145,7 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 
 
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
-    """The result of ``array[...]`` for integers and slices, or ``None`` if the selection or the array needs the general path.
+    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the general path.
 
     Most reads of small arrays are of this kind. For them, each step in Python would take as long as a step of reading.
     """

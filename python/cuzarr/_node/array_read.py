@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
-    """The element type of a result that is read as ``dtype``, in the machine's byte order.
+    """The element type of a result that is read as ``dtype``, in the machine's byte order; ``None`` stands for the array's type.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], 
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
-    """An array of 64-bit integers. Integers that are too large become negative, which is outside of any array.
+    """Converts starts or extents to 64-bit integers. Integers that are too large become negative, which is outside of any array.
 
     Raises
     ------

@@ -321,7 +321,7 @@ class AsyncArray(_AsyncNode):
         return await run(lambda: self._node.nchunks_initialized)  # type: ignore[no-any-return]
 
     async def resize(self, new_shape: ShapeLike, delete_outside_chunks: bool = True) -> None:
-        """Change the shape. New elements have the fill value.
+        """Change the shape of the array. New elements have the fill value.
 
         Parameters
         ----------
@@ -530,7 +530,7 @@ class AsyncGroup(_AsyncNode):
         return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
 
     async def get(self, key: str, default: DefaultT | None = None) -> AsyncArray | AsyncGroup | DefaultT | None:
-        """The array or group at a path, or a default value.
+        """The array or group at a path below this group, or a default value.
 
         Parameters
         ----------

@@ -42,13 +42,13 @@ def _lines(extent: int, chunk: int, length: float) -> list[float]:
 
 
 def _sizes(height: int, width: int) -> tuple[float, float]:
-    """Height and width of the drawing in units. Their ratio is that of the shape, limited to between 1/4 and 4."""
+    """Height and width of a drawing of an array. Their ratio is that of the array's extents, limited to between 1/4 and 4."""
     ratio = min(max((height or 1) / (width or 1), 0.25), 4.0)
     return (_WIDTH * ratio, float(_WIDTH)) if ratio <= 1 else (float(_WIDTH), _WIDTH / ratio)
 
 
 def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tuple[int, ...] | None) -> str:
-    """An SVG drawing of the last two dimensions, with thin lines between chunks and thick ones between shards."""
+    """An SVG drawing of an array's last two dimensions, with thin lines between chunks and thick ones between shards."""
     if not shape:
         return ""
     plane = shape[-2:] if len(shape) > 1 else (0, *shape)

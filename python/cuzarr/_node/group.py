@@ -194,12 +194,12 @@ class Group(Node):
 
     @property
     def synchronizer(self) -> None:
-        """Always ``None``; zarr-python has this property."""
+        """Always ``None``. The property exists because zarr-python has it."""
         return None
 
     @property
     def info(self) -> Info:
-        """A summary of the group. Members are counted if that needs no listing of the store."""
+        """A summary of the group. Its members are counted only if this does not need to list the keys of the store."""
         consolidated = self._metadata.consolidated_metadata
         return group_info(self, None if consolidated is None else self._kinds(None))
 
@@ -820,7 +820,7 @@ class Group(Node):
     def create_hierarchy(
         self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Self | Array]]:
-        """Create many arrays and groups below this group, and yield each with its path.
+        """Create many arrays and groups below this group in one call, and yield each with its path.
 
         Parameters
         ----------

@@ -87,7 +87,7 @@ def _as_array(item: Any) -> Any:
 
 
 def _index_array(indices: Any) -> np.ndarray[Any, Any]:
-    """An index array in host memory, in the machine's byte order."""
+    """Converts an index array to a NumPy array in host memory, in the machine's byte order."""
     array = foreign.as_numpy(foreign.on_host(indices))
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
@@ -244,7 +244,7 @@ def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
 
 
 def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
-    """Splits a selection into its field names and the rest."""
+    """Splits a selection into field names of structured elements, and the rest."""
     if isinstance(selection, str):
         return selection, ()
     if not isinstance(selection, tuple):
@@ -309,7 +309,7 @@ class VIndex:
     array: Any
 
     def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
-        """Splits a selection into field names, the points or the mask, and whether it is a mask."""
+        """Splits a selection into field names, the index arrays or the mask, and whether it is a mask."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):

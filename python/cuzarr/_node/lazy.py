@@ -104,7 +104,7 @@ class _Product:
         return _Product(self.along, tuple(self.order[axis] for axis in axes))
 
     def chosen(self, shape: tuple[int, ...]) -> Chosen:
-        """The selection to read from the array, with dimensions in the array's order."""
+        """The selection to read from the stored array, with dimensions in the array's order."""
         kept = tuple(len(one) for one in self.along if not isinstance(one, int))
         if all(isinstance(one, int) or _is_even(one) for one in self.along):
             start, count, step, dropped = [], [], [], []
@@ -291,7 +291,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def lazy(self) -> LazyArray:
-        """This view itself, so that ``view.lazy[...]`` is ``view[...]``."""
+        """This view itself, so that ``view.lazy[...]`` means the same as ``view[...]``."""
         return self
 
     @property
@@ -306,11 +306,11 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def T(self) -> LazyArray:  # noqa: N802, NumPy's name
-        """The view with all dimensions reversed."""
+        """This view with its dimensions in reverse order."""
         return self.transpose()
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """A plan of the numbers that the elements of the view stand for; see :meth:`Array.decoded`.
+        """A plan that decodes the elements of the view into the numbers that they stand for; see :meth:`Array.decoded`.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return decoded(self, dtype, times)
 
     def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> LazyArray:
-        """The view with its dimensions in another order.
+        """This view with its dimensions in another order.
 
         Parameters
         ----------
@@ -591,7 +591,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
 
     def astype(self, dtype: DTypeLike) -> Expression:
-        """A plan of the view's elements converted to another type, as NumPy converts them. Nothing is read.
+        """A plan that converts the view's elements to another type, as NumPy does. Nothing is read.
 
         Parameters
         ----------
@@ -729,7 +729,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
 @dataclass(frozen=True)
 class LazyIndex:
-    """The object behind ``view.oindex`` and ``view.vindex``."""
+    """The object behind ``view.oindex`` and ``view.vindex``, whose brackets select from a lazy view."""
 
     view: LazyArray
     is_points: bool

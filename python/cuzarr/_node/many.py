@@ -31,7 +31,7 @@ def read_many(
     out: Sequence[ArrayLike | None] | None = None,
     dtype: DTypeLike | Sequence[DTypeLike | None] | None = None,
 ) -> list[MemoryArray]:
-    """Read boxes of many arrays in one call: one plan, one pipeline, one set of kernel launches.
+    """Read boxes of many arrays in one call, which is faster than many calls: one plan, one pipeline, one set of kernel launches.
 
     Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
     numbers of threads is used. A chunk that several boxes of one array object need is decoded once. ``array.last_report()`` covers
@@ -198,7 +198,7 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
 
 
 def _refuse_overlaps(outs: Sequence[Any]) -> None:
-    """Refuses overlapping NumPy arrays, if the elements of one of them pass through other memory (because of its byte order).
+    """Refuses overlapping arrays to read into, if elements pass through other memory on their way to one (because of its byte order).
 
     The Rust side checks only the memory that it fills itself.
     """
@@ -236,7 +236,7 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing: new memory needs no work after the read."""
+    """Does nothing. Called after a read into new memory, which needs no conversion."""
 
 
 def boxes_of(

@@ -234,7 +234,7 @@ def open_array(
 
 
 def open_like(a: ArrayLike, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[OpenLikeOptions]) -> Array:
-    """Open the array at ``path``. It is created like ``a`` if it is missing.
+    """Open the array at ``path``. If it is missing, create it with the shape, type and settings of ``a``.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def group(
 
 
 def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> Array:
-    """The stored array that a caller means: an array of cuzarr or zarr-python, or its path.
+    """Converts a caller's argument to a stored array: it is an array of cuzarr or zarr-python, or says where the array is.
 
     Raises
     ------
@@ -435,7 +435,7 @@ def open_consolidated(*args: StoreLike, use_consolidated: Literal[True] = True, 
 def load(
     store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None
 ) -> MemoryArray | dict[str, MemoryArray]:
-    """Read all elements of an array, or of the arrays of a group.
+    """Read all elements of an array, or of all arrays directly in a group.
 
     Parameters
     ----------

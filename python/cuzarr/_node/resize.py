@@ -17,7 +17,7 @@ from cuzarr.storage import StorePath
 
 
 class ResizableArray(OpenArray, Protocol):
-    """The part of an array's interface that changing its shape needs."""
+    """The part of an array's interface that is needed to change its shape."""
 
     _store_path: StorePath
 
@@ -27,7 +27,7 @@ class ResizableArray(OpenArray, Protocol):
 
 
 def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool = True) -> None:
-    """Changes the shape; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
+    """Changes the shape of an array; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
     resize_many([(array, new_shape)], delete_outside_chunks=delete_outside_chunks)
 
 
@@ -66,7 +66,7 @@ def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetada
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
-    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait until it ends."""
+    """Adds elements behind the last ones of an array; see :meth:`cuzarr.Array.append`. Other changes of the shape wait until it ends."""
     if not hasattr(data, "shape"):
         data = taken_apart(array, data)
     axis = axis_number(axis, array.ndim, dimension_names(array))

@@ -40,7 +40,7 @@ class Lazy:
 
     @property
     def device(self) -> str:
-        """The device that elements are read or computed to."""
+        """The device to which elements are read, or on which they are computed."""
         raise NotImplementedError  # each kind has its own
 
     @property
@@ -82,5 +82,5 @@ class Stored(Lazy):
         raise NotImplementedError  # arrays have it
 
     def _handle(self, device: str | None = None) -> _core.Array:
-        """The array's handle on the Rust side, for reading to a device."""
+        """The Rust object for this array, opened for reading to a device."""
         raise NotImplementedError  # arrays have it

@@ -84,7 +84,7 @@ class Methods(Generic[OperandT, ResultT]):
         return into(out, dispatch.functions["clip"](self, min, max), "clip")  # type: ignore[no-any-return]
 
     def round(self, decimals: int = 0, out: ArrayLike | None = None) -> ResultT:
-        """The elements, rounded to the nearest number; halves go to the even one.
+        """Rounds each element to ``decimals`` decimal places; halves go to the even digit.
 
         Parameters
         ----------
@@ -319,7 +319,7 @@ def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _default(function: Callable[..., Any], option: str) -> Any:
-    """The default of a function's option; ``None`` if it has no such option, or its signature is unknown."""
+    """The default value of a function's option; ``None`` if the function has no such option, or its signature is unknown."""
     try:
         parameter = inspect.signature(function).parameters.get(option)
     except ValueError:  # before version 2.4, NumPy's functions in C have no signature
@@ -328,7 +328,7 @@ def _default(function: Callable[..., Any], option: str) -> Any:
 
 
 def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call of a NumPy function, without those that have the default value.
+    """The options that the caller of a NumPy function gave, without those that have the default value.
 
     ``None`` need not be the default: ``axis=None`` joins flattened arrays.
     """
@@ -395,12 +395,12 @@ class NumpyProtocol:
 
     @property
     def real(self) -> Any:
-        """The real part."""
+        """The real part of each element."""
         return dispatch.functions["real"](self)
 
     @property
     def imag(self) -> Any:
-        """The imaginary part."""
+        """The imaginary part of each element."""
         return dispatch.functions["imag"](self)
 
     # Higher than that of NumPy's own arrays, whose operators would convert our array.

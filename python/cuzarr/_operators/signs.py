@@ -427,7 +427,7 @@ class Reductions(Generic[ResultT]):
     def any(
         self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> ResultT:
-        """Whether an element is not 0.
+        """Whether at least one element is not 0.
 
         Examples
         --------
@@ -485,11 +485,11 @@ class OneElement:
     _on_host: str
 
     def _elements(self) -> Any:
-        """All elements in memory, on any device."""
+        """Reads or computes all elements, into memory of any device."""
         raise NotImplementedError  # each kind of array has its own
 
     def item(self) -> Any:
-        """The only element, as a Python number.
+        """The only element of this array, as a Python number.
 
         Returns
         -------

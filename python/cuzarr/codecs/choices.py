@@ -9,7 +9,7 @@ SubchunkWriteOrder = Literal["morton", "unordered", "lexicographic", "colexicogr
 
 
 class BloscCname(StrEnum):
-    """Compressors inside of Blosc."""
+    """Compressors that Blosc can use."""
 
     lz4 = "lz4"
     lz4hc = "lz4hc"

@@ -131,7 +131,7 @@ def open_codec(
     data_type: str,
     parse: Callable[[Any], DataType],
 ) -> OpenedCodec | None:
-    """Opens the codec of a name in Python's registries; ``None`` if there is none. The Rust side calls this for unknown names.
+    """Opens a codec in the registries of zarr-python and numcodecs; ``None`` if there is none. The Rust side calls this for unknown names.
 
     ``configuration`` and ``data_type`` are JSON. ``parse`` reads ``data_type``, which has the form of format 3. ``shape`` is the
     shape of the chunk.

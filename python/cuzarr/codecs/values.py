@@ -24,7 +24,7 @@ Role = Literal["array_array", "array_bytes", "bytes_bytes"]
 
 
 class DataType(element_types.DataType, Protocol):
-    """The part of a Zarr data type's interface that codecs need."""
+    """The part of a Zarr data type's interface that is needed to set up codecs."""
 
     @property
     def item_bytes(self) -> int: ...
@@ -46,7 +46,7 @@ AnyDataType = TypeVar("AnyDataType", bound=DataType)
     ">>> import cuzarr",
 )
 class Codec:
-    """One step of a codec chain: a name and its configuration.
+    """Base class of codecs: one step of a codec chain, given by its name and settings.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _number(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 @dataclass(frozen=True, init=False)
 class BytesCodec(Codec):
-    """Stores elements as their bytes, in little or big endian order; ``None`` for elements of one byte.
+    """Stores elements as their bytes, in little or big endian order.
 
     Parameters
     ----------
@@ -492,7 +492,7 @@ class CastValue(Codec):
 
 
 def _type_name(data_type: Any) -> str:
-    """Zarr's name of a number type, from NumPy's type, or from an object with ``native`` or ``to_native_dtype``."""
+    """The Zarr name of a number type, which is given by NumPy's type, or by an object with ``native`` or ``to_native_dtype``."""
     native = getattr(data_type, "native", None)
     if native is None:
         native = data_type.to_native_dtype() if hasattr(data_type, "to_native_dtype") else element_type(data_type)

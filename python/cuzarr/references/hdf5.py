@@ -170,5 +170,5 @@ def _is_group(node: Any) -> bool:
 
 
 def _unreadable(error: BaseException) -> CuzarrError:
-    """The error for a node that h5py, or NumPy below it, cannot read."""
+    """The error to raise for an HDF5 group or dataset that h5py, or NumPy below it, cannot read."""
     return UnsupportedError(f"h5py does not read it: {error or type(error).__name__}")

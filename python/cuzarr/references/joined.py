@@ -81,7 +81,7 @@ def _parents(variables: dict[str, Variable]) -> dict[str, str]:
 
 
 def _length(opened: Hdf5File, dimension: str) -> int:
-    """The length of a dimension in a file."""
+    """The length that a dimension has in a file. Refuses a file in which it has several."""
     found = opened.lengths(dimension)
     if len(found) == 1:
         return found.pop()
@@ -163,7 +163,7 @@ class JoinedVariable:
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Compares the values of a coordinate that is not joined. They must be equal, because they locate the other variables' elements."""
+        """Compares a coordinate's values in all files, if it is not joined. They must be equal, because they locate other elements."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return

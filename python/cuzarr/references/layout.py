@@ -37,7 +37,7 @@ class ByteRange(NamedTuple):
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of a chunked dataset. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
+    """A chunk of an HDF5 dataset in its file. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
 
     place: ByteRange
     filter_mask: int

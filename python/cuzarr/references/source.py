@@ -150,7 +150,7 @@ def is_unicode(text: str) -> bool:
 
 
 class _Ranges(io.RawIOBase):
-    """A file in a store as a Python file object. It is read in blocks, and some blocks are kept."""
+    """A Python file object for a file in a store. It reads in blocks, and keeps the last ones."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._at = source, 0

@@ -25,7 +25,7 @@ class Table:
 
     @property
     def document(self) -> Document:
-        """The table as JSON."""
+        """The table as a dictionary, which can be written as JSON."""
         return {"version": 1, "refs": self.refs}
 
     @property

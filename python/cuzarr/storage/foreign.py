@@ -140,7 +140,7 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
 
 
 def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that an fsspec file system would ignore: no parameter has their name, and no attribute keeps them.
+    """Refuses options that an fsspec file system would ignore: it has no parameter of their name, and no attribute keeps them.
 
     Raises
     ------
@@ -268,7 +268,7 @@ class FsspecStore(ForeignStore):
 
 
 class ObjectStore(ForeignStore):
-    """A store of obstore.
+    """A store of the library obstore.
 
     Parameters
     ----------

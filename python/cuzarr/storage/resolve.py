@@ -162,7 +162,7 @@ def make_store(
     storage_options: Mapping[str, Any] | None = None,
     mode: AccessMode | None = None,
 ) -> Store:
-    """The store for an argument: a path, a URL, a mapping, or a store of another library.
+    """Converts a caller's argument to a store: a path, a URL, a mapping, or a store of another library.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def make_store_path(
 
 
 def iterate_parents(path: str) -> Iterator[str]:
-    """The paths of all groups above a node at ``path``, the root first.
+    """The paths of all groups above an array or group at ``path``, the root first.
 
     Parameters
     ----------

@@ -5,16 +5,16 @@ from __future__ import annotations
 from cuzarr._names import did_you_mean
 
 LOCAL = ("file", "memory", "zip")
-"""Schemes of stores on this machine."""
+"""Schemes of URLs for stores on this machine."""
 
 BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 """Schemes of cloud storage, each with the scheme that tables of references use for it. The first segment of their URLs is the bucket."""
 
 SERVERS = ("http", "https")
-"""Schemes of web servers."""
+"""Schemes of URLs of web servers."""
 
 BUILT_IN = (*LOCAL, *BUCKETS, *SERVERS, "reference", "icechunk")
-"""Schemes that need no other library."""
+"""Schemes of URLs that cuzarr opens without another library."""
 
 KNOWN = (*BUILT_IN, "ftp", "sftp", "github", "git")
 """The schemes that a misspelt scheme is compared with: the built-in ones and common ones of fsspec, which also knows others."""

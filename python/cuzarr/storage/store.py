@@ -28,7 +28,7 @@ Parts = list[bytes | None]
 
 
 def byte_bounds(byte_range: Any) -> ByteBounds:
-    """The start and stop of the bytes that a byte request of zarr-python names."""
+    """Converts a byte request of zarr-python to the start and stop of the requested bytes."""
     if hasattr(byte_range, "suffix"):
         return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
@@ -108,7 +108,7 @@ class Store:
     supports_consolidated_metadata = True
 
     _in_zarr_form: ClassVar[Callable[[Store], Any]]
-    """Returns the zarr-python form of a store. The module that knows all kinds of stores sets this function."""
+    """Converts a store to its zarr-python form. The module that knows all kinds of stores sets this function."""
 
     def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
         self._handle = handle
@@ -163,7 +163,7 @@ class Store:
 
     @property
     def handle(self) -> _core.Store:
-        """The Rust object behind this store."""
+        """The Rust object that does the work of this store."""
         return self._handle
 
     @property
@@ -207,7 +207,7 @@ class Store:
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
     ) -> Any:
-        """The bytes of ``key``, or a part of them; ``None`` if the key is missing.
+        """The value of ``key``, or a part of its bytes; ``None`` if the key is missing.
 
         Parameters
         ----------

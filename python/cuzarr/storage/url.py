@@ -77,7 +77,7 @@ class UrlStore(Store):
 
     @staticmethod
     def knows(url: str) -> bool:
-        """Whether all schemes of a URL, or of a chain of URLs, are built in.
+        """Whether cuzarr itself can open a URL, or a chain of URLs: all of its schemes are built in.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class UrlStore(Store):
 
     @classmethod
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
-        """The store at a URL, or ``None`` if :class:`UrlStore` cannot open it and fsspec may.
+        """Opens the store at a URL; ``None`` if :class:`UrlStore` cannot open it, but fsspec may.
 
         Parameters
         ----------

@@ -103,7 +103,7 @@ class ZipStore(Store):
         self._archive.finish()
 
     def discard(self) -> None:
-        """Drop everything that was written since the store was opened or last closed.
+        """Discard everything that was written since the store was opened or last closed.
 
         Examples
         --------
@@ -144,7 +144,7 @@ class ZipStore(Store):
 
 
 def is_zip_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a ZIP file, by its first bytes, or by its extension ``.zip`` or ``.ozx``."""
+    """Whether the file at a path is a ZIP file: by its first bytes, or by its extension ``.zip`` or ``.ozx``."""
     return _core.ZipArchive.is_at(path)
 
 

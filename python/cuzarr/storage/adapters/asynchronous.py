@@ -12,7 +12,7 @@ from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.base import Request
 
 CONCURRENCY = 256
-"""Largest number of requests to an asynchronous store that run at once. More would not hide a store's latency better."""
+"""Largest number of requests to an asynchronous store that run at once. More would not be faster."""
 
 
 AT_ONCE = 64

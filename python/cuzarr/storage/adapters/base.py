@@ -71,7 +71,7 @@ def file_address(path: Any) -> str:
 
 
 def unwrapped(store: Any) -> Any:
-    """The store inside zarr-python's wrapper stores, such as the logging one."""
+    """The store inside zarr-python's wrapper stores, such as ``LoggingStore``."""
     while any(cls.__module__ == "zarr.storage._wrapper" for cls in type(store).__mro__):
         store = store._store
     return store
