@@ -163,7 +163,7 @@ class Target:
         return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
-        """Creates the target array, if it does not exist yet, with the element type that the caller chose, else that of the result ``like``."""
+        """Creates the target array, if it does not exist yet. Unless the caller chose an element type, it gets that of ``like``."""
         if self.array is not None:
             return
         dtype = foreign.element_type(like) if self._dtype is None else self._dtype
