@@ -1,4 +1,4 @@
-"""What cuzarr sets up once per process: folders of libraries, threads for awaited calls, an event loop for other libraries' coroutines.
+"""State of cuzarr in a process: folders of libraries, threads for awaited calls, and an event loop for other libraries' coroutines.
 
 An awaited call runs in a thread, releases Python's lock while the Rust side works, and can be cancelled. When the call ends, it wakes the
 caller's loop, without polling.

@@ -298,7 +298,7 @@ def _takes_block_info(f: Callable[..., Any]) -> bool:
 
 
 def memory_limit_bytes(asked: int | str | None) -> int:
-    """The memory limit in bytes for work block by block: the given one, else the configured one, else the default."""
+    """The memory limit in bytes of a call that works block by block: the given one, else the configured one, else the default."""
     return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
 
 

@@ -1,4 +1,4 @@
-"""What computations need of stored arrays and groups: their interfaces, and functions that open and create them."""
+"""Interfaces of stored arrays and groups for computations, and the functions that open and create them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 _OF_LIBRARY = _core.config_defaults()
 
 DEFAULT_MEMORY_LIMIT_BYTES: int = _OF_LIBRARY["memory_limit"]
-"""Memory limit in bytes of block-wise work, if the configuration has none."""
+"""Memory limit in bytes of plans, and of NumPy's functions on stored arrays, if the configuration has none."""
 
 DEFAULTS: dict[str, Any] = _OF_LIBRARY | {
     "default_zarr_format": int(_OF_LIBRARY["default_zarr_format"]),

@@ -36,7 +36,7 @@ _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
 FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, list[str]]
-"""What the Rust side returns for a found node: an array's metadata or a group's documents, consolidated metadata, and warnings."""
+"""The Rust side's result for a found node: an array's metadata or a group's documents, consolidated metadata, and warnings."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 

@@ -163,7 +163,7 @@ class JoinedVariable:
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Compares a coordinate that is not joined. Its values must be equal in all files, because they locate other variables' elements."""
+        """Compares a coordinate that is not joined. Its values must be equal in all files: they locate other variables' elements."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return

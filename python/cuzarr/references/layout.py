@@ -44,7 +44,7 @@ class StoredChunk(NamedTuple):
 
 
 class Layout:
-    """Describes how an HDF5 dataset is stored, as an array of Zarr format 2: its chunks, filters and fill value.
+    """Describes how an HDF5 dataset is stored, as an array of Zarr format 2: its chunks and filters.
 
     Parameters
     ----------

@@ -467,7 +467,7 @@ class LocalStore(NativeStore):
 
 
 class GDSStore(LocalStore):
-    """A store in a directory that cuFile reads into GPU memory, for zarr-python; see :class:`cuzarr.storage.GDSStore`.
+    """A store in a directory whose files cuFile reads and writes, for zarr-python; see :class:`cuzarr.storage.GDSStore`.
 
     Parameters
     ----------
