@@ -58,7 +58,7 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """An index array of a key, and the dimensions that it selects from. Its numbers count their elements in C order."""
+    """An index array of a key, and the dimensions that it selects from. Its numbers count the elements of these dimensions in C order."""
 
     axes: list[int]
     numbers: Numbers

@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def inline(value: bytes) -> str:
-    """Converts a value to the text by which the table itself holds it."""
+    """Converts a value to the text that stands for it in a table."""
     return "base64:" + base64.b64encode(value).decode()
 
 
