@@ -36,7 +36,7 @@ def _version(distribution: str) -> str | None:
 
 @dataclass
 class Package:
-    """A package that cuzarr works with, as the command ``doctor`` shows it."""
+    """A package that cuzarr works with, and its version, as the command ``cuzarr doctor`` shows it."""
 
     name: str
     purpose: str

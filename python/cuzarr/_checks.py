@@ -1,4 +1,4 @@
-"""Checks of plain arguments. Errors of Python and NumPy become errors of this package, which name the argument."""
+"""Checks arguments of public functions. Errors of Python and NumPy become errors of cuzarr, which name the argument."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cuzarr.errors import (
 
 @contextlib.contextmanager
 def refusing(what: str, hint: str | None = None) -> Iterator[None]:
-    """Turns errors of Python and NumPy inside the block into errors of this package.
+    """Turns errors of Python and NumPy inside the ``with`` block into errors of cuzarr that name the argument ``what``.
 
     Each new error derives from the built-in class of the error that it replaces.
 
@@ -48,7 +48,7 @@ def refusing(what: str, hint: str | None = None) -> Iterator[None]:
 
 
 def whole(value: Any, what: str, least: int | None = None, hint: str | None = None) -> int:
-    """The argument as an ``int``. It must be a whole number, of at least ``least``.
+    """Converts an argument to an ``int``. Refuses values that are not whole numbers, or below ``least``.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def whole(value: Any, what: str, least: int | None = None, hint: str | None = No
 
 
 def items(value: Any, what: str, expected: str) -> tuple[Any, ...]:
-    """The items of a list or another iterable. Text and dictionaries are refused.
+    """Converts a list or another iterable to a tuple. Refuses text and dictionaries.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def items(value: Any, what: str, expected: str) -> tuple[Any, ...]:
 
 
 def dictionary(value: Any, what: str) -> dict[Any, Any]:
-    """A copy of a mapping, as a dictionary.
+    """Copies a mapping to a dictionary. Refuses other values.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def dictionary(value: Any, what: str) -> dict[Any, Any]:
 
 
 def function(value: Any, what: str) -> Any:
-    """The argument itself, if it can be called.
+    """Returns the argument unchanged. Refuses values that cannot be called.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) ->
 
 
 def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
-    """The NumPy dtype for anything that ``numpy.dtype`` accepts.
+    """Converts anything that ``numpy.dtype`` accepts to a NumPy dtype. Refuses other values with an error of cuzarr.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """A shape, given as a number or an iterable of numbers, none of them negative.
+    """Converts a number or an iterable of numbers to a shape. Refuses negative numbers.
 
     Raises
     ------
@@ -148,8 +148,7 @@ def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
 
 
 def axis_number(axis: Any, ndim: int, names: Sequence[str | None] | None = None) -> int:
-    """The number of a dimension, counted from the first. The dimension is given by name, or by number (negative numbers count from the
-    end).
+    """The number of a dimension that is given by name, or by number (negative numbers count from the end).
 
     Raises
     ------
@@ -180,7 +179,7 @@ MAX_EXTENT = (1 << 63) - 1
 
 
 def parse_shape(shape: object) -> tuple[int, ...]:
-    """A shape, given as a number or an iterable of numbers, none of them negative."""
+    """Converts a number or an iterable of numbers to a shape. Refuses negative numbers."""
     # Lists are tested first, because a test for a protocol takes twenty times longer.
     if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
         shape = (shape,)
@@ -204,13 +203,13 @@ Axis = int | str | tuple[int | str, ...] | None
 
 
 def axis_of(axis: Any, ndim: int) -> Any:
-    """The axis, unchanged. For an array without dimensions, 0 and -1 become ``None`` (all), because many NumPy functions accept them."""
+    """Returns the axis unchanged; but for an array without dimensions, ``None`` (all) for 0 and -1, which many NumPy functions accept."""
     is_first = not ndim and isinstance(axis, int | np.integer) and axis in (0, -1)
     return None if is_first else axis
 
 
 def axes_of(axis: Axis | Iterable[int | str], ndim: int, names: Sequence[str | None] | None = None) -> list[int] | None:
-    """The numbers of dimensions, counted from the first; ``None`` for all. The dimensions are given by number or name.
+    """Converts dimensions that are given by number or name to numbers, counted from the first; ``None`` stands for all dimensions.
 
     Raises
     ------

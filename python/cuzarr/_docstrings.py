@@ -1,4 +1,4 @@
-"""Completes docstrings of methods that share parameters, results and errors.
+"""Completes docstrings: adds the descriptions of parameters, results and errors that functions and methods share.
 
 Methods of one class take the same parameters, and their examples use the same object. The description of such a parameter, and
 the lines that make the object, are written once, above the class. A method's own docstring has only the rest: its meaning, other
@@ -65,14 +65,14 @@ def documented(shared: str, errors: Texts | None = None, results: Texts | None =
 
 
 def complete_class(cls: type, errors: str, setup: str) -> None:
-    """Completes the docstring of one class of a family: adds the errors that all raise, and the lines before their examples."""
+    """Completes a class's docstring by what it shares with similar classes: the errors that they raise, and the first lines of examples."""
     if ">>> " in (cls.__doc__ or ""):
         sections = {"Raises": errors} | _sections(clean(cls.__doc__))
         cls.__doc__ = _joined(sections | {"Examples": _with_setup(sections.get("Examples", ""), setup)})
 
 
 def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callable[[F], F]:
-    """A decorator that completes the docstring of one function of a family.
+    """A decorator that completes a function's docstring by what it shares with similar functions.
 
     It adds descriptions of the parameters that the function does not describe, and the results and errors that all
     functions of the family share.
@@ -106,12 +106,12 @@ def completing(parameters: Texts, returns: str = "", raises: str = "") -> Callab
 
 
 def clean(text: str | None) -> str:
-    """A docstring without the indentation of its source, which Python 3.13 removes by itself. Empty if docstrings were removed."""
+    """Removes the source's indentation from a docstring, as Python 3.13 does by itself. Empty if docstrings were removed."""
     return text or "" if sys.version_info >= (3, 13) else inspect.cleandoc(text or "")
 
 
 def _functions(owner: Any) -> Iterator[FunctionType]:
-    """The functions that users call: those whose docstrings have an example."""
+    """Functions and methods of a class or module that users call: those whose docstrings have an example."""
     members = [owner] if isinstance(owner, FunctionType) else (owner if isinstance(owner, dict) else vars(owner)).values()
     for member in list(members):
         function = getattr(member, "__func__", member)
@@ -145,7 +145,7 @@ def _with_setup(example: str, setup: str) -> str:
 
 
 def follow(twin: Any, original: Any, path: str, place: str, *, errors: tuple[str, str] = ("", "")) -> None:
-    """Gives an asynchronous function the docstring of the function that it follows. Sections of its own docstring are kept.
+    """Gives an asynchronous function the docstring of its synchronous form. Sections of its own docstring are kept.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _result_of_twin(section: str, is_listed: bool) -> str:
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
-    """An example with each call of the method ``name`` of the object ``of`` (``"{}"``: of any object) replaced by a call of ``path``."""
+    """Rewrites an example: each call of the method ``name`` of the object ``of`` (``"{}"``: any object) becomes ``called`` of ``path``."""
     done = ""
     while (dot := example.find(f".{name}(")) >= 0:
         start, stop = _object_start(example, dot), dot + len(name) + 2
@@ -211,7 +211,7 @@ def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
 
 
 def _object_start(example: str, dot: int) -> int:
-    """The start of the object whose method is called behind the dot at ``dot``."""
+    """The position in an example at which the object begins whose method is called behind the dot at ``dot``."""
     if example[dot - 1] not in ")]":
         return max(example.rfind(one, 0, dot) for one in " ,=([\n") + 1
     depth = 0
@@ -231,7 +231,7 @@ def _joined(sections: Mapping[str, str]) -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The parts of a docstring by their headings; the text before the first one has the key ``""``. An example needs no heading."""
+    """Splits a docstring into sections by heading. The text before the first heading has the key ``""``. An example needs no heading."""
     found, rest = {}, text.rstrip()
     for name in reversed(_SECTIONS):
         before, heading, section = rest.partition(_HEADINGS[name])
@@ -250,7 +250,7 @@ def described(text: str) -> list[str]:
 
 
 def _entries(text: str) -> dict[str, str]:
-    """Descriptions of parameters, by name. Parameters that are described together share one text."""
+    """Splits the section ``Parameters`` of a docstring: the description of each parameter, by name. Some parameters share one text."""
     found: dict[str, str] = {}
     for part in text.replace("\n ", "\0").split("\n"):
         entry = part.replace("\0", "\n ")
@@ -261,7 +261,7 @@ def _entries(text: str) -> dict[str, str]:
 
 
 def _names(function: FunctionType) -> tuple[str, ...]:
-    """Names of the function's parameters, without ``self``."""
+    """Names of a function's parameters, without ``self``."""
     code = function.__code__
     positional, keyword = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     behind = keyword + bool(code.co_flags & inspect.CO_VARARGS)

@@ -25,7 +25,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
 
 
 def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str], None]:
-    """A module's ``__getattr__`` for names that it does not have.
+    """Makes a module's ``__getattr__``, which raises an error that suggests a similar name for a name that the module lacks.
 
     For NumPy's functions, the error names the place of the function: the module ``beside`` or another library. For a misspelt name, it
     suggests the right one.
@@ -58,7 +58,7 @@ def missing_from(module: str, beside: ModuleType | None = None) -> Callable[[str
 
 
 def importing(module: str, later: Collection[str], beside: ModuleType) -> Callable[[str], Any]:
-    """Like :func:`missing_from`, but imports the sub-modules ``later`` when they are used.
+    """Like :func:`missing_from`, but imports the sub-modules in ``later`` when they are first used.
 
     If a sub-module needs a missing library, the error says how to install it.
     """
@@ -77,7 +77,7 @@ def importing(module: str, later: Collection[str], beside: ModuleType) -> Callab
 
 
 def publish(namespace: dict[str, Any], later: Collection[str] = ()) -> None:
-    """Sets ``__module__`` of a module's public classes and functions to this module, wherever they are defined.
+    """Sets ``__module__`` of a module's public classes and functions to the module's name, wherever they are defined.
 
     Error messages, documentation and pickles then show the path that users import from. ``dir`` lists the public names, and the
     sub-modules ``later`` that were imported.

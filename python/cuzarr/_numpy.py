@@ -33,13 +33,13 @@ SMALL_NUMBERS = {
     "complex32": "complex_float16",
     "bcomplex32": "complex_bfloat16",
 }
-"""Types of ``ml_dtypes`` that cuzarr moves but does not compute with: names there, and names in Zarr and on the Rust side."""
+"""Types of ``ml_dtypes`` that cuzarr moves but does not compute with: their names in ``ml_dtypes``, and in Zarr and on the Rust side."""
 OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
-"""Types with the same name in PyTorch and ``ml_dtypes``. An element takes at least one byte."""
+"""Names of types that PyTorch and ``ml_dtypes`` share. An element of them takes at least one byte."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:
-    """The NumPy dtype for a caller's argument: NumPy's types and names, PyTorch's types, or names of ``ml_dtypes``.
+    """Converts a caller's argument to a NumPy dtype: NumPy's types and names, PyTorch's types, or names of ``ml_dtypes``.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def parse_type(spec: Any) -> np.dtype[Any]:
 
 
 def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns the type. Refuses types that other libraries registered, except ``bfloat16`` and :data:`SMALL_NUMBERS`.
+    """Returns a dtype unchanged. Refuses types that other libraries registered, except ``bfloat16`` and :data:`SMALL_NUMBERS`.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def of_ml_dtypes(name: str) -> np.dtype[Any]:
-    """The NumPy dtype that ``ml_dtypes`` has under this name.
+    """The NumPy dtype that ``ml_dtypes`` has under the given name.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def of_library(dtype: Any) -> Any:
-    """The NumPy dtype or name for an element type of PyTorch or TensorFlow. Any other value is returned unchanged.
+    """Converts an element type of PyTorch or TensorFlow to a NumPy dtype or its name. Any other value is returned unchanged.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def of_library(dtype: Any) -> Any:
 
 @contextlib.contextmanager
 def conversion(dtype: np.dtype[Any]) -> Iterator[None]:
-    """Turns NumPy's errors about a value that does not fit the type into :class:`ConversionError`."""
+    """Inside the ``with`` block, turns NumPy's errors about a value that does not fit the type into :class:`ConversionError`."""
     try:
         yield
     except CuzarrError:
@@ -170,7 +170,7 @@ def check_range(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """``value`` assigned to an element of the type, as an array of no dimensions.
+    """Converts a value to one element of a type, as an assignment does. Returns it as an array without dimensions.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def element(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Like ``numpy.full``, with errors of cuzarr.
+    """Like ``numpy.full``, but a value that does not fit the type raises an error of cuzarr.
 
     Raises
     ------

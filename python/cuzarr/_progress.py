@@ -18,14 +18,14 @@ _BAR = 30
 
 
 def _shows_lines() -> bool:
-    """Whether standard error can overwrite a line: it is a terminal, or the output of a notebook cell (not a terminal to Python)."""
+    """Whether standard error can show a line that is overwritten: it is a terminal, or a notebook cell, which Python calls no terminal."""
     # Jupyter's kernels; JupyterLab, VS Code and Colab use the same ones.
     kernels = ("ipykernel", "pyodide_kernel")
     return sys.stderr is not None and (sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] in kernels)
 
 
 class _Bar:
-    """A progress line on a terminal or in a notebook. Elsewhere nothing is shown."""
+    """Shows a line of progress on a terminal or in a notebook; elsewhere, shows nothing."""
 
     def __init__(self, what: str, unit: str) -> None:
         self._what, self._unit = what, unit
@@ -44,7 +44,7 @@ class _Bar:
 
 
 class _Meter:
-    """Adapter for objects like tqdm's, with ``total`` and ``update``."""
+    """Reports progress to an object like tqdm's, with ``total`` and ``update``."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
@@ -58,7 +58,7 @@ class _Meter:
 
 
 class _Tasks:
-    """Adapter for objects like rich's ``Progress``, which shows several tasks. One call of this package is one task."""
+    """Reports progress to an object like rich's ``Progress``, which shows several tasks. Each call of cuzarr is one task."""
 
     def __init__(self, tasks: Any, what: str) -> None:
         self._tasks = tasks
@@ -74,11 +74,11 @@ def is_wanted(progress: Any) -> bool:
 
 
 def _silent(done: int, total: int | None) -> None:
-    """Does nothing."""
+    """Reports no progress, for callers that did not ask for it."""
 
 
 def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, int | None], None]:
-    """A function that reports progress in the way that the caller chose.
+    """Converts a caller's argument ``progress`` to a function, which is called with the number of finished objects and the total.
 
     It shows a line on the terminal or in the notebook, or calls the caller's function, or updates an object like tqdm's or rich's.
     It does nothing if the caller wants no reports.
@@ -101,7 +101,7 @@ def listener(progress: Any, what: str, unit: str = "objects") -> Callable[[int, 
 
 @contextmanager
 def shown(progress: Any, what: str, total: int | None, watch: _core.Watch | None = None) -> Iterator[None]:
-    """Reports to ``progress`` the number of objects that calls inside the block have read (``what`` is ``"reading"``) or written.
+    """Reports to ``progress`` how many objects the calls inside the ``with`` block have read (``what`` is ``"reading"``) or written.
 
     ``progress`` is ``True`` (a line on the terminal or in the notebook), a function of the number done and the total (``None`` if it
     is unknown), or an object with ``update``, such as tqdm's and rich's. ``None`` and ``False`` cost nothing. Pass ``watch`` for work

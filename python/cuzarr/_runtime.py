@@ -1,5 +1,4 @@
-"""State of the package in its process: folders of libraries, threads for awaited calls, and an event loop for coroutines of other
-libraries.
+"""State of cuzarr in a process: folders of libraries, threads for awaited calls, and an event loop for other libraries' coroutines.
 
 An awaited call runs in a thread, releases Python's lock while the Rust side works, and can be cancelled. When the call ends, it wakes the
 caller's loop, without polling.
@@ -46,7 +45,7 @@ class _Threads:
             return self._pool.submit(call)
 
     def forget(self) -> None:
-        """Drops the threads in the child of a fork, which does not have them."""
+        """Forgets the threads in the child process after a fork, where they do not exist."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -62,7 +61,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Awaits a blocking call, in the caller's context (including its ``config.local``).
+    """Runs a blocking call in another thread and awaits it, in the caller's context (including its ``config.local``).
 
     When cancelled, it stops the call at its next stored object, and waits until the call has ended.
     """
@@ -87,7 +86,7 @@ async def run(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def run_beside(call: Callable[[], T], others: Sequence[Callable[[], U]]) -> tuple[T, list[U]]:
-    """The results of calls that run at the same time: one in this thread, the others in separate threads, with the same context.
+    """Runs calls at the same time: one in this thread, the others in separate threads with the same context. Returns all results.
 
     The first failure ends all calls. It is raised when all calls have ended.
     """
@@ -131,7 +130,7 @@ async def _settle(waiting: asyncio.Future[Any]) -> None:
 
 
 def announce() -> None:
-    """Passes the folders of NVIDIA's libraries and of this package's compiled kernels to the Rust side, and informs it when Python ends.
+    """Tells the Rust side where NVIDIA's libraries and cuzarr's compiled kernels are, and informs it when Python ends.
 
     This loads nothing: the Rust side looks into these folders when a GPU is first used.
     """
@@ -160,7 +159,7 @@ class Loop:
 
     @classmethod
     def forget(cls) -> None:
-        """Drops the thread and the lock in the child of a fork, where neither can be used."""
+        """Forgets the loop's thread and lock in the child process after a fork, where neither can be used."""
         cls._loop, cls._lock = None, threading.Lock()
 
     @classmethod

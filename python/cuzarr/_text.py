@@ -1,4 +1,4 @@
-"""Text that is safe to show to a person."""
+"""Makes text that is safe to print: it cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 
 def printable(text: str) -> str:
-    """Text with escapes in place of characters that control a terminal, end a line or change the direction of writing.
+    """Replaces characters in a text that control a terminal, end a line or change the direction of writing, by escapes.
 
     Names and attributes come from files that are not trusted.
 
@@ -27,7 +27,7 @@ def printable_lines(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a long text."""
+    """Shortens a long text to its beginning."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
@@ -37,7 +37,7 @@ def names_text(names: Sequence[str | None] | None) -> str | None:
 
 
 def human_bytes(size: int) -> str:
-    """A size in bytes as text. A large number is followed by a short form."""
+    """Writes a size in bytes as text. A large number is followed by a short form, such as ``(1.2M)``."""
     if size < 1024:
         return str(size)
     number, unit = Fraction(size), ""
@@ -50,7 +50,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_ratio(size: int, stored: int) -> str:
-    """The ratio of an array's decoded size to its stored size."""
+    """The ratio of an array's decoded size to its stored size, as text."""
     ratio = Fraction(size, stored)
     return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
 
@@ -61,13 +61,13 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Info:
-    """A summary in lines of a name and a value, as text and as HTML."""
+    """A summary of an array or group, with one line for each name and its value. It is shown as text or as HTML."""
 
     lines: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, items: Iterable[tuple[str, object]]) -> Info:
-        """A summary of names and values. Values that are ``None`` are left out."""
+        """Makes a summary from names and values. Values that are ``None`` are left out."""
         return cls(tuple((name, printable(str(value))) for name, value in items if value is not None))
 
     def __repr__(self) -> str:

@@ -28,13 +28,13 @@ _DEFAULT_LIMIT = 1 << 30
 
 
 def regular_shards(array: Any) -> tuple[int, ...] | None:
-    """The shape of shards for new arrays like this one, or ``None`` if its shards differ in length."""
+    """The shape of this array's shards, for new arrays like it; ``None`` without shards, or if they differ in length."""
     return array.shards if array.metadata._grid.is_regular else None
 
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """A description of the block that a function of :func:`cuzarr.map_blocks` or :func:`cuzarr.reduce` gets.
+    """Describes one block: where it lies in the arrays. Functions of :func:`cuzarr.map_blocks` and :func:`cuzarr.reduce` get this.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class BlockInfo:
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """The place of the block in the arrays, as slices that can index other arrays."""
+        """The region that the block covers in the arrays, as slices that can index other arrays."""
         return tuple(slice(start, start + extent) for start, extent in zip(self.start, self.shape, strict=True))
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ def _has_elements(array: Any) -> bool:
 
 
 def _read_only(elements: Any) -> Any:
-    """A read-only view of a NumPy array, because the elements belong to the caller. Any other value is returned unchanged."""
+    """A read-only view of a caller's NumPy array, so that the user's function cannot change it. Any other value is returned unchanged."""
     if not isinstance(elements, np.ndarray):
         return elements
     view = elements.view()
@@ -123,7 +123,7 @@ def _read_only(elements: Any) -> Any:
 
 
 class Sources:
-    """The inputs of a function that is called block by block: arrays in stores or in memory, and numbers.
+    """The inputs of a user's function that is called block by block: arrays in stores or in memory, and numbers.
 
     Attributes
     ----------
@@ -183,21 +183,21 @@ class Sources:
             raise MemorySpaceError(f"{what}: got an array on {where}, but blocks are on the CPU", hint=hint)
 
     def places(self) -> list[StorePath]:
-        """The places of the arrays that are in stores."""
+        """The store and the path of each input that is in a store."""
         return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
-        """Extents of the stored objects of the first array, with as many dimensions as the broadcast shape."""
+        """The shape of the chunks or shards of the first stored array, with as many dimensions as the broadcast shape."""
         own = self.stored.metadata._stored_chunks
         return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
 
     @property
     def names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions of the broadcast shape, if the arrays with as many dimensions agree."""
+        """Names of the dimensions of the broadcast shape, if all stored arrays with this number of dimensions have the same names."""
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
-        """The shape of blocks: as many whole ``unit`` s as fit the limit, cut so that chunks are read as few times as possible."""
+        """Chooses the shape of blocks: whole multiples of ``unit`` that fit the memory limit, with few repeated reads of chunks."""
         # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
@@ -205,21 +205,21 @@ class Sources:
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
-        """Refuses an output place that is one of these arrays, lies inside of one, or contains one."""
+        """Refuses to write to ``out`` if it is one of these arrays, lies inside of one, or contains one."""
         target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
             _core.refuse_overlap(*ends)
 
     def origin(self, work: Sequence[Any]) -> str:
-        """A text that identifies the function and its arrays, to recognise resumed work. Other work rarely has the same text."""
+        """A text that identifies the functions and their inputs, to recognise interrupted work. Other work rarely has the same text."""
         names = [_name(one) if callable(one) else str(one) for one in work]
         places = [str(array.store_path) if is_stored(array) else "" for array in self.arrays]
         kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
     def read(self, block: BlockInfo) -> list[Any]:
-        """The part of each input that the function gets for a block."""
+        """Reads the part of each input that the function gets for a block."""
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
@@ -243,7 +243,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads blocks in turn. Each block is read while the previous one is processed."""
+    """Reads the inputs of blocks one after the other. Each block is read while the previous one is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch
@@ -268,7 +268,7 @@ class ReadAhead:
             return self._sources.read(block)
 
     def take(self) -> list[Any]:
-        """The arguments of the function for the next block."""
+        """Returns the inputs of the next block, and starts reading those of the block after it."""
         assert self._reading is not None, "all blocks were taken"
         given = self._reading.result()
         self._begin()
@@ -276,13 +276,13 @@ class ReadAhead:
 
 
 def call(f: Callable[..., Any], block: BlockInfo, given: Sequence[Any]) -> Any:
-    """The result of the function for one block. A function with a parameter ``block_info`` also gets the block's description."""
+    """Calls the user's function for one block. A function with a parameter ``block_info`` also gets the block's description."""
     return f(*given, block_info=block) if _takes_block_info(f) else f(*given)
 
 
 @contextlib.contextmanager
 def naming(place: object, what: str) -> Iterator[None]:
-    """Adds a note about the place to errors that are raised inside the block."""
+    """Adds a note to errors inside the ``with`` block: the ``place`` (a block, or a function's name) and the call ``what``."""
     try:
         yield
     except Exception as error:
@@ -298,7 +298,7 @@ def _takes_block_info(f: Callable[..., Any]) -> bool:
 
 
 def memory_limit_bytes(asked: int | str | None) -> int:
-    """The memory limit in bytes: the argument, else the configured limit, else the default for block-wise work."""
+    """The memory limit in bytes of a call that works block by block: the given one, else the configured one, else the default."""
     return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
 
 

@@ -1,4 +1,4 @@
-"""Blocks and regions as tasks of a dask cluster. This module does not import dask: it uses the client that the caller passes."""
+"""Processes blocks and regions by tasks of a dask cluster. This module does not import dask: it uses the client that the caller passes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cuzarr.storage import GpuMemoryStore, MemoryStore, Store, ZipStore, make_st
 from cuzarr.storage.zip import is_zip_file
 
 Compute = Callable[[BlockInfo], Any]
-"""Computes the result of a block, in the process that calls it."""
+"""Type of functions that compute the result of a block, in the process that calls them."""
 
 
 def check_client(client: Any) -> None:
@@ -40,7 +40,7 @@ def check_client(client: Any) -> None:
 
 
 def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
-    """Refuses work that a cluster cannot do: without a client, resumed, or with sources that other processes cannot read.
+    """Refuses work that a cluster cannot do: without a client, with ``resume``, or with sources that other processes cannot read.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
 
 
 def check_memory(what: str, operands: Iterable[Any]) -> None:
-    """Refuses operands that are in this process's GPU memory.
+    """Refuses arrays in a GPU's memory as inputs of work on a cluster.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def check_sent(value: Any) -> None:
 
 
 def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL that every worker reaches") -> None:
-    """Refuses a place for results that other processes cannot write to.
+    """Refuses an output in a store to which other processes cannot write.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
 
 
 class Cluster:
-    """Tasks on the workers of a client. If a worker dies, its task runs again on another one, and writes the same objects.
+    """Runs tasks on the workers of a dask client. If a worker dies, its task runs again on another one, and writes the same objects.
 
     Parameters
     ----------
@@ -117,16 +117,16 @@ class Cluster:
         self._compute = client.submit(_same, compute, key=f"{self._name}-work")
 
     def type_of(self, block: BlockInfo) -> np.dtype[Any]:
-        """The element type of a block's result."""
+        """The element type of a block's result, which one task finds by computing it."""
         return self._client.submit(_type_of, self._compute, self._limit, block, pure=False).result()  # type: ignore[no-any-return]
 
     def write(self, target: Target, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
-        """Writes all blocks, each by one task. After a failure, waiting tasks are not started."""
+        """Computes and writes the results of all blocks, each by one task. After a failure, waiting tasks are not started."""
         for number, _ in enumerate(self._run(_write, blocks, target.array, target.is_inferred), 1):
             tell(number)
 
     def results(self, items: Sequence[Any]) -> Iterator[Any]:
-        """The result for each item, in the order of the items."""
+        """Computes the result for each item by one task, and yields the results in the order of the items."""
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class CopyPlan:
-    """The plan of a copy: the passes for each array, their regions, and how often the source is read.
+    """The plan of a copy: for each array its passes over the data, their regions, and how often the source is read.
 
     ``print`` shows it; :meth:`to_dict` returns it as plain values. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
     ``dry_run=True``.
@@ -72,7 +72,7 @@ class CopyPlan:
         self._document = document
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The plan as plain values.
+        """The plan as dictionaries, lists, text and numbers.
 
         Returns
         -------
@@ -130,7 +130,7 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Extents along each dimension, as a list. For a group, a dictionary by dimension name stays a dictionary."""
+    """Lists the extents of chunks or shards along each dimension. For a group, a dictionary by dimension name stays a dictionary."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -146,7 +146,7 @@ def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[st
 
 
 def _is_by_array(extents: Any, source: Any) -> bool:
-    """Whether a dictionary names arrays of a group, each with its own extents."""
+    """Whether a dictionary of chunk or shard extents has paths of arrays in a group as keys, not names of dimensions."""
     return not is_stored(source) and isinstance(extents, Mapping) and not all(map(_is_extent, extents.values()))
 
 
@@ -155,7 +155,7 @@ def _is_extent(value: Any) -> bool:
 
 
 def _by_array(group: Any, chunks: Any, shards: Any) -> dict[str, dict[str, Any]]:
-    """Changes to single arrays of a group, by path."""
+    """The chunks and shards that a copy of a group gives to single arrays, by their paths."""
     members: dict[str, dict[str, Any]] = {}
     for what, given in (("chunks", chunks), ("shards", shards)):
         if given is None or isinstance(given, str):
@@ -214,7 +214,7 @@ def _paths(only: Any) -> list[str]:
 
 
 def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
-    """Start, stop and step along each dimension that ``select`` names. For a single array, dimensions may also be given by number."""
+    """The range to copy along each dimension that ``select`` names: start, stop and step. A single array's dimensions may have numbers."""
     hint = 'select={"time": slice(0, 120)}'
     names = dimension_names(source) if is_stored(source) else None
     ranges: dict[str, list[int | None]] = {}
@@ -235,7 +235,7 @@ def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
 
 
 class Job:
-    """The source, the target and the options of a copy or a pyramid."""
+    """One copy, or one pyramid, to be made: its source, its target and its options."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class Job:
         return self._client is not None
 
     def run(self, plan: Any, progress: Any, steps: int | None, watch: _core.Watch) -> Any:
-        """Carries out a plan that was made under ``watch``, and opens the copy.
+        """Carries out the plan of a copy, with progress reports from ``watch``, and opens the copy.
 
         ``steps`` is the number of objects that the plan writes, or of regions that tasks of a cluster copy.
         """
@@ -298,7 +298,7 @@ class Job:
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
     def _carrier(self, tell: Callable[[int], None]) -> Callable[..., Iterator[None]]:
-        """A function that copies the boxes of a pass by workers. It yields once for each box that is copied, in the order of the boxes."""
+        """Makes the function by which workers of a cluster copy the boxes of a pass. It yields once for each copied box, in their order."""
         count = itertools.count(1)
 
         def carry(
@@ -316,12 +316,12 @@ class Job:
 
 
 _End = tuple[str, str, bytes]
-"""One end of a copied array: its path, and the name and the bytes of the document that describes its elements."""
+"""The source or the target of a copied array: its path, and the name and the bytes of its metadata document."""
 
 
 @dataclass(frozen=True)
 class _CopyBox:
-    """The work of a task: it copies one box of a pass, in the process that calls it."""
+    """Copies one box of a pass, in the process that calls it. Tasks of a cluster run this."""
 
     stores: tuple[Store, Store]
     ends: tuple[_End, _End]
@@ -516,7 +516,7 @@ def rechunk(
     client: Client | None = None,
     skip_unreadable: bool = False,
 ) -> Any:
-    """Copy an array or a group, with chunks of another shape.
+    """Copy an array or a group to another place, with chunks of another shape.
 
     In a group, ``chunks`` applies to the arrays that it names, or to all arrays with the same number of dimensions as ``chunks``. Other
     arrays keep their chunks. The source is read as few times as the memory limit allows: in regions that fit both grids, or, if that is

@@ -55,13 +55,13 @@ def decoded(x: Any, dtype: Any, times: bool) -> Expression:
 
 
 def _attributes(array: StoredArray) -> str:
-    """The attributes that define the decoding of elements, as JSON. A plan keeps the attributes from the time when it was made."""
+    """The attributes that define how an array's elements are decoded, as JSON. A plan keeps those from the time when it was made."""
     own = array.metadata.attributes
     return json.dumps({name: own[name] for name in _RULE if name in own})
 
 
 def _of_times(attributes: str) -> str:
-    """The attributes that define the dates that elements stand for.
+    """Prepares the attributes of an array, given as JSON, for decoding its elements to dates or durations.
 
     Durations become dates counted from 1970. As in xarray, elements are durations if ``units`` is a unit such as ``hours`` and
     the attribute ``dtype`` says so. Only for durations, the result has a ``dtype``.
@@ -76,7 +76,7 @@ def _of_times(attributes: str) -> str:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The scale, offset and missing values that turn stored elements into numbers.
+    """How stored elements are decoded to numbers: scale, offset, and the values that mark missing elements.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Decoding:
 
 
 def decoding_of(array: StoredArray) -> Decoding | None:
-    """The decoding of an array's elements, or ``None`` if the stored elements are the numbers.
+    """How an array's elements are decoded, by its attributes; ``None`` if the stored elements are the numbers themselves.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def decoding_of(array: StoredArray) -> Decoding | None:
 
 
 def tell_of_packed(x: Any, name: str) -> None:
-    """Warns, once for each array in a store, that a reduction computes with packed numbers.
+    """Warns, once for each stored array, that a reduction uses the stored numbers, although attributes give them a scale or missing values.
 
     ``x`` may be an array, a view, or a plan that reads arrays.
     """
@@ -132,7 +132,7 @@ def tell_of_packed(x: Any, name: str) -> None:
 
 
 def _read_as_stored(x: Any) -> Iterator[StoredArray]:
-    """The arrays in stores whose elements ``x`` reads without decoding them."""
+    """The stored arrays whose elements the plan or array ``x`` uses without decoding them."""
     left, seen = [x], set()
     while left:
         value = left.pop()

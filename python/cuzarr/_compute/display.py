@@ -17,7 +17,7 @@ class Explanation:
         self._document = document
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain values."""
+        """The explanation as dictionaries, lists, text and numbers."""
         return json.loads(self._document)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Functions and reductions of operands of any kind. The result is a plan if an operand is in a store; else it is computed immediately."""
+"""Applies functions and reductions to arrays of any kind. The result is a plan if one is in a store; else it is computed immediately."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MEANS = ("mean", "std", "var")
 
 
 def plan(value: Any) -> Any:
-    """A plan that reads an array in a store, or a view of one. Any other value is returned unchanged."""
+    """Converts a stored array, or a view of one, to a plan that reads it. Any other value is returned unchanged."""
     if not isinstance(value, Lazy) or value._is_plan:
         return value
     return Expression(operand(value, "cpu", "an array"), plan_device((value,)), dimension_names(value), ("", (value,), ()))  # type: ignore[arg-type]
 
 
 def apply(name: str, *values: Any) -> Any:
-    """Calls a function of elements, given by NumPy's name.
+    """Applies an element-wise function, given by NumPy's name, to operands of any kind.
 
     The result is computed at once, unless an operand is a plan or in a store. Dates and text are computed by NumPy.
     """
@@ -56,7 +56,7 @@ def apply(name: str, *values: Any) -> Any:
 
 
 def reduce(name: str, x: Any, axis: Axis, keepdims: bool = False, ddof: float = 0, skip_nan: bool = False) -> Any:
-    """Reduces elements, by the reduction of this NumPy name.
+    """Reduces the elements of an array of any kind, by the reduction that NumPy calls ``name``.
 
     The result is computed at once, unless ``x`` is a plan or in a store. Dates and text are reduced by NumPy.
     """
@@ -99,7 +99,7 @@ def joined(arrays: tuple[Any, ...], axis: int) -> Any:
 def finished(
     how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
 ) -> Any:
-    """The result of a method of the expression ``own``: a plan if ``source`` is one or is in a store, else elements."""
+    """Calls the method ``how`` of the expression ``own``. The result is a plan if ``source`` is one or is in a store, else elements."""
     (x, device), expr = source, made_of(how, own, arguments)
     if is_lazy(x):
         return Expression(expr, plan_device((x,)), names, (how, (x,), arguments))

@@ -1,4 +1,4 @@
-"""Plans of computations whose inputs are in stores."""
+"""``Expression``, the plan of a computation whose inputs are in stores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ __all__ = ["Expression"]
 _MOST_SHOWN = 10
 
 DATES_OF = "decoded_times"
-"""Name of the method that decodes dates and durations. The Rust side holds these as 8-byte integers."""
+"""Name of the Rust method that decodes dates and durations, which the Rust side holds as 8-byte integers."""
 _DATES = np.dtype("datetime64[ns]")
 _DURATIONS = np.dtype("timedelta64[ns]")
 
@@ -113,12 +113,12 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extent of the result along each dimension."""
+        """Number of elements of the result along each dimension."""
         return tuple(self._expr.shape)
 
     @property
     def device(self) -> str:
-        """The device that computes, unless :meth:`compute` is given one.
+        """The device that computes the result, unless :meth:`compute` is given another one.
 
         It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan, else the configured device.
         """
@@ -134,11 +134,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def _is_dates(self) -> bool:
-        """Whether elements are dates or durations."""
+        """Whether the elements of the result are dates or durations."""
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: DTypeLike) -> Expression:
-        """Elements of another type, converted as NumPy converts them.
+        """A plan that also converts the elements to another type, as NumPy does.
 
         Parameters
         ----------
@@ -170,11 +170,11 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def T(self) -> Expression:  # noqa: N802, NumPy's name
-        """The plan with all dimensions reversed."""
+        """This plan with its dimensions in reverse order."""
         return self.transpose()
 
     def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> Expression:
-        """The plan with its dimensions in another order.
+        """This plan with its dimensions in another order.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         progress: Progress = None,
         client: Client | None = None,
     ) -> MemoryArray:
-        """Compute the elements. While chunks are processed, the next chunks are read.
+        """Compute the elements of the result. While chunks are processed, the next chunks are read.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return elements[tuple(steps)]  # type: ignore[no-any-return]
 
     def _picked(self, selection: Any) -> Any:
-        """The elements that NumPy's brackets select.
+        """Computes the elements that NumPy's brackets select.
 
         Along each dimension, only the needed elements are computed. NumPy then chooses among them.
         """
@@ -485,14 +485,14 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return array
 
     def _check_target(self, dtype: np.dtype[Any]) -> None:
-        """Refuses a target whose type cannot hold the result: dates and durations need their own type and unit."""
+        """Refuses a target array whose element type cannot hold the result: dates and durations need their own type and unit."""
         if not self._is_dates:
             check_dtype(dtype, "store")
         elif dtype.newbyteorder("=") != self.dtype:
             raise DTypeMismatchError(f"store: the target has elements of {dtype}, the result of {self.dtype}")
 
     def _place(self, given: Any, options: dict[str, Any]) -> Any:
-        """The place of a new array for the result."""
+        """The store and path at which ``store`` creates an array for the result."""
         if given is None or isinstance(given, Lazy) or hasattr(given, "__array__"):
             raise InvalidArgumentError(
                 f"got {type(given).__name__} to store into, expected an array of cuzarr or the place of a new one",
@@ -506,7 +506,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return place
 
     def _created(self, place: Any, resume: bool, options: dict[str, Any]) -> Any:
-        """The array that takes the result: a new one, or the existing one if interrupted work is resumed."""
+        """The array to which the result is written: a new one, or the existing one if interrupted work is resumed."""
         if resume and (begun := continued(place)) is not None:
             return begun
         settings = marked(named(options, self._names), place, "store")
@@ -515,7 +515,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
     result = compute
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """The elements, computed, as a NumPy array.
+        """Computes the elements, and returns them as a NumPy array.
 
         Raises
         ------
@@ -531,7 +531,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return np.asarray(host_elements(self), dtype)
 
     def _within_limit(self, hint: str) -> Any:
-        """All elements in memory, for callers that need them at once.
+        """Computes all elements into memory. Refuses results larger than the memory limit.
 
         Raises
         ------
@@ -573,7 +573,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return cls(made(*made_of), device, names, made_of)
 
     def _with_operands(self, operands: tuple[Any, ...]) -> Expression:
-        """The same plan with other operands, which have the same shapes and types."""
+        """This plan with its operands replaced by others of the same shapes and types."""
         how, _, arguments = self._made_of
         return Expression._rebuilt((how, operands, arguments), self._own_device, self._names)
 

@@ -187,12 +187,12 @@ def map_blocks(
 
 
 def _block(f: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """The result of the function for a block, which this process reads first."""
+    """Reads a block, and returns the result of the user's function for it."""
     return _computed(f, block, sources.read(block))
 
 
 def _computed(f: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
-    """The result of the function for a block, without the margin that ``overlap`` added."""
+    """Calls the user's function for a block that was read, and cuts off the margin that ``overlap`` added."""
     with naming(block, "map_blocks"):
         result = call(f, block, given)
         if not hasattr(result, "shape"):

@@ -27,7 +27,7 @@ _cpu_count = functools.cache(os.cpu_count)  # cached, because a call takes as lo
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether the elements of ``value`` are yet to be read or computed."""
+    """Whether the elements of ``value`` are still to be read or computed: it is a stored array, a view of one, or a plan."""
     return isinstance(value, Lazy)
 
 
@@ -37,14 +37,14 @@ def dimension_names(value: Any) -> tuple[str | None, ...] | None:
 
 
 def names_left(names: tuple[str | None, ...] | None, axes: list[int] | None, keepdims: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions that remain after a reduction."""
+    """Names of the dimensions of a reduction's result."""
     if names is None or keepdims:
         return names
     return () if axes is None else tuple(name for axis, name in enumerate(names) if axis not in axes)
 
 
 def joint_names(values: tuple[Any, ...], ndim: int) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of a result, if all ``values`` with ``ndim`` dimensions have the same names."""
+    """Names of the ``ndim`` dimensions of a result, if all of ``values`` with as many dimensions have the same names."""
     found = {dimension_names(value) for value in values if is_lazy(value) and value.ndim == ndim} - {None}
     return found.pop() if len(found) == 1 else None
 
@@ -66,7 +66,7 @@ def _host_expr(array: np.ndarray[Any, Any], device: str, what: str) -> _core.Exp
 
 
 def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
-    """An operand in the form that an expression on this device needs.
+    """Converts an operand to the form that an expression of the Rust side needs, for computing on ``device``.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
 
 def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
-    """The expression that the method ``how`` makes of operands of any kind.
+    """Makes an expression of the Rust side: that of its method ``how``, for operands of any kind.
 
     ``"apply"`` and ``"concatenated"`` take several operands, all other methods take one. A number behind a colon chooses one of
     a pair of results: ``"histogram:1"``.
@@ -106,21 +106,21 @@ def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _co
 
 
 def _elements_of(value: Any, how: str) -> _core.Expr:
-    """The expression of an operand that is not a number."""
+    """An array or a plan as an expression of the Rust side."""
     own = operand(value, lazy_device(value), how)
     assert isinstance(own, _core.Expr)
     return own
 
 
 def _as_memory(argument: Any) -> Any:
-    """An argument for the Rust side: NumPy arrays, also those in a list, become buffers."""
+    """Converts an argument for the Rust side: NumPy arrays, also those in a list, become buffers."""
     if isinstance(argument, list):
         return [_as_memory(one) for one in argument]
     return wrap_host(argument) if isinstance(argument, np.ndarray) else argument
 
 
 def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
-    """The expression that the method ``how`` makes of the expression ``own``."""
+    """Calls the method ``how`` of an expression of the Rust side, which returns another expression."""
     method, _, place = how.partition(":")
     if not method:
         return own
@@ -138,7 +138,7 @@ def device_among(values: tuple[Any, ...]) -> str:
 
 
 def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Any:
-    """A result as an array of the same kind as the operands ``like``: NumPy's, :class:`DeviceArray`, or the kind that reads return.
+    """Converts a result to the kind of array that the operands ``like`` are: NumPy's, :class:`DeviceArray`, or the kind that reads return.
 
     ``dtype`` is the type of dates, which the Rust side holds as integers.
     """
@@ -152,7 +152,7 @@ def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] 
 
 
 def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:
-    """Device, memory limit in bytes and number of threads of a plan: the given values, else the configured ones."""
+    """The device, the memory limit in bytes and the number of threads that compute a plan: the given values, else the configured ones."""
     where = str(config.get("device")) if device is None else str(device)
     asked = config.get("memory_limit") if memory_limit is None else parse_size(memory_limit)
     threads = config.get("threading.max_workers") or _cpu_count() or 1
@@ -160,7 +160,7 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:
-    """The device for a plan of these values, unless the caller names one.
+    """The device that a plan of these operands computes on, unless the caller names one; ``None`` for the configured one.
 
     It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan; ``None`` if there is neither.
 
@@ -183,7 +183,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """The device of an operand of a plan: the device of its memory, else ``"cpu"``."""
+    """The device on which an operand of a plan is: that of an array in memory, else ``"cpu"``."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

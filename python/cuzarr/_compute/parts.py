@@ -1,4 +1,4 @@
-"""Plans as tasks of a dask cluster. A task computes a region of elements, or a reduction's partial result for a region."""
+"""Computes plans on a dask cluster. A task computes a region of elements, or a reduction's partial result for a region."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cuzarr.errors import UnsupportedError
 from cuzarr.storage import StorePath
 
 Settings = tuple[str, int, int]
-"""The device that workers use, the memory limit of a task in bytes, and the number of threads."""
+"""The device that workers compute on, the memory limit of a task in bytes, and the number of threads."""
 
 
 def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any:
-    """The elements of a plan, in host memory.
+    """Computes the elements of a plan on a cluster, into host memory.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any
 
 
 def check_store(expression: Any, place: Any, client: Any, device: str, resume: bool) -> None:
-    """Refuses a plan or a place that a cluster cannot store, before an array is made.
+    """Refuses a plan that a cluster cannot compute, or a target that it cannot write to, before an array is created.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def store(expression: Any, target: Any, client: Any, where: Settings, progress: 
 
 
 class _Work:
-    """One call on a cluster, with its tasks and their progress."""
+    """The computation of one plan on a cluster: runs its tasks and reports their progress."""
 
     def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
         _check(what, expression, client)
@@ -88,7 +88,7 @@ class _Work:
         self._results: dict[int, Any] = {}
 
     def tasks(self, compute: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """The results of ``compute`` for each item, computed by workers, in the order of the items."""
+        """Calls ``compute`` for each item on the workers, and yields the results in the order of the items."""
         self._total += len(items)
         for result in cluster.Cluster(self._client, self._what, compute, self.limit).results(items):
             self._done += 1
@@ -96,7 +96,7 @@ class _Work:
             yield result
 
     def without_summaries(self, expression: Any) -> Any:
-        """The plan with each reduction inside it replaced by its result, so that no task computes one again."""
+        """Computes each reduction inside a plan, and returns the plan with their results in place of them. No task computes one again."""
         if id(expression) not in self._known:
             _, operands, _ = expression._made_of
             found = tuple(self._operand(value) for value in operands)
@@ -115,7 +115,7 @@ class _Work:
         return self._results[id(value)]
 
     def summary(self, expression: Any) -> Any:
-        """The result of a reduction. Tasks compute its parts; one task computes a reduction that has no parts."""
+        """Computes a reduction: each task a part of it, or one task all of it if it cannot be divided."""
         count = expression._expr.summary_parts(self.limit)
         if count is None:
             whole = (0,) * len(expression.shape), expression.shape
@@ -125,7 +125,7 @@ class _Work:
         return deliver(expression._expr.join_summary(tasks, self.limit), ())
 
     def elements(self, expression: Any) -> Any:
-        """The elements of a plan, which tasks compute region by region."""
+        """Computes the elements of a plan, region by region, each by one task."""
         result = np.empty(expression.shape, expression.dtype)
         regions = expression._expr.regions(self.limit)
         tasks = self.tasks(functools.partial(_elements, expression, self.device), regions)
@@ -139,7 +139,7 @@ def _is_plan(value: Any) -> bool:
 
 
 def sources(expression: Any) -> Iterator[Any]:
-    """The operands of a plan and of the plans inside it, without these plans."""
+    """The arrays and numbers that a plan, and the plans inside it, compute with."""
     seen, left = set(), [expression]
     while left:
         value = left.pop()
@@ -151,7 +151,7 @@ def sources(expression: Any) -> Iterator[Any]:
 
 
 def places(expression: Any) -> list[StorePath]:
-    """The places of the stored arrays that a plan reads."""
+    """The store and the path of each stored array that a plan reads."""
     arrays = (value if is_stored(value) else getattr(value, "array", None) for value in sources(expression))
     return [array.store_path for array in arrays if is_stored(array)]
 

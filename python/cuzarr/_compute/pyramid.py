@@ -202,7 +202,7 @@ def pyramid(
 
 
 def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any, Any]:
-    """Puts an array in memory into a store in memory; returns it, and the compressors for the levels of the pyramid."""
+    """Copies an array in memory to a store in memory. Returns the stored array, and the compressors for the levels of the pyramid."""
     asked = "auto" if chunks is None or isinstance(chunks, Mapping) else chunks
     if isinstance(compressors, str) and compressors == "keep":
         likely = _sources.nodes.create_array({}, shape=(1,) * array.ndim, dtype=element_type(array))
@@ -211,7 +211,7 @@ def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any
 
 
 def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
-    """One value for each dimension, in their order. The keys of a dictionary are dimension names; other dimensions get ``missing``."""
+    """Lists one value for each dimension. A dictionary gives them by dimension name; dimensions that it lacks get ``missing``."""
     if not isinstance(values, Mapping):
         return None if values is None else items(values, what, "one value for each dimension")
     if names is None:

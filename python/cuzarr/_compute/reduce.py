@@ -235,7 +235,7 @@ def reduce(
 
 
 def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
-    """The result for arrays without elements: an empty array, or an array filled with the result of no blocks."""
+    """The result for inputs without elements: an empty array, or an array filled with the result for ``initial`` alone."""
     is_empty = not math.prod(shape)
     nothing = 0 if is_empty else fold.of_nothing()
     with target.finishing():
@@ -255,18 +255,18 @@ def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any])
 
 
 def _partial(map_block: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """The partial result of a block, which this process reads first."""
+    """Reads a block, and returns its partial result."""
     return _computed(map_block, block, sources.read(block))
 
 
 def _along(fold: _Fold, sources: Sources, stays: _Stays, groups: Sequence[Sequence[BlockInfo]], place: BlockInfo) -> Any:
-    """The result at one place of the output, merged from all blocks along the reduced axes."""
+    """Reads and reduces all blocks that belong to one block of the output, and returns their merged result."""
     blocks = groups[place.number]
     return stays.fitted(fold.of_sources(blocks, sources), blocks[0], place)
 
 
 class _Fold:
-    """The functions of one reduction."""
+    """Holds the user's functions of one reduction, and applies them to blocks."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class _Fold:
         self._tell = listener(progress, "computing", "blocks")
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
-        """The merged result of the next blocks, which ``reader`` reads."""
+        """The merged and finished result of several blocks, which are the next ones of ``reader``."""
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
@@ -296,11 +296,11 @@ class _Fold:
         return self._finished(total)
 
     def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:
-        """The merged result of blocks, which this process reads one after the other."""
+        """Reads blocks one after the other, and returns their merged and finished result."""
         return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
-        """The result of no blocks: the initial value, finished."""
+        """The result if there are no blocks: ``finish`` applied to the initial value."""
         if self._initial is None:
             raise InvalidArgumentError("there are no elements to reduce", hint="pass initial=, the result for no elements")
         return self._finished(copy.deepcopy(self._initial))
@@ -313,18 +313,18 @@ class _Fold:
 
 
 class _Stays:
-    """The extents of a reduction's result: reduced dimensions are dropped, or have the extent 1."""
+    """Converts shapes of the inputs to shapes of a reduction's result: reduced dimensions are dropped, or have the extent 1."""
 
     def __init__(self, axes: Sequence[int], keepdims: bool) -> None:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """The extents, or the starts, of the result. A reduced dimension that is kept gets the value ``reduced``."""
+        """Converts extents or starts in the inputs to those in the result. A reduced dimension that is kept gets the value ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
     def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
-        """Extents along all dimensions: the result's extents, and for reduced dimensions those in ``others``.
+        """Extents along the inputs' dimensions: from the result's extents, and for reduced dimensions from ``others``.
 
         Without ``extents``, all of ``others``.
         """
@@ -335,12 +335,12 @@ class _Stays:
         return [other if axis in self._axes else result[axis] for axis, other in enumerate(others)]
 
     def place(self, block: BlockInfo, number: int, count: int, shape: tuple[int, ...]) -> BlockInfo:
-        """The place of a block's result in the whole result."""
+        """Describes where the result of a block lies in the whole result."""
         extents = self.of(block.shape)
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 
     def fitted(self, result: Any, block: BlockInfo, place: BlockInfo) -> Any:
-        """The result of blocks, in the shape of its place. ``result`` may lack the reduced dimensions, or have them with extent 1."""
+        """Reshapes a result to the shape of its place in the output. It may lack the reduced dimensions, or have them with extent 1."""
         if not hasattr(result, "shape"):
             result = np.asarray(result)
         gone, with_ones = (_Stays(self._axes, keeps).of(block.shape) for keeps in (False, True))

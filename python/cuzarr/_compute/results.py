@@ -32,7 +32,7 @@ from cuzarr.storage.zip import finishing
 
 
 def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dict[str, Any]:
-    """Arguments for a new array with these names of dimensions, unless the caller chose names.
+    """The settings for a new array, with ``names`` as its dimension names unless the caller chose some.
 
     Format 2 stores names as xarray does. xarray takes the fill value of such an array as the mark of missing elements, so the array
     gets no fill value unless the caller chose one.
@@ -48,7 +48,7 @@ def named(settings: dict[str, Any], names: tuple[str | None, ...] | None) -> dic
 
 
 def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, Any]:
-    """Arguments for a new array that is marked as unfinished until :func:`completed` removes the mark.
+    """The settings for a new array, with an attribute that marks it as unfinished until :func:`completed` removes it.
 
     In a store whose readers see all writes at once, no mark is needed.
     """
@@ -59,7 +59,7 @@ def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, A
 
 
 def continued(place: StorePath) -> Any:
-    """The array that earlier work began at a place, or ``None``."""
+    """Opens the array that interrupted work may have begun at a place; ``None`` if there is no array."""
     _core.Checkpoint.check_place((place.store.handle, place.path))
     with contextlib.suppress(ArrayNotFoundError), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*: unfinished ", CuzarrUserWarning)
@@ -68,7 +68,7 @@ def continued(place: StorePath) -> Any:
 
 
 def completed(array: Any) -> None:
-    """Removes the mark of unfinished work, after all elements are written."""
+    """Removes the attribute that marks an array as unfinished, after all elements are written."""
     if UNFINISHED in array.metadata.attributes:
         # Another program that completes the same array may have removed the mark already.
         with contextlib.suppress(KeyError):
@@ -76,7 +76,7 @@ def completed(array: Any) -> None:
 
 
 class Target:
-    """The array that takes results. It exists already, or is created when the type of the first result is known.
+    """The array to which results of blocks are written. It exists already, or is created when the type of the first result is known.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Target:
 
     @classmethod
     def opened(cls, array: Any, is_inferred: bool) -> Self:
-        """A target for an array that exists, used by a task that writes single blocks."""
+        """A target for an array that exists already. Tasks of a cluster use it to write single blocks."""
         target = cls.__new__(cls)
         target.array, target.is_inferred = array, is_inferred
         return target
@@ -152,18 +152,18 @@ class Target:
 
     @contextlib.contextmanager
     def finishing(self) -> Iterator[None]:
-        """Removes the mark after all results are written. A ZIP file given by its path is then closed, or discarded after an error."""
+        """Marks the result as finished when the ``with`` block ends. A ZIP file given by path is closed, or discarded after an error."""
         with finishing(getattr(self._place, "store", None), self._given):
             yield
             if is_stored(self.array):
                 completed(self.array)
 
     def place(self) -> StorePath | None:
-        """The place of the result, or ``None`` if it is in memory."""
+        """The store and the path of the result; ``None`` if it is in memory."""
         return self._place.store_path if is_stored(self._place) else self._place
 
     def open(self, like: Any) -> None:
-        """Creates the array, if there is none yet, for results like ``like``."""
+        """Creates the target array, if it does not exist yet. Unless the caller chose an element type, it gets that of ``like``."""
         if self.array is not None:
             return
         dtype = foreign.element_type(like) if self._dtype is None else self._dtype
@@ -199,7 +199,7 @@ class Target:
         return convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:
-        """Writes a result that :meth:`take` returned."""
+        """Writes a result that :meth:`take` returned to its place in a stored target."""
         if not is_stored(self.array):
             return
         where = box(place.start, place.shape)
@@ -210,7 +210,7 @@ class Target:
 
 
 class Results:
-    """The results of one call. Each one is written while the next one is computed.
+    """Writes the results of one call's blocks. Each one is written while the next one is computed.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class Results:
 
     @property
     def finished(self) -> int:
-        """The number of results that the same work wrote before it was interrupted."""
+        """The number of results that an earlier, interrupted run of this work wrote."""
         return self._noted.finished if self._noted else 0
 
     def __enter__(self) -> Self:
@@ -264,7 +264,7 @@ class Results:
             self._writer.shutdown()
 
     def _look_back(self) -> None:
-        """Finds the progress of interrupted work. The target array must exist."""
+        """Finds out how many results interrupted work had written. The target array must exist."""
         if self._looked or not is_stored(self._target.array):
             return
         self._looked = True
@@ -275,7 +275,7 @@ class Results:
             _core.Checkpoint.forget(handle)
 
     def put(self, place: BlockInfo, result: Any) -> None:
-        """Takes the next result, and starts writing it."""
+        """Starts writing the next result, after the one before it is written."""
         self._target.open(result)
         self._look_back()
         taken = self._target.take(place, result)

@@ -1,4 +1,4 @@
-"""The interface of stored arrays and groups for computations, and the functions that open and create them."""
+"""Interfaces of stored arrays and groups for computations, and the functions that open and create them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cuzarr.storage import StorePath, make_store_path
 
 
 class StoreNode:
-    """An array or a group of this package."""
+    """Base class of cuzarr's stored arrays and groups."""
 
 
 class StoredArray(Protocol):
-    """The part of an array's interface that computations need."""
+    """The part of a stored array's interface that computations need."""
 
     @property
     def metadata(self) -> AnyArrayMetadata: ...
@@ -57,21 +57,21 @@ class Nodes:
 
 
 nodes: Nodes
-"""The public functions. The package ``_node``, which imports this module, sets them."""
+"""The public functions that open and create arrays and groups. The package ``_node``, which imports this module, sets them."""
 
 
 def is_stored(value: Any) -> TypeGuard[StoredArray]:
-    """Whether ``value`` is a stored array of this package."""
+    """Whether ``value`` is a stored array of cuzarr."""
     return isinstance(value, Stored)
 
 
 def is_array(value: Any) -> bool:
-    """Whether ``value`` is a stored array, of this package or of zarr-python."""
+    """Whether ``value`` is a stored array, of cuzarr or of zarr-python."""
     return isinstance(value, Stored) or (type(value).__name__ == "Array" and is_node(value))
 
 
 def is_node(value: Any) -> bool:
-    """Whether ``value`` is an array or a group, of this package or of zarr-python."""
+    """Whether ``value`` is a stored array or a group, of cuzarr or of zarr-python."""
     return hasattr(value, "store_path") or _is_of_zarr_2(value)
 
 
@@ -80,12 +80,12 @@ def _is_of_zarr_2(value: Any) -> bool:
 
 
 def format_of(value: Any) -> ZarrFormat:
-    """The Zarr format of an array or group, of this package or of zarr-python."""
+    """The Zarr format of an array or group of cuzarr or zarr-python."""
     return 2 if _is_of_zarr_2(value) else value.metadata.zarr_format  # type: ignore[no-any-return]
 
 
 def place_of(value: Any) -> StorePath:
-    """The place of an array or group, of this package or of zarr-python."""
+    """The store and the path of an array or group of cuzarr or zarr-python."""
     if _is_of_zarr_2(value):
         apart = None if value.chunk_store in (None, value.store) else value.store
         return make_store_path(value.chunk_store or value.store, path=value.path, metadata_store=apart)
@@ -93,7 +93,7 @@ def place_of(value: Any) -> StorePath:
 
 
 def metadata_of(value: Any) -> AnyArrayMetadata:
-    """The metadata of a stored array, as an object of this package."""
+    """The metadata of a stored array of cuzarr or zarr-python, as an object of cuzarr."""
     if is_stored(value):
         return value.metadata
     return read_array(place_of(value), format_of(value))

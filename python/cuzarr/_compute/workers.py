@@ -44,7 +44,7 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
 
 
 def _document(place: StorePath) -> str | None:
-    """The key of a metadata document that every worker must find; ``None`` for stores in memory, which are sent with the tasks."""
+    """The key of a metadata document, which every worker must find; ``None`` for stores in memory, which are sent with the tasks."""
     if isinstance(place.store, MemoryStore | GpuMemoryStore):
         return None
     return next((key for key in map(place.key, _DOCUMENTS) if place.store.exists(key)), None)
@@ -52,7 +52,7 @@ def _document(place: StorePath) -> str | None:
 
 @contextmanager
 def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
-    """Writes an object at the target, which workers must find. Yields its store and key, and deletes it afterwards."""
+    """Writes an empty object to the target, which workers must find. Yields its store and key, and deletes it when the block ends."""
     if target is None or not target.store.supports_deletes:
         yield None
         return
@@ -69,7 +69,7 @@ def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
 
 
 def _new_folders(target: StorePath) -> list[Path]:
-    """The folders that writing to the target creates, innermost first."""
+    """The folders that do not exist yet and that writing to the target creates, innermost first."""
     if not isinstance(target.store, LocalStore):
         return []
     place = Path(os.path.abspath(target.store.root), target.path)
@@ -78,7 +78,7 @@ def _new_folders(target: StorePath) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Needs:
-    """The device and the places that a worker needs. :meth:`check` runs in the worker's process."""
+    """The device and the stored objects that a worker must be able to use. :meth:`check` runs in the worker's process."""
 
     device: str
     sources: tuple[tuple[Store, str], ...]
@@ -101,7 +101,7 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """The error that prevents this process from doing tasks, or ``None``. A thread checks this, to keep the worker's loop responsive."""
+    """Runs on a worker: returns the error that keeps it from doing tasks. A thread checks this, to keep the worker's loop responsive."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 
@@ -122,7 +122,7 @@ def _other_version(message: str, version: str) -> CuzarrError:
 
 
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
-    """The error of a worker, whose first place is the worker; ``None`` if it can work."""
+    """Converts a worker's answer to an error that names the worker; ``None`` if it can work, or is gone."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
         return None  # the worker can work; or it is gone, and other workers get its tasks
     if isinstance(answer, CuzarrError):

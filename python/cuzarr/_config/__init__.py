@@ -1,4 +1,4 @@
-"""The configuration: ``config``, and the meaning of its keys."""
+"""The configuration of cuzarr: ``config``, and the meaning of its keys."""
 
 from cuzarr._config.classes import device_class, resolve_class
 from cuzarr._config.keys import DEFAULTS, parse_size

@@ -9,13 +9,13 @@ from typing import Any
 from cuzarr.errors import ConfigInvalidError
 
 CLASSES = ("buffer", "ndbuffer")
-"""Keys whose values are classes."""
+"""Configuration keys whose values are buffer classes."""
 PLACES = ("device", *CLASSES)
-"""Keys that choose the same thing, a device, in different ways."""
+"""Keys that choose the device of elements, each in its own way."""
 
 
 def resolve_class(name: Any) -> Any:
-    """A class from its dotted name, or the class itself.
+    """The class that a dotted name stands for. A class is returned unchanged.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def check_class(key: str, value: Any, origin: str) -> Any:
 
 
 def _partner(key: str, value: Any) -> Any:
-    """The ``ndbuffer`` class that belongs to a ``buffer`` class, or the reverse: the one in the same module."""
+    """The ``ndbuffer`` class for a ``buffer`` class, or the reverse: the one in the same module, else cuzarr's for the same device."""
     own, other = ("Buffer", "NDBuffer") if key == "buffer" else ("NDBuffer", "Buffer")
     name = value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
     module, _, attribute = name.rpartition(".")
@@ -63,7 +63,7 @@ def _is_on_cpu(value: Any) -> bool:
 
 
 def complete_places(values: dict[str, Any], device: str, origin: str) -> dict[str, Any]:
-    """``values`` with ``device``, ``buffer`` and ``ndbuffer`` all set, if one of them is. ``device`` is the current device."""
+    """Adds the missing ones of the settings ``device``, ``buffer`` and ``ndbuffer``, if one is set. ``device`` is the current device."""
     given = {key: values[key] for key in PLACES if key in values}
     if not given:
         return values
@@ -87,7 +87,7 @@ def dotted_name(value: Any) -> Any:
 
 
 def device_class(buffer: Any) -> str:
-    """The kind of memory that a buffer class stands for: ``"cpu"`` or ``"cuda"``. The class may be ours, zarr-python's or a program's."""
+    """The memory that a buffer class stands for: ``"cpu"`` or ``"cuda"``. The class may be cuzarr's, zarr-python's or the user's."""
     accessible = getattr(buffer, "is_host_accessible", None)
     if accessible is not None:
         return "cpu" if accessible else "cuda"

@@ -1,4 +1,4 @@
-"""Settings that environment variables give."""
+"""Reads settings from environment variables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _literal(text: str) -> Any:
 
 
 Refuse = Callable[[ConfigInvalidError], None]
-"""Called with the error about a variable whose value cannot be used."""
+"""Type of functions that are called with the error about an environment variable whose value cannot be used."""
 
 
 def _raise(error: ConfigInvalidError) -> None:
@@ -82,7 +82,7 @@ def read_environment(environ: Mapping[str, str], refuse: Refuse = _raise) -> dic
 
 
 def _with_partners(places: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
-    """The device and buffer classes that variables set, and the other settings that follow from them."""
+    """Completes the device and the buffer classes: adds the settings that follow from those that environment variables set."""
     if not places:
         return {}
     origin = " and ".join(dict.fromkeys(origin for _, origin in places.values()))

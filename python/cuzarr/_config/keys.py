@@ -16,7 +16,7 @@ from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 _OF_LIBRARY = _core.config_defaults()
 
 DEFAULT_MEMORY_LIMIT_BYTES: int = _OF_LIBRARY["memory_limit"]
-"""Memory limit in bytes, if the configuration has none."""
+"""Memory limit in bytes of plans, and of NumPy's functions on stored arrays, if the configuration has none."""
 
 DEFAULTS: dict[str, Any] = _OF_LIBRARY | {
     "default_zarr_format": int(_OF_LIBRARY["default_zarr_format"]),
@@ -110,7 +110,7 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def _size(value: Any) -> Any:
-    """A number of bytes from text such as ``"512 MiB"``, ``"0.5 GB"`` or ``"64k"``; -1 if the text is not a size."""
+    """Converts text such as ``"512 MiB"``, ``"0.5 GB"`` or ``"64k"`` to a number of bytes; -1 if the text is not a size."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt])(i?))?b?\s*", str(value).lower())
@@ -121,7 +121,7 @@ def _size(value: Any) -> Any:
 
 
 def parse_size(value: Any) -> Any:
-    """A number of bytes, given as a number or as text such as ``"8 GiB"``."""
+    """Converts a size, which is a number or text such as ``"8 GiB"``, to a number of bytes."""
     return check_value("memory_limit", value, "memory_limit")
 
 
@@ -170,7 +170,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def nest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries made of dotted keys; the reverse of `flatten`."""
+    """Makes nested dictionaries from a dictionary with dotted keys; the reverse of `flatten`."""
     nested: dict[str, Any] = {}
     for key, value in values.items():
         *parents, last = key.split(".")

@@ -26,7 +26,7 @@ from cuzarr.errors import ConfigInvalidError
 
 
 class ConfigSet:
-    """The result of :meth:`Config.set`. The change is already made; leaving the ``with`` block undoes it."""
+    """The result of :meth:`Config.set`. The change is made already; in a ``with`` statement, it is undone when the block ends."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -104,7 +104,7 @@ class Config:
         return self._environment
 
     def origins(self) -> tuple[object, ...]:
-        """The objects that all values come from. While they are the same objects, no value has changed.
+        """The objects that hold all values of the settings. As long as these are the same objects, no setting has changed.
 
         >>> before = cuzarr.config.origins()
         >>> with cuzarr.config.set({"array.order": "F"}):
@@ -114,7 +114,7 @@ class Config:
         return self._local.get(), self._set, self._environment
 
     def _values(self) -> Mapping[str, Any]:
-        """All values by the names of the settings. The result is the same object as long as no value changes."""
+        """The values of all settings by name. The result is the same object as long as no value changes."""
         local, own, current = self._local.get(), self._set, self._current
         environment = self._from_environment() if self._environment is None else self._environment
         if current is not None and current[0] is local and current[1] is own and current[2] is environment:
@@ -239,7 +239,7 @@ class Config:
             self._set = kept | {key: value for key, (was_set, value) in before.items() if was_set}
 
     def update(self, new: Mapping[str, Any], priority: Literal["new", "old", "new-defaults"] = "new") -> None:
-        """Change settings from now on, with a choice of which values to replace.
+        """Change settings from now on. ``priority`` says whether new values replace those that were set before.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class Config:
             self._set, self._environ, self._environment = {}, environ, environment
 
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
-        """Like :meth:`reset`, with a choice of environment variables.
+        """Like :meth:`reset`, but the caller may give the environment variables.
 
         Raises
         ------
@@ -341,7 +341,7 @@ class Config:
         self._reset(self._environ if env is None else env)
 
     def collect(self, paths: Any = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The settings that environment variables give. The configuration is not changed.
+        """Read the settings that environment variables give, without changing the configuration.
 
         Returns
         -------
@@ -361,7 +361,7 @@ class Config:
         return nest({key: value for key, (value, _) in found.items()})
 
     def serialize(self) -> str:
-        """Every setting that does not have its default, as one line of text. Credentials in ``storage`` are left out.
+        """Write all settings that do not have their default as one line of text. Credentials in ``storage`` are left out.
 
         A process that is started with this text in the variable ``CUZARR_INTERNAL_INHERIT_CONFIG`` has the same settings.
 
@@ -374,7 +374,7 @@ class Config:
         return base64.urlsafe_b64encode(json.dumps(nest(values)).encode()).decode()
 
     def enable_gpu(self, device: int | str = 0) -> ConfigSet:
-        """Read arrays into GPU memory, from now on or for a ``with`` block. The GPU is not touched yet.
+        """From now on, or in a ``with`` block, reads put elements into GPU memory. The GPU itself is not used yet.
 
         Parameters
         ----------
@@ -506,5 +506,5 @@ ArrayType = Literal["auto", "cupy", "device"]
 
 
 def device_name(device: Any) -> str:
-    """The name of the given device, or else of the configured one."""
+    """The name of the given device, such as ``"cuda:0"``, or else of the configured one."""
     return str(config.get("device") if device is None else device)

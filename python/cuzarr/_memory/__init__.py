@@ -1,1 +1,1 @@
-"""Memory of the host and of GPUs, passed between the Rust side and Python's libraries."""
+"""Passes memory of the host and of GPUs between the Rust side and Python's libraries."""

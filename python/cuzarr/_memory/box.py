@@ -22,12 +22,12 @@ def is_integer(value: object) -> bool:
 
 
 def ensure_tuple(value: Any) -> tuple[Any, ...]:
-    """The selection as a tuple."""
+    """Wraps a selection that is not a tuple in a tuple."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The selection with one item for every dimension."""
+    """Completes a selection to one item for every dimension: the ellipsis and missing items become whole slices."""
     items = ensure_tuple(selection)
     places = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
@@ -41,7 +41,7 @@ def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def normalize_index(index: Any, extent: int) -> int:
-    """The index, checked, and counted from the start of the dimension."""
+    """Counts an index from the start of the dimension. Refuses one that is out of bounds."""
     number = int(index)
     if number < 0:
         number += extent
@@ -52,7 +52,7 @@ def normalize_index(index: Any, extent: int) -> int:
 
 @dataclass(frozen=True)
 class Box:
-    """A first element, a count and a step for each dimension. The result lacks the dimensions ``dropped``, which one index selects."""
+    """Selects elements by a start, a count and a step for each dimension. The result lacks the dimensions ``dropped``."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]
@@ -61,7 +61,7 @@ class Box:
 
     @property
     def lists(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The four lists that the Rust side takes."""
+        """The box as the Rust side takes it: starts, counts, steps, and dropped dimensions."""
         return self.start, self.count, self.step, self.dropped
 
     @property
@@ -91,7 +91,7 @@ def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
 
 
 def basic_box(selection: Any, shape: tuple[int, ...]) -> Box:
-    """The box that integers, slices and an ellipsis select.
+    """Converts a selection of integers, slices and an ellipsis to a box.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Conversion between buffers of the Rust side and the arrays of Python's libraries. Arrays on a GPU are passed without copying,
+"""Converts between buffers of the Rust side and arrays of Python's libraries. Arrays on a GPU are passed without copying,
 unless their elements must be converted.
 """
 
@@ -28,7 +28,7 @@ from cuzarr.errors import (
 
 
 def _is_aligned(dtype: np.dtype[Any]) -> bool:
-    """Whether the fields of a structure have the offsets that a C compiler would choose."""
+    """Whether the fields of a structured dtype have the offsets that a C compiler would choose."""
     assert dtype.names is not None and dtype.fields is not None
     fields = [dtype.fields[name] for name in dtype.names]
     if any(field[0].names is not None and not _is_aligned(field[0]) for field in fields):
@@ -87,14 +87,14 @@ def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
 
 
 def empty_beside(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A new array on the device of the array ``like``, of the kind that callers get. Its elements are not set."""
+    """A new array of the kind that reads return, on the device of the array ``like``. Its elements are not set."""
     if not is_on_device(like):
         return np.empty(shape, dtype)
     return result_array(_core.NdBuffer.empty(shape, core_dtype(dtype), device_of(like), "C"), dtype)
 
 
 def to_device(array: np.ndarray[Any, Any], device: str) -> Any:
-    """A copy of a NumPy array on a device, as an array of the kind that callers get."""
+    """Copies a NumPy array to a device. The result is an array of the kind that reads return."""
     moved = DeviceArray.from_host(array, device)
     return result_array(moved._buffer, moved.dtype)
 
@@ -117,7 +117,7 @@ def wrap_device(value: Any, data_type: DataType) -> _core.NdBuffer:
 
 
 def device_elements(value: Any, data_type: DataType) -> _core.NdBuffer:
-    """The elements of a GPU array that is assigned, as a buffer of the target's element type.
+    """The elements of a GPU array that a caller writes, as a buffer of the stored array's element type.
 
     It is the array's own memory, or new memory if the GPU had to convert the elements, as NumPy's assignments do.
 
@@ -150,7 +150,7 @@ def _has_elements_of(native: np.dtype[Any], value: Any, buffer: _core.NdBuffer) 
 def read_into(
     read: Callable[[_core.NdBuffer], None], out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str
 ) -> Any:
-    """Reads elements into a caller's array ``out``, which may have the other byte order, and returns it.
+    """Calls ``read`` to fill the caller's array ``out``, whose byte order may not be the machine's, and returns ``out``.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """The buffer to read into for a caller's array ``out``, and a function to call after the elements are read.
+    """Memory for a read into a caller's array ``out``: a buffer, and a function that finishes ``out`` after the buffer is filled.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: 
 
 
 def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> _core.NdBuffer:
-    """The buffer of a caller's array ``out``, whose shape, type and device are checked.
+    """Checks shape, type and device of a caller's array ``out``, and returns its memory as a buffer.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def check_out(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: s
 
 
 def _writable_buffer(out: Any) -> _core.NdBuffer:
-    """The buffer of a caller's array of another library than NumPy. It must be writable."""
+    """The memory of a caller's array that is not NumPy's, as a buffer. Refuses read-only memory."""
     if any(getattr(out, name, bool)() for name in ("is_conj", "is_neg")):
         raise InvalidArgumentError("out is a conjugate or negative view", hint="pass out=torch.empty(...)")
     buffer = device_buffer(out)
@@ -219,7 +219,7 @@ def _writable_buffer(out: Any) -> _core.NdBuffer:
 
 
 def writable_view(out: Any) -> Any:
-    """An array over the memory of a caller's array ``out``, to which NumPy's results can be assigned.
+    """An array over the memory of a caller's array ``out``, to which elements can be assigned.
 
     Raises
     ------

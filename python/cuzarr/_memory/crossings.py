@@ -1,4 +1,4 @@
-"""Divides NumPy's selections into two steps: a read along each dimension, and a choice from the result."""
+"""Divides NumPy's selections into two steps: read the needed indices of each dimension, then select from the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Along = list[int | tuple[int, int, int] | _core.NdBuffer]
 
 
 def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any, ...]]:
-    """For each dimension the range or list that a selection needs, and the key that chooses from them with NumPy's brackets.
+    """For each dimension, the range or list of the indices that a selection needs; and the key that then selects from these elements.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any,
 
 
 def _item(item: Any) -> Any:
-    """One item of a selection. Index arrays and masks become NumPy arrays in host memory."""
+    """Converts one item of a selection: index arrays and masks become NumPy arrays in host memory."""
     if item is None or item is Ellipsis or isinstance(item, slice) or is_integer(item):
         return item
     if not isinstance(item, list | tuple) and not hasattr(item, "shape"):

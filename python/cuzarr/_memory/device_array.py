@@ -110,7 +110,7 @@ class DeviceArray(
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, device: str, order: Literal["C", "F"] = "C") -> DeviceArray:
-        """New memory whose elements are not set: they hold whatever the memory held.
+        """A new array whose elements are not set: they hold whatever the memory held.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class DeviceArray(
 
     @classmethod
     def from_host(cls, array: ArrayLike, device: str) -> DeviceArray:
-        """A copy of a NumPy array in a device's memory.
+        """Copies a NumPy array to a device's memory.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class DeviceArray(
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extent along each dimension."""
+        """Number of elements along each dimension."""
         return self._buffer.shape
 
     @property
@@ -163,7 +163,7 @@ class DeviceArray(
         return self._buffer.device
 
     def cpu(self) -> np.ndarray[Any, Any]:
-        """A copy in host memory.
+        """Copies the array to host memory.
 
         Returns
         -------
@@ -203,12 +203,12 @@ class DeviceArray(
         return self._buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's device type and number."""
+        """The device of the memory in DLPack's numbers: its type and its number."""
         return self._buffer.__dlpack_device__()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3 of the CUDA array interface."""
+        """A dictionary that describes the memory by version 3 of the CUDA array interface."""
         # The memory itself has no information about structures, strings, units of time and byte orders.
         typestr = self.dtype.str if self.dtype.names is None else f"|V{self.dtype.itemsize}"
         return {**self._buffer.cuda_array_interface(), "typestr": typestr}
@@ -273,7 +273,7 @@ class DeviceArray(
         )
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """Calls this library's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
+        """Calls cuzarr's function in place of NumPy's. An array that is created ``like=`` this one is put on this device."""
         made = super().__array_function__(function, types, arguments, options)
         # Only a call with `like=` returns a NumPy array. NumPy's other functions cannot get the elements, because `__array__` refuses.
         return DeviceArray.from_host(made, self.device) if isinstance(made, np.ndarray) else made
@@ -379,7 +379,7 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """The elements that a key with index arrays or masks selects. If one of these arrays is on this device, all are moved there."""
+        """Finds the elements that a key with index arrays or masks selects. If one of these is on this device, all are moved there."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:
@@ -392,7 +392,7 @@ class DeviceArray(
         return _Named(turned, among, chosen.first, chosen.numbers.reshape(-1), chosen.shape(extents))
 
     def _brought(self, item: Any) -> Any:
-        """An item of a key. Index arrays and masks are moved to this device."""
+        """Moves an item of a key to this device, if it is an index array or a mask."""
         if isinstance(item, np.ndarray):
             return DeviceArray.from_host(item, self.device)
         return (
@@ -419,7 +419,7 @@ class DeviceArray(
             named.turned[...] = among.reshape(named.turned.shape)
 
     def tolist(self) -> Any:
-        """The elements as Python numbers in nested lists. They are copied to the host.
+        """Copies the elements to the host, as Python numbers in nested lists.
 
         Returns
         -------
@@ -505,16 +505,16 @@ class DeviceArray(
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
-        """The view with all dimensions reversed."""
+        """A view with the dimensions in reverse order."""
         return self.transpose()
 
     @property
     def mT(self) -> DeviceArray:  # noqa: N802, the standard's name
-        """The view with the last two dimensions in the other order."""
+        """A view with the last two dimensions exchanged."""
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def view(self, dtype: DTypeLike) -> DeviceArray:
-        """This memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
+        """A view of the memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
 
         Parameters
         ----------
@@ -586,7 +586,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
-        """A packed copy of another type, in which the byte runs ``reversals`` of each element are reversed."""
+        """A contiguous copy of another type, in which some runs of each element's bytes (``reversals``) are in reverse order."""
         packed = self._order(order)
         result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
@@ -716,13 +716,13 @@ class DeviceArray(
 
 
 def device_array(x: Any) -> DeviceArray:
-    """The memory of an array on a device as a :class:`DeviceArray`. Nothing is copied."""
+    """An array of any library in a GPU's memory as a :class:`DeviceArray`. Nothing is copied."""
     return x if isinstance(x, DeviceArray) else DeviceArray(foreign.device_buffer(x), foreign.element_type(x))
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Elements that a key selects: those with the indices ``numbers`` along dimension ``axis`` of ``among``.
+    """The elements that a key with index arrays selects: those at the indices ``numbers`` along dimension ``axis`` of ``among``.
 
     ``among`` is ``turned`` in another shape: a view if possible, else a copy. The result has the shape ``shape``.
     """
@@ -735,13 +735,13 @@ class _Named:
 
 
 def _with_arrays(key: Any) -> tuple[Any, ...] | None:
-    """The items of a key, if some of them are index arrays or masks; else ``None``."""
+    """Splits a key into its items, if some of them are index arrays or masks; else ``None``."""
     items = tuple(map(_as_index, key)) if isinstance(key, tuple) else (_as_index(key),)
     return items if any(isinstance(item, np.ndarray | DeviceArray) for item in items) else None
 
 
 def _as_index(item: Any) -> Any:
-    """One item of a key. Index arrays and masks become a :class:`DeviceArray` if they are on a device, else a NumPy array."""
+    """Converts one item of a key: index arrays and masks become a :class:`DeviceArray` if they are on a GPU, else a NumPy array."""
     if item is None or item is Ellipsis or isinstance(item, slice | Lazy) or is_integer(item):
         return item
     if foreign.is_on_device(item):
@@ -755,7 +755,7 @@ def _nonzero(mask: DeviceArray) -> DeviceArray:
 
 
 def _resolve(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The shape with -1 replaced by the extent that follows from the others."""
+    """A shape with -1 replaced by the extent that follows from the number of elements and the other extents."""
     if -1 not in shape:
         return shape
     others = math.prod(extent for extent in shape if extent != -1)

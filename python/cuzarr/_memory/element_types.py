@@ -1,4 +1,4 @@
-"""NumPy's element types and the Rust side's names of them."""
+"""Converts between NumPy's element types and the Rust side's names of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuzarr.errors import UnsupportedError
 
 
 class DataType(Protocol):
-    """The part of a Zarr data type's interface that memory needs."""
+    """The part of a Zarr data type's interface that is needed to convert elements in memory."""
 
     @property
     def native(self) -> np.dtype[Any]: ...
@@ -24,13 +24,13 @@ class DataType(Protocol):
 
 
 _ML_DTYPES = {"bfloat16": "bfloat16", **{ours: theirs for theirs, ours in _numpy.SMALL_NUMBERS.items()}}
-"""Names in ``ml_dtypes``, by the Rust side's names."""
+"""Names of small number types in ``ml_dtypes``, by the Rust side's names."""
 ORDERED = "iufcmMU"
-"""Kinds of element types that have a byte order."""
+"""NumPy's kind letters of element types that have a byte order."""
 
 
 def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """The runs of bytes that are in reverse order in two element types: first byte and length of each run.
+    """The runs of bytes to reverse, for converting elements between types that differ in byte order only: first byte and length of each.
 
     ``None`` if the types differ in another way.
     """
@@ -54,7 +54,7 @@ def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list
 
 
 def memory_type(dtype: np.dtype[Any]) -> str:
-    """The Rust side's name for elements in memory. Dates are 8-byte integers; types that the Rust side does not know are opaque bytes."""
+    """The Rust side's name for a type of elements in memory. Dates are 8-byte integers; types that it does not know are opaque bytes."""
     _numpy.check_type(dtype)
     if dtype.kind in "mM" and dtype.isnative:
         return "int64"
@@ -69,7 +69,7 @@ def memory_type(dtype: np.dtype[Any]) -> str:
 
 
 def is_opaque(dtype: np.dtype[Any]) -> bool:
-    """Whether devices move elements of this type, but cannot convert them."""
+    """Whether GPUs can move elements of this type, but not convert them."""
     return memory_type(dtype).startswith("opaque") or _numpy.is_small(dtype)
 
 

@@ -20,7 +20,7 @@ _DLPACK_CUDA = 2
 
 
 class OnDevice:
-    """A class of this package whose arrays are in a GPU's memory."""
+    """Base class of cuzarr's arrays in a GPU's memory."""
 
     _buffer: _core.NdBuffer
     dtype: np.dtype[Any]
@@ -87,7 +87,7 @@ def device_of(value: Any) -> str:
 
 
 def on_host(value: Any) -> Any:
-    """A GPU array copied to a NumPy array. Any other value is returned unchanged."""
+    """Copies a GPU array to a NumPy array. Any other value is returned unchanged."""
     if not is_on_device(value):
         return value
     buffer = device_buffer(value)
@@ -110,7 +110,7 @@ def device_buffer(value: Any) -> _core.NdBuffer:
 
 
 def shared_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of an array with ``__dlpack__`` as a buffer, without copying. It may be on any device."""
+    """The memory of an array with ``__dlpack__`` as a buffer, without copying. The memory may be on any device."""
     # PyTorch's tensors refuse the export while they record gradients. Some tensors mean the negative or the conjugate of their memory.
     for name in ("detach", "resolve_conj", "resolve_neg"):
         if hasattr(value, name):
@@ -144,7 +144,7 @@ def foreign_view(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array for numbers, lists, or an array of any library in host memory.
+    """Converts numbers, lists, or an array of any library in host memory to a NumPy array.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
 
 
 def to_native_host(value: Any, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A NumPy array of type ``native`` for a value that a caller writes. It is copied only if it must be converted.
+    """Converts a value that a caller writes to a NumPy array of type ``native``. It is copied only if it must be converted.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def host_view(array: np.ndarray[Any, Any]) -> _core.NdBuffer:
 
 
 def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A NumPy array for a list, a number, host memory of another library, or anything else that NumPy accepts.
+    """Converts a list, a number, host memory of another library, or anything else that NumPy accepts to a NumPy array.
 
     Raises
     ------

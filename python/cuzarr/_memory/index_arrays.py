@@ -1,4 +1,4 @@
-"""Keys with index arrays and masks, as in NumPy. A key becomes one list of numbers along one dimension.
+"""Parses keys with index arrays and masks, as in NumPy. A key becomes one list of numbers along one dimension.
 
 To this end, the dimensions that are indexed by arrays are joined into one.
 
@@ -23,7 +23,7 @@ Numbers = Any
 
 @dataclass(frozen=True)
 class Chosen:
-    """The elements that a key chooses.
+    """The elements that a key with index arrays or masks selects: by slices, then by a list of numbers along one dimension.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Chosen:
     behind: list[int]
 
     def shape(self, extents: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the result. ``extents`` are the array's, in the order ``order``."""
+        """The shape of the selected elements. ``extents`` are those of the array after the slices, in the order ``order``."""
         own = iter(extents[: self.first] + extents[self.first + self.listed :])
         before, behind = ([next(own) if extent < 0 else extent for extent in part] for part in (self.before, self.behind))
         return (*before, *self.numbers.shape, *behind)
@@ -58,7 +58,7 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """An index array, and the dimensions that its numbers count in C order."""
+    """An index array of a key, and the dimensions that it selects from. Its numbers count the elements of these dimensions in C order."""
 
     axes: list[int]
     numbers: Numbers
@@ -67,7 +67,7 @@ class _Group:
 
 @dataclass
 class _Walk:
-    """State of parsing a key, dimension by dimension."""
+    """The state of parsing a key with index arrays: the items parsed so far, and the next dimension of the array."""
 
     shape: tuple[int, ...]
     axis: int = 0
@@ -101,7 +101,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Ends a group of index arrays: the next ones are not neighbours of those before."""
+        """Notes that an item which is no index array lies between the index arrays before and the next ones."""
         self.was_listed = False
 
 
@@ -165,7 +165,7 @@ def _is_array(item: Any) -> bool:
 
 
 def _counted(item: Any, extent: int, where: Callable[[Any, Any, Any], Any]) -> Numbers:
-    """The indices, checked, and counted from the start of the dimension."""
+    """Counts indices from the start of the dimension. Refuses indices out of bounds."""
     numbers = item.astype("i8")
     outside = (numbers < -extent) | (numbers >= extent)
     if bool(outside.any()):

@@ -1,4 +1,4 @@
-"""Methods of NumPy's arrays for ``DeviceArray``, which call this library's functions of the same names."""
+"""Gives ``DeviceArray`` methods of NumPy's arrays. They call cuzarr's functions of the same names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """,
 )
 class NumpyMethods:
-    """Methods that NumPy's and CuPy's arrays have, for arrays in a device's memory."""
+    """Base class with methods that NumPy's and CuPy's arrays have, for arrays in a GPU's memory."""
 
     def sort(self, axis: int = -1) -> None:
         """Sort the elements along a dimension in place, as NumPy's method does. NaN comes last; equal elements keep their order.

@@ -1,4 +1,4 @@
-"""Streams of other libraries."""
+"""Takes CUDA streams of other libraries."""
 
 from __future__ import annotations
 

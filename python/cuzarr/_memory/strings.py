@@ -1,4 +1,4 @@
-"""Strings and bytes of variable length. The Rust side takes and returns them as lists of Python objects, in C order."""
+"""Converts arrays of strings or bytes of variable length to lists in C order, which the Rust side takes and returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def to_array(elements: list[Any], shape: tuple[int, ...], native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of the elements in a list."""
+    """Makes an array of strings or bytes of the elements in a list."""
     result = np.empty(len(elements), native)
     if elements:
         result[:] = elements
@@ -16,7 +16,7 @@ def to_array(elements: list[Any], shape: tuple[int, ...], native: np.dtype[Any])
 
 
 def to_list(values: np.ndarray[Any, Any]) -> list[Any]:
-    """The elements of an array as a list, in C order."""
+    """Lists the elements of an array of strings or bytes, in C order."""
     elements: list[Any] = values.reshape(-1).tolist()
     return elements
 

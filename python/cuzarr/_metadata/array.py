@@ -34,7 +34,7 @@ def _plain_json(value: Any) -> Any:
 
 
 def as_attributes(attributes: Any) -> dict[str, Any]:
-    """Attributes as a caller gave them. They need not be valid JSON yet; the Rust side converts them.
+    """A copy of the attributes that a caller gave. They need not be valid JSON yet; the Rust side converts them.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def as_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def parse_attributes(attributes: Any) -> dict[str, Any]:
-    """Attributes as a store returns them: names are text, tuples and NumPy arrays are lists, NumPy's numbers are Python's.
+    """Converts attributes to what a store would return: names are text, tuples and NumPy arrays are lists, NumPy's numbers are Python's.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """The value itself, if it is a JSON object.
+    """Returns the value unchanged. Refuses one that is not a JSON object.
 
     Raises
     ------
@@ -74,11 +74,11 @@ def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
 
 
 Documents = dict[str, dict[str, Any]]
-"""The stored documents of a node, by key relative to the node."""
+"""The stored metadata documents of an array or group, by their file names."""
 
 
 class NodeMetadata:
-    """Common class of the metadata of arrays and of groups."""
+    """Base class of the metadata of arrays and of groups."""
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with the attributes inside.
@@ -97,11 +97,11 @@ class NodeMetadata:
         raise NotImplementedError  # each kind of node has its own
 
     def _given(self) -> tuple[Any, Any]:
-        """The metadata in the form that the Rust side writes: of this node, and of the nodes consolidated below it."""
+        """The metadata in the form that the Rust side writes: of this array or group, and the consolidated metadata of what is below it."""
         return self.stored()
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """The stored documents, as dictionaries: of this node, and of the nodes consolidated below it.
+        """The stored documents of this array or group, as dictionaries, and those of the nodes consolidated below it.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class NodeMetadata:
         raise NotImplementedError  # each kind of node has its own
 
     def documents(self) -> dict[str, bytes]:
-        """The stored documents as bytes of JSON, by file name.
+        """The stored documents of this array or group as bytes of JSON, by file name.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class NodeMetadata:
 
 
 class ArrayMetadata(NodeMetadata):
-    """Common class of the array metadata of both formats."""
+    """Base class of the metadata of arrays, for both Zarr formats."""
 
     zarr_format: ClassVar[ZarrFormat]
 
@@ -177,7 +177,7 @@ class ArrayMetadata(NodeMetadata):
 
     @staticmethod
     def _named(document: Mapping[str, Any], attributes: dict[str, Any]) -> Documents:
-        """The documents by file name."""
+        """Divides a metadata document and attributes among the files in which they are stored, by file name."""
         raise NotImplementedError  # each format has its own
 
     def _take(self, core: _core.ArrayMetadata) -> Self:
@@ -197,22 +197,22 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The metadata document without the attributes."""
+        """The array's metadata document as a dictionary, without the attributes."""
         return self._documents.document()
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """The attributes."""
+        """The attributes of the array."""
         return self._documents.attributes()
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Extents, in elements."""
+        """Number of elements along each dimension."""
         return self._documents.shape
 
     @cached_property
     def data_type(self) -> DataType:
-        """The data type."""
+        """The data type of the elements."""
         return from_description(*self._documents.data_type())
 
     @cached_property
@@ -223,7 +223,7 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def dtype(self) -> DataType:
-        """The data type."""
+        """The data type of the elements."""
         return self.data_type
 
     @property
@@ -248,16 +248,16 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def _stored_chunks(self) -> tuple[int, ...]:
-        """Shape of a stored object: a shard, or a chunk. In a rectilinear grid, the shape of the largest object."""
+        """Shape of a shard, or of a chunk without sharding. In a rectilinear grid, the shape of the largest one."""
         return self._documents.stored_chunks
 
     @cached_property
     def _grid(self) -> ChunkGrid:
-        """The grid of the stored objects: shards, or chunks."""
+        """The grid of the stored objects: of the shards, or of the chunks if there are no shards."""
         return self._documents.grid
 
     def encode_chunk_key(self, chunk_coords: Iterable[int]) -> str:
-        """The key, relative to the array, of the stored object at a position in the chunk grid.
+        """The key, relative to the array, of the chunk or shard at a position in the grid of stored objects.
 
         Parameters
         ----------
@@ -279,17 +279,17 @@ class ArrayMetadata(NodeMetadata):
         return self._documents.encode_chunk_key(list(chunk_coords))
 
     def _decode_chunk_keys(self, keys: Iterable[str]) -> list[tuple[str, tuple[int, ...]]]:
-        """The keys among ``keys`` that are stored objects of this array, with their positions in the grid."""
+        """Those of ``keys`` that name chunks or shards of this array, each with its position in the grid."""
         return self._documents.decode_chunk_keys(keys)
 
     @property
     def chunk_key(self) -> tuple[str, str]:
-        """Name and separator of the chunk key encoding."""
+        """Name and separator of the chunk key encoding, such as ``("default", "/")``."""
         return self._documents.chunk_key
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The metadata that a document describes.
+        """Makes the metadata object from a metadata document.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class ArrayMetadata(NodeMetadata):
         return {**document, "attributes": self.attributes}
 
     def described(self) -> Documents:
-        """The stored document without the attributes.
+        """The stored metadata document without the attributes, by its file name.
 
         Returns
         -------
@@ -405,7 +405,7 @@ class ArrayMetadata(NodeMetadata):
 
 
 def canonical_json(document: Mapping[str, Any]) -> str:
-    """JSON text of a document. Equal documents have the same text."""
+    """Writes a metadata document as JSON text. Equal documents have the same text."""
     return json.dumps(document, sort_keys=True, default=_plain_json)
 
 
@@ -444,7 +444,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @cached_property
     def codecs(self) -> tuple[Codec, ...]:
-        """The codec chain, as it is stored."""
+        """The codecs that the metadata document lists, in the order in which they encode."""
         codecs = self.document.get("codecs")
         if not isinstance(codecs, list | tuple):
             raise MetadataValidationError(f"codecs is {codecs!r}, expected a list")
@@ -452,13 +452,13 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def sharding_codec(self) -> ShardingCodec | None:
-        """The sharding codec, if it is the whole chain."""
+        """The sharding codec, if it is the array's only codec; else ``None``."""
         codecs = self.codecs
         return codecs[0] if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else None
 
     @property
     def inner_codecs(self) -> tuple[Codec, ...]:
-        """The codec chain of a chunk, which may lie inside a shard."""
+        """The codecs of a chunk; with sharding, those inside the sharding codec."""
         sharding = self.sharding_codec
         return self.codecs if sharding is None else sharding.codecs
 
@@ -467,27 +467,27 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs."""
+        """The array-to-array codecs of a chunk."""
         return self._with_role("array_array")
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec."""
+        """The array-to-bytes codec of a chunk."""
         return next(iter(self._with_role("array_bytes")), None)
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs."""
+        """The bytes-to-bytes codecs of a chunk."""
         return self._with_role("bytes_bytes")
 
     @property
     def is_rectilinear(self) -> bool:
-        """Whether the chunks, or shards, may differ in length along a dimension."""
+        """Whether the chunk grid is rectilinear: chunks (or shards) may differ in length along a dimension."""
         return self._documents.is_rectilinear
 
     @property
     def chunk_grid(self) -> dict[str, Any]:
-        """The chunk grid, as it is stored."""
+        """The chunk grid, as the metadata document describes it."""
         return self.document["chunk_grid"]  # type: ignore[no-any-return]
 
     def _require_regular(self, what: str, instead: str) -> None:
@@ -507,7 +507,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def chunk_key_encoding(self) -> dict[str, Any]:
-        """The chunk key encoding, as it is stored."""
+        """The chunk key encoding, as the metadata document describes it."""
         encoding = self.document["chunk_key_encoding"]
         return {"name": encoding} if isinstance(encoding, str) else dict(encoding)
 
@@ -553,13 +553,13 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @cached_property
     def filters(self) -> tuple[NumcodecsCodec, ...] | None:
-        """The filters, first to last on writing."""
+        """The filters, in the order in which they encode."""
         filters = self.document.get("filters")
         return tuple(map(from_numcodecs_config, filters)) if filters else None
 
     @cached_property
     def compressor(self) -> NumcodecsCodec | None:
-        """The compressor."""
+        """The array's compressor, if it has one."""
         compressor = self.document.get("compressor")
         return None if compressor is None else from_numcodecs_config(compressor)
 
@@ -575,12 +575,12 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """Order of the elements inside a chunk."""
+        """Order of the elements inside a chunk: row-major (``"C"``) or column-major (``"F"``)."""
         return self._documents.order
 
     @property
     def dimension_separator(self) -> Literal[".", "/"]:
-        """The separator between the numbers of a chunk's key."""
+        """The separator between the numbers of a chunk's key, as in ``0.1`` or ``0/1``."""
         return self.chunk_key[1]  # type: ignore[return-value]
 
 
@@ -588,7 +588,7 @@ AnyArrayMetadata = ArrayV2Metadata | ArrayV3Metadata
 
 
 def of_core(core: _core.ArrayMetadata) -> AnyArrayMetadata:
-    """The metadata object for metadata that the Rust side found or made.
+    """The metadata object of Python for array metadata that the Rust side read or made.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chunks and shards of arrays: parsing of callers' arguments, and the boxes that chunks cover."""
+"""Parses callers' arguments for chunks and shards, and lists the boxes that chunks cover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ShardsLike = ChunksLike | Mapping[str, Any] | Literal["auto"]
 
 
 def parse_shards(shards: object, stacklevel: int) -> tuple[object, str, int | None]:
-    """The shape of shards, the location of their index, and the target size in bytes for shards that cuzarr chooses."""
+    """Parses the argument ``shards``: the shape of shards, the location of their index, and a size in bytes if cuzarr chooses the shape."""
     index_location = "end"
     if isinstance(shards, Mapping):
         if unknown := set(shards) - {"shape", "index_location"}:
@@ -37,7 +37,7 @@ def parse_shards(shards: object, stacklevel: int) -> tuple[object, str, int | No
 def resolve_chunks(
     shape: tuple[int, ...], chunks: object, shards: object, item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
-    """The shape of chunks, the shape of shards (or ``None``), and the location of a shard's index, from the caller's arguments.
+    """Parses the arguments ``chunks`` and ``shards``: the shape of chunks, that of shards or ``None``, and the location of a shard's index.
 
     If lengths differ along a dimension, the shapes have the largest ones.
     """
@@ -49,7 +49,7 @@ def resolve_chunks(
 
 
 def regions(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """The boxes of the chunks in C order. Unlike ``itertools.product``, it lists no dimension's chunks in advance."""
+    """Yields the box that each chunk covers, in C order. Unlike ``itertools.product``, it lists no dimension's chunks in advance."""
     return _regions(grid.axes, shape)
 
 

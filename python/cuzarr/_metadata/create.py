@@ -1,4 +1,4 @@
-"""Metadata of new arrays, from the arguments of the functions that create them."""
+"""Makes the metadata of new arrays, from the arguments of the functions that create them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFAULT_FILL_VALUE: Any = type("DefaultFillValue", (), {"__repr__": lambda _: "D
 
 
 def is_auto(value: Any) -> bool:
-    """Whether the caller leaves the choice to cuzarr."""
+    """Whether an argument is ``"auto"``: the caller leaves the choice to cuzarr."""
     return isinstance(value, str) and value == "auto"
 
 
 def fill_element(value: Any, data_type: DataType) -> bytes | None:
-    """The bytes of the fill value that a caller chose; ``None`` for the default, and in format 2 for an array without one."""
+    """Converts a caller's fill value to bytes of an element; ``None`` for the default, and in format 2 for an array without one."""
     # zarr-python has its own sentinel, whose type differs between versions.
     if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
         return None
@@ -37,13 +37,13 @@ def fill_element(value: Any, data_type: DataType) -> bytes | None:
 
 
 def warn_order() -> None:
-    """Warns that format 3 stores no order."""
+    """Warns that the argument ``order`` has no effect on what is stored in format 3."""
     message = "order has no effect in format 3; config={'order': 'F'} is the memory order of results"
     warnings.warn(message, CuzarrRuntimeWarning, stacklevel=4)
 
 
 def as_codecs(codecs: Any) -> tuple[Codec, ...]:
-    """Codecs from one or several codec objects, names or documents."""
+    """Converts one or several codec objects, names or JSON objects to a tuple of codecs."""
     if codecs is None:
         return ()
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Iterable):
@@ -52,7 +52,7 @@ def as_codecs(codecs: Any) -> tuple[Codec, ...]:
 
 
 def _spelt_out(codec: Any) -> list[Any]:
-    """The codecs that a short name such as ``zstd:5``, ``blosc:lz4``, ``lz4`` or ``none`` stands for. Other codecs are not changed."""
+    """Replaces a short name such as ``zstd:5``, ``blosc:lz4``, ``lz4`` or ``none`` by its codecs. Other codecs are not changed."""
     is_short = isinstance(codec, str) and (":" in codec or codec in ("none", "lz4"))
     return json.loads(_core.compressors_named(codec, 3)) if is_short else [codec]
 
@@ -72,7 +72,7 @@ def _documents(codecs: Iterable[Codec]) -> list[dict[str, Any]]:
 
 
 def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: Any) -> list[dict[str, Any]]:
-    """The codec chain of format 3, from the caller's arguments. ``"auto"`` gives the default codecs."""
+    """Makes the codec chain of format 3 from the caller's arguments. ``"auto"`` gives the default codecs."""
     own_serializer, *own_compressors = map(parse_codec, _core.default_codecs(3, data_type._described)[0])
     array_array = () if is_auto(filters) else _require_role(as_codecs(filters), "array_array", "filters")
     array_bytes = own_serializer if is_auto(serializer) else parse_codec(serializer)
@@ -82,7 +82,7 @@ def chain_v3(data_type: DataType, filters: Any, serializer: Any, compressors: An
 
 
 def parse_chunk_key_encoding(encoding: Any, zarr_format: ZarrFormat) -> tuple[str, str]:
-    """Name and separator of a chunk key encoding."""
+    """Parses the argument ``chunk_key_encoding``: returns the encoding's name and separator."""
     if hasattr(encoding, "to_dict"):
         encoding = encoding.to_dict()
     if isinstance(encoding, tuple):
@@ -119,7 +119,7 @@ def _config_v2(codec: Any, argument: str) -> dict[str, Any]:
 
 
 def codecs_v2(data_type: DataType, filters: Any, compressors: Any) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Filters and compressor of format 2, from the caller's arguments. ``"auto"`` gives the default ones."""
+    """Makes the filters and the compressor of format 2 from the caller's arguments. ``"auto"`` gives the default ones."""
     chosen, compressor = _core.default_codecs(2, data_type._described)
     if is_auto(compressors):
         pass
@@ -197,7 +197,7 @@ def new_metadata(
     zarr_format: ZarrFormat,
     **given: Any,
 ) -> AnyArrayMetadata:
-    """Metadata for the arguments of ``create_array``."""
+    """Makes the metadata of a new array from the arguments of ``create_array``."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
     codecs: Any = None
     chosen = [one for one in (filters, serializer, compressors) if not isinstance(one, str) or one != "auto"]
@@ -229,7 +229,7 @@ def legacy_metadata(
     zarr_format: ZarrFormat,
     **given: Any,
 ) -> AnyArrayMetadata:
-    """Metadata for the arguments of ``create``, which may belong to either format."""
+    """Makes the metadata of a new array from the arguments of ``create``, which may belong to either format."""
     data_type, extents = parse_dtype(dtype, zarr_format), parse_shape(shape)
     chosen: Any = None
     if zarr_format == 3:

@@ -36,16 +36,16 @@ _MOST_RACES = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
 FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, list[str]]
-"""Metadata of an array, or documents of a group; the metadata consolidated below it; and warnings about it."""
+"""The Rust side's result for a found node: an array's metadata or a group's documents, consolidated metadata, and warnings."""
 
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
 UNFINISHED = "cuzarr_unfinished"
-"""The attribute that marks a node while it is written. Its value is an object whose member ``work`` names the work."""
+"""The attribute that marks an array or group while it is written. Its value is an object whose member ``work`` names the work."""
 
 
 def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
-    """The format that a caller gave: 2, 3, or ``None`` for either."""
+    """Checks the argument ``zarr_format``: 2, 3, or ``None`` for either."""
     if zarr_format is None or isinstance(zarr_format, int | np.integer) and zarr_format in (2, 3):
         return zarr_format  # type: ignore[return-value]
     raise MetadataValidationError(f"zarr_format is {zarr_format!r}, expected 2, 3 or None")
@@ -54,7 +54,7 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 def find_node(
     place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None, *, arrays: bool | None = None
 ) -> AnyNodeMetadata | None:
-    """Metadata of the node at a place, or ``None``.
+    """Reads the metadata of the array or group at a place; ``None`` if there is none.
 
     ``arrays`` limits the search to arrays (``True``) or groups (``False``), if the format has different names for their documents.
     """
@@ -68,7 +68,7 @@ def find_node(
 
 
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
-    """The metadata object for the documents found at a place."""
+    """Converts the documents that were found at a place to a metadata object."""
     documents, consolidated, _ = found
 
     def trail() -> tuple[str, str]:
@@ -83,17 +83,17 @@ def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
 
 
 def array_not_found(place: StorePath) -> ArrayNotFoundError:
-    """The error for a missing array."""
+    """The error to raise if there is no array at a place."""
     return ArrayNotFoundError(f"no array in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def group_not_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a missing group."""
+    """The error to raise if there is no group at a place."""
     return GroupNotFoundError(f"no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def nothing_found(place: StorePath) -> GroupNotFoundError:
-    """The error for a place with neither an array nor a group."""
+    """The error to raise if there is neither an array nor a group at a place."""
     return GroupNotFoundError(f"no array and no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
@@ -118,7 +118,7 @@ def _hint_of_absence(place: StorePath) -> str | None:
 
 
 def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMetadata:
-    """Metadata of the array at a place.
+    """Reads the metadata of the array at a place.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
 
 
 def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None) -> GroupMetadata:
-    """Metadata of the group at a place.
+    """Reads the metadata of the group at a place.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
 
 @contextmanager
 def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
-    """Creates nodes by their paths below a place, and missing groups above them, when the block ends.
+    """Creates arrays and groups at paths below a place, and missing groups above them, when the ``with`` block ends.
 
     Yields the paths in the store of all nodes to create. A group comes before its members.
 
@@ -188,7 +188,7 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
 
 
 def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
-    """Creates a node, whose elements ``fill`` writes; see :func:`create_nodes`.
+    """Creates an array or group, and calls ``fill`` to write an array's elements first; see :func:`create_nodes`.
 
     If several programs overwrite a node at the same time, all but the first start again. So the last node stays.
     """

@@ -50,7 +50,7 @@ def _bfloat16_dtype() -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class DataType:
-    """One data type of Zarr.
+    """A data type of Zarr: what the elements of an array are.
 
     ``name`` is ``"string"`` or ``"variable_length_bytes"`` for elements of variable length. For numbers that need ``ml_dtypes``, it is
     their name (``"bfloat16"``, ``"int4"``, ``"float8_e5m2"``, ``"complex_bfloat16"``). Otherwise it is ``"fixed"``, and the NumPy dtype
@@ -102,16 +102,16 @@ class DataType:
         return not self.is_variable and _has_byte_order(self.native)
 
     def _of_json(self, spec: Any) -> DataType:
-        """The data type that format 3 metadata describes."""
+        """Makes the data type that format 3 metadata describes."""
         return from_json_v3(spec)
 
     def _of_native(self, native: np.dtype[Any]) -> DataType:
-        """The data type of a NumPy dtype."""
+        """Makes the data type for a NumPy dtype."""
         return DataType(native)
 
     @property
     def object_codec(self) -> str | None:
-        """The codec that encodes elements of variable length as bytes."""
+        """Name of the codec that encodes elements of variable length as bytes; ``None`` for other elements."""
         return {"string": "vlen-utf8", "variable_length_bytes": "vlen-bytes"}.get(self.name)
 
     def to_json(self, zarr_format: ZarrFormat) -> Any:
@@ -163,7 +163,7 @@ class DataType:
         return _described(self.native) if self.name == "fixed" else self.name
 
     def default_fill(self) -> Any:
-        """The default fill value of arrays: zero, an empty string, or not-a-time.
+        """The default fill value of arrays of this type: zero, an empty string, or not-a-time.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class DataType:
         return np.zeros((), self.native.newbyteorder("="))[()]
 
     def cast_fill(self, value: Any) -> Any:
-        """A value as a scalar of this type.
+        """Converts a value to a scalar of this type, to be used as a fill value.
 
         Parameters
         ----------
@@ -267,13 +267,13 @@ class DataType:
             raise (OverflowError if is_number else ValueError)(error.message) from error
 
     def _element(self, value: Any) -> bytes:
-        """The bytes of one element."""
+        """Converts a value to the bytes of one element of this type."""
         if self.is_variable:
             return value.encode() if isinstance(value, str) else bytes(value)
         return np.asarray(value, self._in_memory).tobytes()
 
     def _of_element(self, element: bytes) -> Any:
-        """The scalar that has these bytes."""
+        """Converts the bytes of one element to a scalar of this type."""
         if self.is_variable:
             return element.decode() if self.name == "string" else element
         return np.frombuffer(element, self._in_memory).copy()[0]
@@ -283,7 +283,7 @@ class DataType:
         return self.native if self._is_small else self.native.newbyteorder("=")
 
     def fill_to_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """A scalar of this type, in the form that metadata use for fill values.
+        """Converts a scalar of this type to the form that metadata use for fill values.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class DataType:
         return _core.fill_to_json(self._element(value), self._described, form)
 
     def fill_from_json(self, value: Any, zarr_format: ZarrFormat) -> Any:
-        """A fill value from metadata, as a scalar of this type.
+        """Converts a fill value in metadata to a scalar of this type.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _check_v2(native: np.dtype[Any], name: str) -> None:
-    """Refuses numbers without a type code in NumPy, because their code would mean raw bytes."""
+    """Refuses types in format 2 that have no type code in NumPy, because their code would mean raw bytes."""
     if name == "bfloat16" or name in small_numbers.NAMES:
         raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
     for field in native.names or ():
@@ -383,14 +383,14 @@ def _described(native: np.dtype[Any]) -> Any:
 
 
 def _own_name(native: np.dtype[Any]) -> str:
-    """The ``name`` of the data type for elements of a fixed size."""
+    """The ``name`` that a ``DataType`` for a NumPy dtype has: ``"fixed"``, or the name of a type that NumPy itself lacks."""
     if native.name == "bfloat16":
         return "bfloat16"
     return _numpy.SMALL_NUMBERS[native.name] if _numpy.is_small(native) else "fixed"
 
 
 def parse_dtype(spec: Any, zarr_format: ZarrFormat) -> DataType:
-    """A data type from a caller's argument: NumPy's dtypes and names, Zarr's names and JSON, or zarr-python's objects.
+    """Converts a caller's argument to a data type: NumPy's dtypes and names, Zarr's names and JSON, or zarr-python's objects.
 
     Raises
     ------
@@ -425,7 +425,7 @@ def _named(name: str) -> DataType:
 
 
 def _native_of(spec: Any) -> np.dtype[Any]:
-    """The NumPy dtype for a caller's argument. The error for an unknown name suggests a similar one."""
+    """Converts a caller's argument to a NumPy dtype. The error for an unknown name suggests a similar one."""
     try:
         return _numpy.parse_type(spec)
     except (TypeError, ValueError, AttributeError):
@@ -499,7 +499,7 @@ def _check_native(native: np.dtype[Any]) -> None:
 
 
 def from_json_v3(spec: Any) -> DataType:
-    """A data type from format 3 metadata.
+    """Converts the data type in format 3 metadata to an object.
 
     Raises
     ------

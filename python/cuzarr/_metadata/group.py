@@ -28,7 +28,7 @@ from cuzarr.errors import ContainsArrayError, CuzarrError, MetadataValidationErr
 
 
 class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
-    """Metadata of the nodes below a group, by their paths. Each metadata object is made on first access.
+    """Consolidated metadata of the nodes below a group, by their paths. Each metadata object is made on first access.
 
     ``paths`` maps each path to the path that the Rust side uses. Errors have the ``trail`` before the node.
     """
@@ -70,18 +70,18 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return dict, (dict(self),)
 
     def is_array(self, path: str) -> bool:
-        """Whether a node is an array."""
+        """Whether the node at a path is an array."""
         node = self._nodes[path]
         return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
 
     def part(self, paths: Mapping[str, str]) -> FoundNodes:
-        """Some of the nodes under new paths. ``paths`` maps new paths to old ones."""
+        """A copy that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
         part = FoundNodes(self._found, {}, self._trail)
         part._nodes = {new: self._nodes[old] for new, old in paths.items()}
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """The consolidated metadata as they were found, or ``None`` if a node was set, deleted or left out since."""
+        """The consolidated metadata as the Rust side found them, or ``None`` if a node was set, deleted or left out since."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
@@ -89,7 +89,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
 
 @dataclass(frozen=True, eq=False)
 class ConsolidatedMetadata:
-    """Metadata of everything below a group, kept with the group.
+    """Consolidated metadata: those of everything below a group, stored in the group's own document.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class ConsolidatedMetadata:
 
     @property
     def metadata(self) -> dict[str, AnyArrayMetadata | GroupMetadata]:
-        """Metadata of the direct children, by name. Groups include the metadata of their own members."""
+        """Metadata of the group's direct members, by name. Groups include the metadata of their own members."""
         return dict(self.nodes(0))
 
     def nodes(self, max_depth: int | None) -> Iterator[tuple[str, AnyArrayMetadata | GroupMetadata]]:
@@ -150,7 +150,7 @@ class ConsolidatedMetadata:
             yield key, replace(node, consolidated_metadata=part) if isinstance(node, GroupMetadata) else node
 
     def _parts(self, max_depth: int | None) -> Iterator[tuple[str, ConsolidatedMetadata | None]]:
-        """Paths of the nodes in the order of :meth:`nodes`. For each group also the metadata of the nodes below it."""
+        """Paths of the nodes in the order of :meth:`nodes`, and for each group the consolidated metadata of the nodes below it."""
         # Each path is visited once, for any number of groups.
         inside: dict[str, dict[str, str]] = {}
         for key in self.flattened_metadata:
@@ -167,13 +167,13 @@ class ConsolidatedMetadata:
             yield path, nodes.is_array(path) if isinstance(nodes, FoundNodes) else isinstance(nodes[path], ArrayMetadata)
 
     def _part(self, paths: Mapping[str, str]) -> ConsolidatedMetadata:
-        """Some of the nodes under new paths. ``paths`` maps new paths to old ones."""
+        """A copy that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
         nodes = self.flattened_metadata
         part = nodes.part(paths) if isinstance(nodes, FoundNodes) else {new: nodes[old] for new, old in paths.items()}
         return ConsolidatedMetadata(part)
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The metadata of one node. A group includes the consolidated metadata of its own members.
+        """The metadata of the node at a path. A group includes the consolidated metadata of its own members.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class ConsolidatedMetadata:
         return replace(node, consolidated_metadata=self._part(inside))
 
     def without(self, name: str) -> ConsolidatedMetadata:
-        """This metadata without one node and all nodes below it.
+        """This consolidated metadata without one node and all nodes below it.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class GroupMetadata(NodeMetadata):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> GroupMetadata:
-        """The metadata that a document describes.
+        """Makes the metadata object from a group's metadata document.
 
         Parameters
         ----------
@@ -384,7 +384,7 @@ class GroupMetadata(NodeMetadata):
 
 
 def parse_node(data: Mapping[str, Any]) -> AnyArrayMetadata | GroupMetadata:
-    """The metadata object for the document of an array or a group, with attributes inside."""
+    """Makes the metadata object from the document of an array or a group, which has the attributes inside."""
     as_mapping(data, "a node")
     if data.get("zarr_format") == 2:
         is_array = "shape" in data
@@ -397,7 +397,7 @@ def node_of(
     consolidated: _core.Consolidated | None = None,
     trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
-    """The metadata of a stored node, and of the nodes consolidated below it. Later errors about the node name the ``trail``.
+    """Makes the metadata object of a stored node, with those consolidated below it. Later errors about the node name the ``trail``.
 
     Raises
     ------
@@ -419,7 +419,7 @@ def node_of(
 
 
 def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
-    """Our metadata object, made from an object of ours or zarr-python's, or from a document.
+    """Converts metadata to an object of cuzarr, from an object of cuzarr or zarr-python, or from a document.
 
     Raises
     ------
@@ -439,7 +439,7 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
 
 
 def _normal(path: str) -> str:
-    """A path without leading, trailing and repeated slashes."""
+    """Removes leading, trailing and repeated slashes from a path."""
     return "/".join(name for name in path.split("/") if name)
 
 

@@ -16,11 +16,11 @@ _NATIVE = {ours: theirs for theirs, ours in _numpy.SMALL_NUMBERS.items()}
 # zarr-extensions registers neither float8_e4m3fn, which tensorstore writes, nor complex numbers of it.
 _PARTS = {f"complex_{name}": name for name in _NATIVE if name.startswith("float") and name != "float8_e4m3fn"}
 NAMES = frozenset((*_NATIVE, *_PARTS))
-"""The names of these numbers in Zarr."""
+"""The names in Zarr of the number types that cuzarr moves, but does not compute with."""
 
 
 def native(name: str) -> np.dtype[Any]:
-    """The NumPy dtype for a name in Zarr.
+    """The NumPy dtype for the Zarr name of a small number type.
 
     Raises
     ------

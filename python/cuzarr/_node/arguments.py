@@ -19,12 +19,12 @@ from cuzarr.storage import StorePath
 
 
 def default_format(zarr_format: Any) -> ZarrFormat:
-    """The given format, or else the configured one."""
+    """The given Zarr format, or else the configured one."""
     return check_zarr_format(zarr_format) or _global_config._values()["default_zarr_format"]  # type: ignore[no-any-return]
 
 
 def one_format(zarr_format: Any, zarr_version: Any) -> Any:
-    """The format that a caller gave as ``zarr_format``, or as ``zarr_version``, its name in zarr-python 2.
+    """The Zarr format that a caller gave as ``zarr_format``, or as ``zarr_version``, which is the argument's name in zarr-python 2.
 
     Raises
     ------
@@ -38,14 +38,14 @@ def one_format(zarr_format: Any, zarr_version: Any) -> Any:
 
 
 def warn_ignored(**arguments: Any) -> None:
-    """Warns of each given argument, because it has no effect."""
+    """Warns for each argument that is not ``None`` that it has no effect."""
     for name, value in arguments.items():
         if value is not None:
             warnings.warn(f"{name} has no effect", CuzarrRuntimeWarning, stacklevel=3)
 
 
 def device_like(meta_array: Any, device: str | None) -> str | None:
-    """The given device, or else the device of ``meta_array``, with which zarr-python 2 chooses it."""
+    """The given device, or else the device of ``meta_array``, by which zarr-python 2 chooses the memory of results."""
     return device_of(meta_array) if device is None and meta_array is not None else device
 
 
@@ -63,7 +63,7 @@ def shape_and_chunks(a: Any) -> tuple[Any, Any]:
 
 
 def refuse_unfit(data: Any) -> None:
-    """Refuses plans and masked arrays as data of a new array, before an empty array is created.
+    """Refuses plans of computations and masked arrays as data of a new array. Called before anything is stored.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def refuse_unfit(data: Any) -> None:
 
 
 def check_data(data: Any, place: StorePath, replaces: bool) -> None:
-    """Refuses data that a new array cannot be filled with: plans, masked arrays, and stored arrays that it would replace.
+    """Refuses data that a new array cannot be filled with: plans, masked arrays, and a stored array that the new one would replace.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def check_data(data: Any, place: StorePath, replaces: bool) -> None:
 
 
 def check_shape(array: Any, shape: tuple[int, ...]) -> None:
-    """Refuses an array that was resized after another library stored its shape.
+    """Refuses an array that was resized since another library, which keeps its shape, received it.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
 
 
 def require_array(value: Any, name: str = "arr") -> Any:
-    """The value itself, if it has a shape and a dtype.
+    """Returns the value unchanged. Refuses one without shape and dtype.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``Array``, a stored array."""
+"""``Array``, an array in a store."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _IN_PLACE = "z[...] += 1 changes what memory holds; (z + 1).store(other) compute
     results={"MemoryArray": "The elements, on the array's device."},
 )
 class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement, Reductions[Expression], Stored):
-    """A stored array. Indexing reads and writes elements; opening reads none.
+    """An array in a store. Indexing reads and writes elements; opening reads only metadata.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:
-        """The array that a metadata document describes. Nothing is read.
+        """The array at a place in a store, from its metadata document ``data``. Nothing is read.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @classmethod
     def open(cls, store: StoreLike, *, config: ArrayConfigLike | None = None) -> Self:
-        """Open the array of format 3 at a store or path. :func:`cuzarr.open_array` opens both formats.
+        """Open an array of Zarr format 3, given by store or path. :func:`cuzarr.open_array` opens both formats.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return cls(place, read_array(place, 3), config)
 
     def with_config(self, config: ArrayConfigLike) -> Self:
-        """Returns the array with other settings. Settings that are not named keep their values.
+        """Returns this array with other settings for reading and writing. Settings that are not named keep their values.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return type(self)(self._store_path, self._metadata, chosen, self._own_device)
 
     def with_device(self, device: str) -> Self:
-        """Returns the same array, for reading to another device.
+        """Returns this array with another device, to which elements are read.
 
         Parameters
         ----------
@@ -241,17 +241,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def metadata(self) -> AnyArrayMetadata:
-        """The metadata document, as an object."""
+        """The array's metadata document, as an object."""
         return self._metadata
 
     @property
     def config(self) -> ArrayConfig:
-        """Settings of the open array, which are not stored."""
+        """Settings for reading and writing this open array. They are not stored."""
         return self._config
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, in elements. Setting them resizes the array."""
+        """Number of elements along each dimension. Assigning to it resizes the array."""
         return self._metadata.shape
 
     @shape.setter
@@ -275,17 +275,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of all elements, decoded."""
+        """Size in bytes of all elements when they are decoded."""
         return self.size * self.dtype.itemsize
 
     @property
     def fill_value(self) -> Any:
-        """The value of elements that were never written."""
+        """The value of elements that were never written, as a scalar."""
         return self._metadata.fill_value
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """Memory order of results."""
+        """Memory order of arrays that reads return: row-major (``"C"``) or column-major (``"F"``)."""
         return self._metadata.order if isinstance(self._metadata, ArrayV2Metadata) else self._config.order
 
     @property
@@ -305,7 +305,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """Extents of the stored objects (shards, or chunks) along each dimension."""
+        """Extents of the shards along each dimension; without sharding, of the chunks."""
         return self._metadata._grid.sizes(self.shape)
 
     @property
@@ -347,22 +347,22 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs."""
+        """The array-to-array codecs of a chunk."""
         return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec; ``None`` in format 2."""
+        """The array-to-bytes codec of a chunk; ``None`` in format 2."""
         return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs."""
+        """The bytes-to-bytes codecs of a chunk."""
         return self._metadata.compressors
 
     @property
     def compressor(self) -> Codec | None:
-        """The compressor of format 2."""
+        """The array's compressor, in format 2."""
         if isinstance(self._metadata, ArrayV2Metadata):
             return self._metadata.compressor
         raise TypeError("format 3 has no compressor; use compressors")
@@ -373,7 +373,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return array_info(self)
 
     def info_complete(self) -> Info:
-        """A summary like :attr:`info`, with the number and size of stored chunks. It lists the store.
+        """A summary like :attr:`info`, with the number and size of stored chunks. This lists the keys of the store.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return result_array(_core.NdBuffer.empty((), "float64", self.device, "C"), np.dtype("f8"))  # type: ignore[no-any-return]
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """A plan of the numbers that the stored elements stand for, according to the array's attributes of the CF conventions.
+        """A plan that decodes the stored elements into the numbers that they stand for, by the array's attributes of the CF conventions.
 
         Elements equal to ``_FillValue`` or ``missing_value`` become NaN. The others are multiplied by ``scale_factor``, and
         ``add_offset`` is added. Before that, ``_Unsigned`` makes signed integers unsigned, or the reverse. In format 2, the fill value
@@ -437,7 +437,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return decoded(self, dtype, times)
 
     def explain(self, selection: Selection = Ellipsis, *, writing: bool = False) -> Explanation:
-        """Explain what reading a box would do, stage by stage, and why. No elements are read or written.
+        """Explain what reading or writing a selection would do, stage by stage, and why. No elements are read or written.
 
         Parameters
         ----------
@@ -554,7 +554,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         self.setitem(selection, value)
 
     def getitem(self, selection: Selection, *, prototype: Prototype | None = None, progress: Progress = None) -> MemoryArray:
-        """Read a selection like ``array[selection]``, with a choice of memory and a report of progress.
+        """Read a selection like ``array[selection]``, with a report of progress, and into memory of the prototype's kind.
 
         Parameters
         ----------
@@ -586,7 +586,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def setitem(
         self, selection: Selection, value: ArrayLike, prototype: Prototype | None = None, *, progress: Progress = None
     ) -> None:
-        """Write a selection like ``array[selection] = value``.
+        """Write a selection like ``array[selection] = value``, with a report of progress.
 
         Parameters
         ----------
@@ -635,7 +635,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         device: Any = None,
         progress: Any = None,
     ) -> Any:
-        """Read a box into memory of your choice, converted to a type of your choice.
+        """Read a box of elements into the memory ``out`` or onto ``device``, converted to ``dtype``.
 
         Parameters
         ----------
@@ -725,7 +725,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def read_boxes(
         self, starts: ArrayLike, extent: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
     ) -> MemoryArray:
-        """Read many boxes of one extent, given by an integer array. No Python object is made for each box.
+        """Read many boxes of equal extent, whose starts are in an integer array. No Python object is made for each box.
 
         Each chunk is decoded once.
 
@@ -762,7 +762,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def read_ragged(
         self, starts: ArrayLike, extents: ArrayLike, *, out: ArrayLike | None = None, dtype: DTypeLike | None = None
     ) -> tuple[MemoryArray, np.ndarray[Any, Any]]:
-        """Read many boxes of unequal extents, such as the rows of a sparse matrix. Integer arrays give their places.
+        """Read many boxes of unequal extents, such as the rows of a sparse matrix. Integer arrays give the boxes' starts and extents.
 
         Each chunk is decoded once. For an array of one dimension, no Python object is made for each range. For more dimensions, one is
         made for each box.
@@ -806,7 +806,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         prototype: Prototype | None = None,
         fields: Fields | None = None,
     ) -> MemoryArray:
-        """Read a box of elements.
+        """Read the elements that integers and slices select.
 
         Parameters
         ----------
@@ -843,7 +843,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         fields: Fields | None = None,
         prototype: Prototype | None = None,
     ) -> None:
-        """Write a box of elements.
+        """Write the elements that integers and slices select.
 
         Raises
         ------
@@ -866,7 +866,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         fields: Fields | None = None,
         prototype: Prototype | None = None,
     ) -> MemoryArray:
-        """Read whole chunks, selected by their places in the grid.
+        """Read whole chunks, selected by their positions in the grid of chunks.
 
         Parameters
         ----------
@@ -882,7 +882,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def set_block_selection(
         self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
-        """Write whole chunks, selected by their places in the grid.
+        """Write whole chunks, selected by their positions in the grid of chunks.
 
         Parameters
         ----------
@@ -962,7 +962,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def set_coordinate_selection(
         self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
-        """Write points, by one index array for each dimension.
+        """Write points, given by one index array for each dimension.
 
         Parameters
         ----------
@@ -1017,7 +1017,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def oindex(self) -> OIndex:
-        """Orthogonal selection by brackets: ``array.oindex[[0, 3], :]``.
+        """Reads and writes the outer product of one selector for each dimension, by brackets: ``array.oindex[[0, 3], :]``.
 
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
@@ -1029,7 +1029,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def vindex(self) -> VIndex:
-        """Selection of points by brackets: ``array.vindex[[0, 3], [1, 1]]``, or by a mask.
+        """Reads and writes points by brackets: ``array.vindex[[0, 3], [1, 1]]``, or the elements where a mask is true.
 
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
@@ -1045,7 +1045,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def blocks(self) -> BlockIndex:
-        """Selection of whole chunks by brackets: ``array.blocks[0, 1:3]``.
+        """Reads and writes whole chunks by brackets, with their positions in the grid: ``array.blocks[0, 1:3]``.
 
         >>> import cuzarr, numpy as np
         >>> array = cuzarr.create_array({}, data=np.arange(12).reshape(3, 4), chunks=(2, 2))
@@ -1058,7 +1058,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     # ------------------------------------------------------------------------------------------- changes of its shape
 
     def resize(self, new_shape: ShapeLike) -> None:
-        """Change the shape. New elements have the fill value.
+        """Change the shape of the array. New elements have the fill value.
 
         Chunks outside of the new shape are deleted. A chunk at the edge keeps its elements beyond the shape; they appear again when the
         array grows. If the process is killed during the call, readers find the old array or the new one.
@@ -1082,7 +1082,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         resize.resize(self, new_shape)
 
     def append(self, data: ArrayLike, axis: int | str = 0) -> tuple[int, ...]:
-        """Append elements along an axis, behind the last stored ones.
+        """Append elements along an axis, behind the array's last element. This enlarges the array.
 
         Other readers see either none or all of the new elements, since the shape is written last. Other handles, threads and programs
         that append wait until this call ends; the guide says in which stores.
@@ -1111,7 +1111,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     # ---------------------------------------------------------------------------- as an object of Python and of NumPy
 
     def astype(self, dtype: DTypeLike) -> Expression:
-        """A plan of the elements converted to another type, as NumPy converts them. Nothing is read.
+        """A plan that converts the elements to another type, as NumPy does. Nothing is read.
 
         Parameters
         ----------
@@ -1133,7 +1133,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         raise UnsupportedError("a stored array cannot be changed in place as a whole", hint=_IN_PLACE)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """All elements, as a NumPy array.
+        """Reads all elements into a NumPy array.
 
         Raises
         ------
@@ -1151,7 +1151,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return elements if dtype is None else elements.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        """All elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+        """Reads all elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
 
         Parameters
         ----------
@@ -1258,11 +1258,11 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return array_io.open_handle(self, device)
 
     def _explain(self, selection: Any, writing: bool) -> Explanation:
-        """Explains a read or write. The selection has the Rust side's form."""
+        """Explains a read or write of ``selection``, which is already in the form that the Rust side takes."""
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:
-        """Returns the array with other metadata. The metadata are not written."""
+        """Returns an object for this array with other metadata. The stored metadata stay."""
         return type(self)(self._store_path, metadata, self._config, self._own_device)
 
     def _read_box(self, box: Box, device: str) -> Any:
@@ -1272,7 +1272,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         array_io.write_box(self, box, value)
 
     def _iterate_stored(self) -> Iterator[str]:
-        """Keys of the stored objects, relative to the array."""
+        """Keys of the array's stored chunks or shards, relative to the array's path."""
         skip = len(self.path) + 1 if self.path else 0
         keys = (key[skip:] for key in self.store.list_prefix(self.path))
         return (key for key, _ in self._metadata._decode_chunk_keys(keys))
@@ -1281,7 +1281,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return (self if device is None else self.with_device(device))._elements()
 
     def _elements(self) -> Any:
-        """All elements, as an array even without dimensions."""
+        """Reads all elements. For an array without dimensions, the result is an array, not a scalar."""
         return array_io.get_box(self, basic_box(..., self.shape), None, None, None)
 
 

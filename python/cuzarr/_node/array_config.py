@@ -16,7 +16,7 @@ from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 @dataclass(frozen=True)
 class ArrayConfig:
-    """Settings of an open array. They are not stored.
+    """Settings for reading and writing an open array. They are not stored with the array.
 
     Settings that are not given come from the configuration. Ranges of a shard of 1 MiB and more are never joined with the next range.
 
@@ -66,7 +66,7 @@ class ArrayConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
-        """Settings from a dictionary. Missing settings come from the global configuration.
+        """Array settings from a dictionary. Missing settings come from the global configuration.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class ArrayConfig:
         return cls(**{name: data.get(name, values[f"array.{name}"]) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting by its name.
+        """A dictionary of all settings by name.
 
         Returns
         -------
@@ -119,12 +119,12 @@ _KEYS = tuple(f"array.{name}" for name in ArrayConfig.__dataclass_fields__)
 
 @functools.lru_cache(maxsize=64)
 def _configured(*values: Any) -> ArrayConfig:
-    """The settings of the configuration, checked once."""
+    """The array settings that the global configuration has. Equal values are checked only once."""
     return ArrayConfig(*values)
 
 
 def parse_array_config(data: Any) -> ArrayConfig:
-    """Settings from ``None``, a dictionary, or an object of cuzarr or zarr-python."""
+    """Array settings from ``None`` (the global configuration), a dictionary, or a settings object of cuzarr or zarr-python."""
     if data is None:
         return _configured(*map(global_config._values().__getitem__, _KEYS))
     if isinstance(data, ArrayConfig):
@@ -133,12 +133,12 @@ def parse_array_config(data: Any) -> ArrayConfig:
 
 
 def with_chunk_cache(config: ArrayConfigLike | None, chunk_cache: bool | None) -> ArrayConfigLike | None:
-    """The settings with the given ``chunk_cache``; unchanged if that is ``None``."""
+    """Array settings with ``chunk_cache`` replaced; unchanged if the given ``chunk_cache`` is ``None``."""
     return config if chunk_cache is None else replace(parse_array_config(config), chunk_cache=chunk_cache)
 
 
 def parse_changes(config: Any) -> dict[str, Any]:
-    """Some settings by name, checked."""
+    """A dictionary of the array settings to change, after their names and values are checked."""
     changes = dictionary(config.to_dict() if hasattr(config, "to_dict") else config, "config")
     ArrayConfig.from_dict(changes)
     return changes

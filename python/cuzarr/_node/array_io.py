@@ -36,7 +36,7 @@ from cuzarr.storage import Store
 
 
 class Opened(NamedTuple):
-    """An array that was opened for one device."""
+    """An array's open handle for one device, and the configuration with which it was opened."""
 
     # The objects that the configuration's values came from, and the values that the array was opened with.
     origins: tuple[object, ...]
@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """The reader of ``array[...]`` for integers and slices, if results are plain NumPy arrays."""
+    """The handle that ``array[...]`` reads integers and slices with, if the result is a plain NumPy array."""
 
     origins: tuple[object, ...]
     # ``None`` if results are not plain NumPy arrays.
@@ -54,7 +54,7 @@ class Plain(NamedTuple):
 
 
 class OpenArray(StoredArray, Protocol):
-    """The part of an array's interface that reading and writing elements needs."""
+    """The part of an array's interface that is needed to read and write elements."""
 
     _metadata: AnyArrayMetadata
     _config: ArrayConfig
@@ -89,7 +89,7 @@ _LOOKED_AT_MOST = 1024
 
 
 def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
-    """The array's handle on the Rust side. It is opened once for each device, until the configuration changes."""
+    """The Rust object for an array, opened once for each device, until the configuration changes."""
     device = device or array._own_device or global_config._values()["device"]
     opened, origins = array._handles.get(device), global_config.origins()
     if opened is not None and opened.origins == origins:
@@ -128,7 +128,7 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
 
 
 def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
-    """The device of an operation's memory, and the caller's own class of nd-buffers, if there is one.
+    """The device of the elements that are read or written, and the caller's own class of nd-buffers, if there is one.
 
     A prototype takes precedence over the array's device, and the array's device over the configuration.
     """
@@ -145,7 +145,7 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 
 
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
-    """The result of ``array[...]`` for integers and slices, or ``None`` if the selection or the array needs the general path.
+    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the general path.
 
     Most reads of small arrays are of this kind. For them, each step in Python would take as long as a step of reading.
     """
@@ -201,7 +201,7 @@ def new_memory(array: OpenArray, nd_buffer: Any, device: str, shape: tuple[int, 
 
 
 def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
-    """The elements in memory of the caller's own buffer class, if there is one; else unchanged."""
+    """Copies elements that were read into memory of the caller's own buffer class. Without such a class, returns them unchanged."""
     device, nd_buffer = placement(array, prototype)
     if nd_buffer is None:
         return elements
@@ -212,7 +212,7 @@ def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
 
 
 def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
-    """A value to be written, first passed through the caller's own buffer class, if there is one."""
+    """Passes a value that will be written through the caller's own buffer class. Without such a class, returns it unchanged."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     _, nd_buffer = placement(array, prototype)
@@ -245,7 +245,7 @@ def read_box(array: OpenArray, box: Chosen, device: str) -> Any:
 
 
 def in_own_order(array: OpenArray, elements: Any) -> Any:
-    """Read elements, in the array's own byte order if they are a NumPy array. Other libraries only have the machine's order."""
+    """Converts elements that were read to the array's byte order, if they are a NumPy array. Other libraries have no other byte order."""
     own = array._metadata.data_type.native
     if isinstance(elements, np.ndarray) and elements.dtype != own:
         return elements.astype(own) if own.names is not None else elements.byteswap(inplace=True).view(own)
@@ -279,7 +279,7 @@ def read_arrow(array: OpenArray, box: Chosen, ndim: int) -> tuple[Any, Any]:
 
 
 def computed(value: Any) -> Any:
-    """The elements of a plan. Any other value is returned unchanged.
+    """Computes a plan and returns its elements. Any other value is returned unchanged.
 
     Raises
     ------
@@ -308,12 +308,12 @@ def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, pr
 
 
 def turn(array: OpenArray, box: Chosen) -> _core.Update:
-    """A lock on the stored objects that a box touches. While it is held, other threads cannot write to them."""
+    """A lock on the stored objects that a selection touches. While it is held, other threads cannot write to these objects."""
     return array._handle().update(box.lists)
 
 
 def taken_apart(array: OpenArray, value: Any) -> Any:
-    """A value that a caller writes, in a form that can be written: an array on a device unchanged, else a NumPy array."""
+    """Converts a value that a caller writes to a NumPy array. Arrays in a GPU's memory, and Python strings, stay as they are."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     data_type = array._metadata.data_type
@@ -334,7 +334,7 @@ def write_box(array: OpenArray, box: Chosen, value: Any, update: _core.Update | 
 
 
 def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuffer | tuple[list[Any], bool] | None:
-    """A value for a selection of shape ``shape``, as the Rust side takes it.
+    """Converts a value that is written to a selection of shape ``shape`` to the form that the Rust side takes.
 
     The result is a buffer. For elements of variable length, it is a list, and whether they are text. ``None`` if a value in host memory
     has no elements.
@@ -360,7 +360,7 @@ def written(array: OpenArray, shape: tuple[int, ...], value: Any) -> _core.NdBuf
 
 @contextmanager
 def encoded_text(array: OpenArray) -> Iterator[None]:
-    """Turns errors about strings that cannot be encoded as UTF-8 into errors about elements that cannot be converted."""
+    """Inside the ``with`` block, turns Python's error for strings that UTF-8 cannot encode into ``ConversionError``."""
     try:
         yield
     except UnicodeEncodeError:
@@ -392,7 +392,7 @@ def _own_class(prototype: Any) -> Any:
 
 
 def _tell_of_host(what: str, device: str) -> None:
-    """Warns once that something was done in host memory although elements go to a device.
+    """Warns once that ``what`` was done in host memory, although the elements go to a GPU.
 
     Raises
     ------

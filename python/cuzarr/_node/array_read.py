@@ -1,4 +1,4 @@
-"""Reads boxes into a caller's memory, with other element types, and many at once."""
+"""Reads boxes of elements: into a caller's memory, as another element type, or many boxes at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def converted(array: OpenArray, dtype: Any) -> np.dtype[Any]:
-    """The element type of a result that is read as ``dtype``, in the machine's byte order.
+    """The element type of a result that is read as ``dtype``, in the machine's byte order; ``None`` stands for the array's type.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _read_box(array: OpenArray, box: Box, dtype: Any, out: Any = None, prototype
 
 
 def read_to(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any, device: str | Sequence[str]) -> Any:
-    """Reads one box to other devices than the array's; see :meth:`cuzarr.Array.read`."""
+    """Reads one box to a device that is not the array's, or to several devices; see :meth:`cuzarr.Array.read`."""
     if isinstance(device, str):
         return read(array.with_device(device), selection, out, dtype, prototype)
     device = items(device, "device", "the name of one, or of several")
@@ -162,7 +162,7 @@ def _ranges(begins: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> tuple[
 
 
 def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[MemoryArray]:
-    """Reads ranges of 1-D arrays by one plan. Each read is an array, starts, lengths, and an element type or ``None``.
+    """Reads many ranges of several 1-D arrays in one call. Each read is an array, starts, lengths, and an element type or ``None``.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def read_ranges(reads: Sequence[tuple[OpenArray, Any, Any, Any]]) -> list[Memory
 def _read_rows(
     array: OpenArray, shape: tuple[int, ...], out: Any, dtype: Any, read: Callable[[_core.Array, _core.NdBuffer], None]
 ) -> MemoryArray:
-    """Calls ``read`` on memory of shape ``shape``, the caller's or new, and returns that memory."""
+    """Calls ``read`` on memory of shape ``shape``, and returns this memory: the caller's ``out``, or new memory."""
     check_fixed(array)
     device = placement(array, None)[0]
     native = converted(array, dtype if out is None or dtype is not None else foreign.element_type(out))
@@ -204,13 +204,13 @@ def _read_rows(
 
 
 def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], dtype: Any) -> Any:
-    """The result of a read into new memory. Without a ``dtype``, it has the type of ``array[...]``."""
+    """The array for a buffer that was read. Without a ``dtype``, it has the type of ``array[...]``."""
     elements = convert.result_array(buffer, native)
     return elements if dtype is not None else in_own_order(array, elements)
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
-    """An array of 64-bit integers. Integers that are too large become negative, which is outside of any array.
+    """Converts starts or extents to 64-bit integers. Integers that are too large become negative, which is outside of any array.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
 
 
 def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
-    """The starts of boxes, as an array with one row for each box.
+    """The start of each box, as an array with one row for each box and one column for each dimension.
 
     Raises
     ------

@@ -26,12 +26,12 @@ from cuzarr._node.indexing import (
 
 
 def _as_index(selection: Any) -> Any:
-    """The selection; if it is a stored array of cuzarr or zarr-python, the elements of that array."""
+    """Returns a selection unchanged. If it is a stored array of cuzarr or zarr-python, returns the elements of this array."""
     return np.asarray(selection) if is_array(selection) else selection
 
 
 def get(array: Any, selection: Any, prototype: Any) -> Any:
-    """Reads elements by the selection between brackets."""
+    """Reads the elements that ``array[selection]`` selects."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if is_pure_fancy(rest, array.ndim):
@@ -47,7 +47,7 @@ def get(array: Any, selection: Any, prototype: Any) -> Any:
 
 
 def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
-    """Writes elements by the selection between brackets."""
+    """Writes the elements that ``array[selection]`` selects."""
     selection = _as_index(selection)
     fields, rest = pop_fields(selection)
     if isinstance(value, Expression) and fields is None and prototype is None:
@@ -63,7 +63,7 @@ def put(array: Any, selection: Any, value: Any, prototype: Any) -> None:
 
 
 def count_objects(array: Any, selection: Any) -> int | None:
-    """The number of stored objects that a box touches, or ``None`` if the selection is not a box."""
+    """The number of chunks or shards that a selection touches, or ``None`` if the selection is not a box."""
     fields, rest = pop_fields(selection)
     try:
         box = basic_box(rest, array.shape)
@@ -85,7 +85,7 @@ def set_orthogonal(array: Any, selection: Any, value: Any, fields: Fields | None
 
 
 def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
-    """Reads points, by one index array for each dimension."""
+    """Reads points, given by one index array for each dimension."""
     chosen = CoordinateSelection(selection, array.shape)
     if out is not None and tuple(getattr(out, "shape", ())) == chosen.shape:
         return array_io.get_box(array, chosen, out, prototype, fields)
@@ -94,7 +94,7 @@ def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None,
 
 
 def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
-    """Writes points, by one index array for each dimension.
+    """Writes points, given by one index array for each dimension.
 
     The value has the shape of the index arrays, or one element for each point: in one dimension, or with further dimensions of 1.
     """

@@ -1,4 +1,4 @@
-"""Asynchronous arrays and groups: the same nodes, with methods that are awaited."""
+"""Asynchronous arrays and groups: like ``Array`` and ``Group``, but their methods are awaited."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DefaultT = TypeVar("DefaultT")
 Awaited = Callable[..., Awaitable[T]]
-"""A method that is awaited. It has the parameters of the synchronous method."""
+"""Type of a method that is awaited. It has the parameters of the synchronous method with its name."""
 Listed = Callable[..., AsyncGenerator[T]]
-"""A method that yields items asynchronously."""
+"""Type of a method whose items are listed by ``async for``."""
 
 # The asynchronous class of each synchronous class; :func:`complete` registers them.
 _TWINS: dict[type, type[_AsyncNode]] = {}
 
 
 def to_async(value: Any) -> Any:
-    """The asynchronous form of a node. Other values are returned unchanged."""
+    """The asynchronous form of an array or group. Other values are returned unchanged."""
     twin = next((_TWINS[base] for base in type(value).__mro__ if base in _TWINS), None)
     if twin is not None:
         return twin.of(value)
@@ -47,12 +47,12 @@ def to_async(value: Any) -> Any:
 
 
 def to_sync(value: Any) -> Any:
-    """The synchronous form of a node. Other values are returned unchanged."""
+    """The synchronous form of an array or group. Other values are returned unchanged."""
     return value._node if isinstance(value, _AsyncNode) else value
 
 
 async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Awaits a call, with synchronous nodes as arguments and asynchronous ones as results."""
+    """Awaits a blocking call. Arrays and groups become synchronous ones in its arguments, and asynchronous ones in its result."""
     arguments = {name: to_sync(value) for name, value in kwargs.items()}
     return to_async(await run(call, *map(to_sync, args), **arguments))
 
@@ -77,20 +77,20 @@ def _listed(method: Callable[..., Any]) -> Any:
 
 
 def _undocumented(call: Any, method: Callable[..., Any]) -> Any:
-    """Gives an asynchronous method the name and parameters of its original. :func:`complete` gives it a docstring."""
+    """Gives an asynchronous method the name and parameters of the synchronous ``method``. :func:`complete` gives it a docstring."""
     functools.update_wrapper(call, method)
     call.__doc__ = None
     return call
 
 
 def _same(of: type, name: str) -> Any:
-    """The property ``name`` of the synchronous object. It needs no access to the store."""
+    """A property of an asynchronous class that returns the synchronous object's property ``name``. It does not access the store."""
     original: property = getattr(of, name)
     return property(lambda self: getattr(self._node, name), doc=original.__doc__)
 
 
 class _Selector:
-    """``array.oindex`` and ``array.vindex`` of an asynchronous array."""
+    """The object behind ``array.oindex`` and ``array.vindex`` of an asynchronous array, which reads and writes selections."""
 
     def __init__(self, selector: Any) -> None:
         self._selector = selector
@@ -130,7 +130,7 @@ class _AsyncNode:
 
     @classmethod
     def of(cls, node: Array | Group) -> Self:
-        """The asynchronous form of an array or group. Both share all state.
+        """The asynchronous form of an array or group. Changes to either of them are visible in both.
 
         Parameters
         ----------
@@ -154,11 +154,11 @@ class _AsyncNode:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """The attributes as they were read. :meth:`update_attributes` changes them."""
+        """A copy of the attributes as they were last read. :meth:`update_attributes` changes the stored ones."""
         return dict(self._node.metadata.attributes)
 
     def same_as(self, other: object) -> bool:
-        """Whether two objects are the same node of the same store, with equal metadata and settings. ``==`` does the same.
+        """Whether two objects are the same array or group of the same store, with equal metadata and settings. ``==`` does the same.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class AsyncArray(_AsyncNode):
     async def open(
         cls, store: StoreLike, zarr_format: ZarrFormat | None = 3, *, config: ArrayConfigLike | None = None
     ) -> AsyncArray:
-        """Open the array at a store or path.
+        """Open an array, given by its store or path.
 
         Parameters
         ----------
@@ -321,7 +321,7 @@ class AsyncArray(_AsyncNode):
         return await run(lambda: self._node.nchunks_initialized)  # type: ignore[no-any-return]
 
     async def resize(self, new_shape: ShapeLike, delete_outside_chunks: bool = True) -> None:
-        """Change the shape. New elements have the fill value.
+        """Change the shape of the array. New elements have the fill value.
 
         Parameters
         ----------
@@ -345,12 +345,12 @@ class AsyncArray(_AsyncNode):
 
     @property
     def oindex(self) -> _Selector:
-        """Orthogonal selection: ``await array.oindex.getitem(([0, 3], slice(None)))``."""
+        """Reads and writes the outer product of one selector for each dimension: ``await array.oindex.getitem(([0, 3], slice(None)))``."""
         return _Selector(self._node.oindex)
 
     @property
     def vindex(self) -> _Selector:
-        """Selection of points: ``await array.vindex.getitem(([0, 3], [1, 1]))``."""
+        """Reads and writes points: ``await array.vindex.getitem(([0, 3], [1, 1]))``."""
         return _Selector(self._node.vindex)
 
 
@@ -397,7 +397,7 @@ class AsyncGroup(_AsyncNode):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncGroup:
-        """The group that a metadata document describes. Nothing is read or written.
+        """The group at a place in a store, from its metadata document ``data``. Nothing is read or written.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class AsyncGroup(_AsyncNode):
     async def open(
         cls, store: StoreLike, zarr_format: ZarrFormat | None = 3, use_consolidated: bool | str | None = None
     ) -> AsyncGroup:
-        """Open the group at a store or path.
+        """Open a group, given by its store or path.
 
         Parameters
         ----------
@@ -530,7 +530,7 @@ class AsyncGroup(_AsyncNode):
         return await run_node(self._node.require_array, name, **given)  # type: ignore[no-any-return]
 
     async def get(self, key: str, default: DefaultT | None = None) -> AsyncArray | AsyncGroup | DefaultT | None:
-        """The array or group at a path, or a default value.
+        """The array or group at a path below this group, or a default value.
 
         Parameters
         ----------
@@ -578,7 +578,7 @@ def _place(store: StoreLike) -> StorePath:
 
 
 def complete(twin: type[_AsyncNode], blocking: type) -> None:
-    """Gives an asynchronous class the methods and properties that it declares. The synchronous class calls this when it is defined."""
+    """Adds to an asynchronous class the methods and properties that it declares, each from the synchronous class ``blocking``."""
     twin._blocking, _TWINS[blocking] = blocking, twin
     for name, kind in twin.__annotations__.items():
         method = getattr(blocking, name, None) or getattr(blocking, f"__{name}__")

@@ -1,4 +1,4 @@
-"""Functions that create arrays: with zarr-python's arguments, with those of its older versions, and with NumPy's."""
+"""Functions that create arrays in stores, with the arguments of zarr-python, of its older versions, or of NumPy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def create_array(
     device: str | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Array:
-    """Create an array.
+    """Create an array in a store.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def create_array(
 def create_node(
     place: StorePath, metadata: AnyArrayMetadata, overwrite: bool, config: Any, device: str | None, data: Any = None
 ) -> Array:
-    """Writes a new array: elements if there are any, then its metadata and that of the groups above it."""
+    """Writes a new array: first ``data``, if given, then the metadata of the array and of missing groups above it."""
     array = Array(place, metadata, config, device)  # raises an error here if the codecs do not fit
     write_new(place, metadata, overwrite=overwrite, fill=None if data is None else partial(fill, array, data))
     return array
@@ -247,7 +247,7 @@ def from_array(
 
 
 def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, with ``"keep"`` replaced by the setting of the source."""
+    """The arguments for a new array, with ``"keep"`` replaced by the source array's setting."""
     zarr_format = given["zarr_format"] or source.zarr_format
     same = zarr_format == source.zarr_format
     is_sharded = isinstance(source, ArrayV3Metadata) and source.sharding_codec is not None
@@ -278,7 +278,7 @@ def _keep(source: AnyArrayMetadata, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill(array: Array, data: Any) -> None:
-    """Writes all elements. A stored array is copied in batches, and each stored object is written once."""
+    """Fills an array with ``data``. A stored array is copied in batches, and each stored object is written once."""
     if not is_array(data):
         if array.ndim == 0 or array.size:
             array[...] = data
@@ -409,7 +409,7 @@ def create(
 
 
 def array(data: ArrayLike, **kwargs: Unpack[CreateOptions]) -> Array:
-    """Create an array with the given elements.
+    """Create an array in a store, with the given elements.
 
     Parameters
     ----------
@@ -480,7 +480,7 @@ def full(shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[FullOpt
 
 
 def like_arguments(a: Any, zarr_format: ZarrFormat | None, *, fill: bool = True, **given: Any) -> dict[str, Any]:
-    """The arguments of :func:`create` for an array like ``a``, overridden by ``given``. Codecs are used only within one format."""
+    """The arguments of :func:`create` for an array like ``a``, overridden by ``given``. Codecs are copied within one Zarr format only."""
     shape, chunks = shape_and_chunks(a)
     arguments: dict[str, Any] = {"shape": shape}
     if chunks is not None:

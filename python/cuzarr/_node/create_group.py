@@ -27,7 +27,7 @@ def create_group(
     storage_options: dict[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Create a group.
+    """Create a group in a store.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def create_group(
 def create_hierarchy(
     *, store: Store, nodes: dict[str, GroupMetadata | AnyArrayMetadata], overwrite: bool = False
 ) -> Iterator[tuple[str, Group | Array]]:
-    """Create many arrays and groups at once, from their metadata. Missing parent groups are created, too.
+    """Create many arrays and groups in one call, from their metadata. Missing parent groups are created, too.
 
     Parameters
     ----------

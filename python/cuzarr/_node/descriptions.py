@@ -13,7 +13,7 @@ _MOST_ATTRIBUTES = 20
 
 
 def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | None = None) -> Info:
-    """The summary of an array, with the number and size of its stored objects if they are given."""
+    """The summary of an array, with the number and the size of its stored chunks or shards if they are given."""
     metadata = array.metadata
     return Info.of(
         [
@@ -40,7 +40,7 @@ def array_info(array: Any, stored_count: int | None = None, stored_bytes: int | 
 
 
 def _shape_text(array: Any, what: Literal["chunks", "shards"]) -> object:
-    """The shape of chunks or shards. For a rectilinear grid, the lengths along each dimension, as in the metadata."""
+    """The shape of chunks or shards, for a summary. For a rectilinear grid, the lengths along each dimension, as in the metadata."""
     metadata = array.metadata
     if metadata._grid.is_regular:
         return getattr(array, what)
@@ -90,7 +90,7 @@ def array_html(array: Any) -> str:
 
 
 def group_html(group: Any) -> str:
-    """An HTML table that describes a group: its kind, its place, and its attributes."""
+    """An HTML table that describes a group: its kind, its store and path, and its attributes."""
     lines: list[tuple[str, object]] = [
         ("Type", type(group).__name__),
         ("Store", group.store_path),
@@ -102,7 +102,7 @@ def group_html(group: Any) -> str:
 
 
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """One line for each of the first attributes, and one with the number of the others."""
+    """Lines of a summary: one for each of the first attributes, and one with the number of the others."""
     first = list(islice(attributes.items(), _MOST_ATTRIBUTES))
     lines: list[tuple[str, object]] = [(f"Attribute {printable(shortened(name))}", brief_repr(value)) for name, value in first]
     more = len(attributes) - len(first)

@@ -32,7 +32,7 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """The positions of chunk borders along ``length`` units. If there are too many, only every n-th border."""
+    """The positions of chunk borders in a drawing, along a side of ``length`` units. Of many borders, only every n-th is listed."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)
@@ -42,13 +42,13 @@ def _lines(extent: int, chunk: int, length: float) -> list[float]:
 
 
 def _sizes(height: int, width: int) -> tuple[float, float]:
-    """Height and width of the drawing in units. Their ratio is that of the shape, limited to between 1/4 and 4."""
+    """Height and width of a drawing of an array. Their ratio is that of the array's extents, limited to between 1/4 and 4."""
     ratio = min(max((height or 1) / (width or 1), 0.25), 4.0)
     return (_WIDTH * ratio, float(_WIDTH)) if ratio <= 1 else (float(_WIDTH), _WIDTH / ratio)
 
 
 def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tuple[int, ...] | None) -> str:
-    """An SVG drawing of the last two dimensions, with thin lines between chunks and thick ones between shards."""
+    """An SVG drawing of an array's last two dimensions, with thin lines between chunks and thick ones between shards."""
     if not shape:
         return ""
     plane = shape[-2:] if len(shape) > 1 else (0, *shape)
@@ -76,7 +76,7 @@ def chunk_grid_svg(shape: tuple[int, ...], chunks: tuple[int, ...], shards: tupl
 
 
 class Tree:
-    """A hierarchy of groups and arrays, as text and as HTML."""
+    """A drawing of a hierarchy of groups and arrays, as text and as HTML."""
 
     def __init__(self, text: str, markup: str) -> None:
         self._text = text
@@ -91,7 +91,7 @@ class Tree:
 
 
 def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated: str = "", plain: bool = False) -> Tree:
-    """The tree of ``members``, which are sorted paths, each with a description (for an array) or ``None`` (for a group)."""
+    """Draws the tree of ``members``, which are sorted paths, each with a description (for an array) or ``None`` (for a group)."""
     root = printable(root)
     children: dict[str, list[tuple[str, str | None]]] = {}
     for path, description in members:

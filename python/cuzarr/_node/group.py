@@ -1,4 +1,4 @@
-"""``Group``, a stored group."""
+"""``Group``, a group in a store."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _GROUP_OPTIONS = ("overwrite", "attributes")
     errors={"overwrite": "ContainsArrayError, ContainsGroupError\n    A node is there, and ``overwrite`` is off."},
 )
 class Group(Node):
-    """A group in a store: a container of arrays and groups, by name.
+    """A group in a store: a container that holds arrays and other groups, each under a name.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Group(Node):
         zarr_format: ZarrFormat = 3,
         overwrite: bool = False,
     ) -> Self:
-        """Create a group at a store or path.
+        """Create a group, at the root of a store or at a path.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Group(Node):
 
     @classmethod
     def open(cls, store: StoreLike, zarr_format: ZarrFormat | None = 3) -> Self:
-        """Open the group at a store or path.
+        """Open a group, given by its store or path.
 
         Parameters
         ----------
@@ -189,22 +189,22 @@ class Group(Node):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The metadata document, as an object."""
+        """The group's metadata document, as an object."""
         return self._metadata
 
     @property
     def synchronizer(self) -> None:
-        """Always ``None``; zarr-python has this property."""
+        """Always ``None``. The property exists because zarr-python has it."""
         return None
 
     @property
     def info(self) -> Info:
-        """A summary of the group. Members are counted if that needs no listing of the store."""
+        """A summary of the group. Its members are counted only if this does not need to list the keys of the store."""
         consolidated = self._metadata.consolidated_metadata
         return group_info(self, None if consolidated is None else self._kinds(None))
 
     def info_complete(self) -> Info:
-        """A summary like :attr:`info`, with every member counted. It lists the store.
+        """A summary like :attr:`info`, with every member counted. This lists the keys of the store.
 
         Returns
         -------
@@ -252,7 +252,7 @@ class Group(Node):
         return self._node(path, metadata)
 
     def get(self, path: str, default: DefaultT | None = None) -> Array | Self | DefaultT | None:
-        """The array or group at a path, or else a default value.
+        """The array or group at a path below this group, or else a default value.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Group(Node):
         return default if metadata is None else self._node(path, metadata)
 
     def get_array(self, path: str) -> Array:
-        """The array at a path.
+        """The array at a path below this group.
 
         Raises
         ------
@@ -393,7 +393,7 @@ class Group(Node):
     def _boxes(
         self, names: Iterable[str] | None, selection: Mapping[str, int | slice] | None
     ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-        """Arrays and their boxes, by path. Without ``names``, all arrays directly below the group."""
+        """For each path, the array there and the box of it that is selected. Without ``names``, all arrays directly below the group."""
         paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
         return many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
 
@@ -405,7 +405,7 @@ class Group(Node):
         return arrays  # type: ignore[return-value]  # as was just seen
 
     def _nodes_at(self, paths: list[str]) -> dict[str, Array | Self]:
-        """The nodes at paths below this group, found by one round of requests."""
+        """The arrays and groups at paths below this group. Their metadata are requested from the store at the same time."""
         found = dict(zip(paths, members.at(self._store_path, self._metadata, paths), strict=True))
         missing = next((path for path, metadata in found.items() if metadata is None), None)
         if missing is not None:
@@ -413,7 +413,7 @@ class Group(Node):
         return {path: self._node(path, metadata) for path, metadata in found.items() if metadata is not None}
 
     def get_group(self, path: str) -> Self:
-        """The group at a path.
+        """The group at a path below this group.
 
         Raises
         ------
@@ -466,7 +466,7 @@ class Group(Node):
         strict: bool = True,
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any]]:
-        """Paths and nodes below this group, optionally of one kind only. Arrays whose names are in ``dropped`` are left out."""
+        """The nodes below this group with their paths, optionally of one kind only. Arrays whose names are in ``dropped`` are left out."""
         for path, found in self._walk(max_depth, **kwargs):
             is_group = isinstance(found, GroupMetadata)
             if (kind is not None and (kind is Array) == is_group) or (not is_group and path.rpartition("/")[2] in dropped):
@@ -483,7 +483,7 @@ class Group(Node):
             yield path, node
 
     def _kinds(self, max_depth: int | None) -> dict[str, bool]:
-        """The path of each node below this group, and whether the node is an array."""
+        """The path of each array and group below this group, and whether it is an array."""
         return dict(members.kinds(self._store_path, self._metadata, max_depth))
 
     def members(
@@ -519,7 +519,7 @@ class Group(Node):
         return tuple(self._nodes(max_depth, strict=strict, use_consolidated_for_children=use_consolidated_for_children))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """The number of nodes below this group.
+        """The number of arrays and groups below this group.
 
         Parameters
         ----------
@@ -533,7 +533,7 @@ class Group(Node):
         return len(self._kinds(max_depth))
 
     def keys(self) -> Generator[str]:
-        """Names of the arrays and groups directly below.
+        """Names of the arrays and groups directly below this group.
 
         >>> list(group.keys())
         ['maps']
@@ -541,7 +541,7 @@ class Group(Node):
         yield from self._kinds(0)
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
-        """Names and arrays directly below.
+        """Names and arrays directly below this group.
 
         >>> [(name, array.shape) for name, array in group["maps"].arrays()]
         [('t2m', (4,))]
@@ -549,7 +549,7 @@ class Group(Node):
         yield from self._nodes(0, kind=Array)
 
     def array_keys(self) -> Generator[str, None]:
-        """Names of the arrays directly below.
+        """Names of the arrays directly below this group.
 
         >>> list(group["maps"].array_keys())
         ['t2m']
@@ -557,7 +557,7 @@ class Group(Node):
         yield from (name for name, is_array in self._kinds(0).items() if is_array)
 
     def array_values(self) -> Generator[Array, None]:
-        """The arrays directly below.
+        """The arrays directly below this group.
 
         >>> [array.shape for array in group["maps"].array_values()]
         [(4,)]
@@ -565,7 +565,7 @@ class Group(Node):
         yield from (array for _, array in self.arrays())
 
     def groups(self) -> Generator[tuple[str, Self], None]:
-        """Names and groups directly below.
+        """Names and groups directly below this group.
 
         >>> [(name, below.path) for name, below in group.groups()]
         [('maps', 'maps')]
@@ -573,7 +573,7 @@ class Group(Node):
         yield from self._nodes(0, kind=Group)
 
     def group_keys(self) -> Generator[str, None]:
-        """Names of the groups directly below.
+        """Names of the groups directly below this group.
 
         >>> list(group.group_keys())
         ['maps']
@@ -581,7 +581,7 @@ class Group(Node):
         yield from (name for name, is_array in self._kinds(0).items() if not is_array)
 
     def group_values(self) -> Generator[Self, None]:
-        """The groups directly below.
+        """The groups directly below this group.
 
         >>> [below.path for below in group.group_values()]
         ['maps']
@@ -687,7 +687,7 @@ class Group(Node):
         return node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
-        """Several groups below this group. Those that are missing are created.
+        """Returns the groups at several paths below this group. Missing groups are created.
 
         Parameters
         ----------
@@ -732,7 +732,7 @@ class Group(Node):
         config: ArrayConfigLike | None = None,
         write_data: bool = True,
     ) -> Array:
-        """Create an array below this group, by the arguments of :func:`cuzarr.create_array`.
+        """Create an array below this group. The arguments are those of :func:`cuzarr.create_array`.
 
         Parameters
         ----------
@@ -820,7 +820,7 @@ class Group(Node):
     def create_hierarchy(
         self, nodes: dict[str, AnyArrayMetadata | GroupMetadata], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Self | Array]]:
-        """Create many arrays and groups below this group, and yield each with its path.
+        """Create many arrays and groups below this group in one call, and yield each with its path.
 
         Parameters
         ----------
@@ -870,7 +870,7 @@ class Group(Node):
         return array  # type: ignore[no-any-return]
 
     def empty(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array whose elements are the fill value. No element is written.
+        """Create an array below this group whose elements are the fill value. No element is written.
 
         >>> group.empty(name="a", shape=(2,)).shape
         (2,)
@@ -878,7 +878,7 @@ class Group(Node):
         return self._like("empty", name, shape=shape, **kwargs)
 
     def zeros(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array of zeros.
+        """Create an array of zeros below this group.
 
         >>> group.zeros(name="a", shape=(2,)).shape
         (2,)
@@ -886,7 +886,7 @@ class Group(Node):
         return self._like("zeros", name, shape=shape, **kwargs)
 
     def ones(self, *, name: str, shape: tuple[int, ...], **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array of ones.
+        """Create an array of ones below this group.
 
         >>> group.ones(name="a", shape=(2,)).shape
         (2,)
@@ -894,7 +894,7 @@ class Group(Node):
         return self._like("ones", name, shape=shape, **kwargs)
 
     def full(self, *, name: str, shape: tuple[int, ...], fill_value: FillValue, **kwargs: Unpack[MemberOptions]) -> Array:
-        """Create an array of one value.
+        """Create an array below this group whose elements all have one value.
 
         Parameters
         ----------
@@ -907,7 +907,7 @@ class Group(Node):
         return self._like("full", name, shape=shape, fill_value=fill_value, **kwargs)
 
     def empty_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array like another one, whose elements are the fill value. No element is written.
+        """Create an array like ``data`` below this group, whose elements are the fill value. No element is written.
 
         >>> group.empty_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
@@ -915,7 +915,7 @@ class Group(Node):
         return self._like("empty_like", name, a=data, **kwargs)
 
     def zeros_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array of zeros like another one.
+        """Create an array of zeros below this group, with the shape, type and settings of ``data``.
 
         >>> group.zeros_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
@@ -923,7 +923,7 @@ class Group(Node):
         return self._like("zeros_like", name, a=data, **kwargs)
 
     def ones_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array of ones like another one.
+        """Create an array of ones below this group, with the shape, type and settings of ``data``.
 
         >>> group.ones_like(name="copy", data=group["maps/t2m"]).dtype
         dtype('float32')
@@ -931,7 +931,7 @@ class Group(Node):
         return self._like("ones_like", name, a=data, **kwargs)
 
     def full_like(self, *, name: str, data: ArrayLike, **kwargs: Unpack[FilledMemberOptions]) -> Array:
-        """Create an array of one value like another one.
+        """Create an array of one value below this group, with the shape, type and settings of ``data``.
 
         >>> group.full_like(name="copy", data=group["maps/t2m"], fill_value=7).dtype
         dtype('float32')
@@ -996,7 +996,7 @@ class Group(Node):
         self._note(key, None)
 
     def _note(self, name: str, node: AnyNodeMetadata | None) -> None:
-        """Updates the consolidated metadata after a member was replaced, or deleted (``None``)."""
+        """Updates this object's consolidated metadata after a member was replaced, or deleted (``node`` is ``None``)."""
         self._metadata = members.noted(self._metadata, name, node)
 
     def move(self, source: str, dest: str) -> None:
@@ -1023,7 +1023,7 @@ class Group(Node):
     # ----------------------------------------------------------------------------------------- as an object of Python
 
     async def update_attributes_async(self, new_attributes: dict[str, Any]) -> Group:
-        """The awaited form of :meth:`update_attributes`.
+        """Like :meth:`update_attributes`, but awaited.
 
         Parameters
         ----------

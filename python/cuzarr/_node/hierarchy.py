@@ -1,4 +1,4 @@
-"""Creates many arrays and groups at once."""
+"""Creates many arrays and groups with one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuzarr.storage import StorePath
 def create_nodes(
     place: StorePath, nodes: Mapping[str, AnyNodeMetadata], overwrite: bool
 ) -> Iterator[tuple[str, GroupMetadata | Array]]:
-    """Creates nodes by their paths below a place, and the groups above them. Yields each node with its path in the store.
+    """Creates arrays and groups at paths below ``place``, and missing groups above them. Yields each one with its path in the store.
 
     Raises
     ------

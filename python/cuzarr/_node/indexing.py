@@ -64,12 +64,12 @@ def is_mask(value: Any) -> bool:
 
 
 def _described(item: Any) -> str:
-    """An item of a selection as text for an error. Arrays are shown by type and shape."""
+    """Describes an item of a selection in an error message. Arrays are shown by type and shape."""
     return f"{item.dtype}{list(item.shape)}" if isinstance(item, np.ndarray) else repr(item)
 
 
 def as_arrays(selection: Sequence[Any]) -> tuple[Any, ...]:
-    """The selection with lists converted to arrays. Plans (such as the mask ``array > 0``) and stored arrays become their elements."""
+    """Converts the lists in a selection to arrays, and plans (such as the mask ``array > 0``) and stored arrays to their elements."""
     try:
         return tuple(map(_as_array, selection))
     except ValueError as error:
@@ -87,7 +87,7 @@ def _as_array(item: Any) -> Any:
 
 
 def _index_array(indices: Any) -> np.ndarray[Any, Any]:
-    """An index array in host memory, in the machine's byte order."""
+    """Converts an index array to a NumPy array in host memory, in the machine's byte order."""
     array = foreign.as_numpy(foreign.on_host(indices))
     if array.dtype.kind not in "iu":
         raise SelectionInvalidError(f"index arrays hold integers, got {array.dtype}")
@@ -95,7 +95,7 @@ def _index_array(indices: Any) -> np.ndarray[Any, Any]:
 
 
 def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
-    """An index array in host memory, checked, and counted from the start of the dimension."""
+    """Copies an index array to host memory, refuses indices out of bounds, and counts negative ones from the start of the dimension."""
     array = _index_array(indices)
     if not array.size:
         return array.astype(np.intp)
@@ -108,7 +108,7 @@ def normalize_indices(indices: Any, extent: int) -> np.ndarray[Any, Any]:
 
 
 def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
-    """The box of whole chunks that are selected by their positions in the grid."""
+    """The box of elements in whole chunks, which are selected by their positions in the grid of chunks."""
     start, count = [], []
     for item, extent, axis in zip(expand_ellipsis(selection, shape), shape, chunks.axes, strict=True):
         grid = axis.count(extent)
@@ -134,7 +134,7 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
 
 
 class Chosen(Protocol):
-    """The selected elements in the engine's form, and the shape of the result."""
+    """Interface of selections: the selected elements in the form that the Rust side takes, and the shape of the result."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -143,7 +143,7 @@ class Chosen(Protocol):
 
 
 class OrthogonalSelection:
-    """The outer product of one selector for every dimension: an integer, a slice, an index array or a mask."""
+    """A selection of the outer product of one selector for every dimension: an integer, a slice, an index array or a mask."""
 
     def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(expand_ellipsis(selection, shape))
@@ -154,12 +154,12 @@ class OrthogonalSelection:
 
 
 def index_list(indices: np.ndarray[Any, Any]) -> _core.NdBuffer:
-    """Indices, counted from the start, as the Rust side takes them."""
+    """A buffer with the indices of a dimension, for the Rust side. They must not be negative."""
     return foreign.wrap_host(np.ascontiguousarray(indices, np.uint64))
 
 
 def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.ndarray[Any, Any]:
-    """A selector of one dimension as start, count, step, and whether the dimension is dropped; or as an array of indices."""
+    """Converts the selector of one dimension: to start, count, step and whether the dimension is dropped, or to an array of indices."""
     if is_integer(item):
         return normalize_index(item, extent), 1, 1, True
     if isinstance(item, slice):
@@ -177,7 +177,7 @@ def axis_selector(item: Any, extent: int) -> tuple[int, int, int, bool] | np.nda
 
 
 class CoordinateSelection:
-    """Points, one for every position in the broadcast index arrays."""
+    """A selection of points: index arrays, broadcast together, with one array for each dimension."""
 
     def __init__(self, selection: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(ensure_tuple(selection))
@@ -204,7 +204,7 @@ class CoordinateSelection:
 
 
 class MaskSelection:
-    """The points where a mask of the array's shape is true, in C order."""
+    """A selection of the points where a mask of the array's shape is true, in C order."""
 
     def __init__(self, mask: Any, shape: tuple[int, ...]) -> None:
         items = as_arrays(ensure_tuple(mask))
@@ -219,7 +219,7 @@ class MaskSelection:
 
 
 def is_pure_fancy(selection: Any, ndim: int) -> bool:
-    """Whether the selection means points: a mask, or only indices with at least one array."""
+    """Whether brackets select points: by a mask, or by integers and index arrays only."""
     if not isinstance(selection, list) and is_mask(selection):
         return True
     if ndim == 1 and (is_integer_array(selection) or is_mask(selection)):
@@ -233,7 +233,7 @@ def is_pure_fancy(selection: Any, ndim: int) -> bool:
 
 
 def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
-    """Whether the selection means an outer product: index arrays only, or one index array beside integers and slices."""
+    """Whether brackets select an outer product: index arrays only, or one index array beside integers and slices."""
     items = ensure_tuple(selection)
     arrays = [is_integer_array(item) or is_mask(item) for item in items]
     if not ndim or len(items) > ndim:
@@ -244,7 +244,7 @@ def is_pure_orthogonal(selection: Any, ndim: int) -> bool:
 
 
 def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
-    """Splits a selection into its field names and the rest."""
+    """Splits a selection into field names of structured elements, and the rest."""
     if isinstance(selection, str):
         return selection, ()
     if not isinstance(selection, tuple):
@@ -256,7 +256,7 @@ def pop_fields(selection: Any) -> tuple[Fields | None, Any]:
 
 
 def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the selected fields together.
+    """The dtype of a result with the selected fields. Refuses fields that the array's dtype lacks.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def one_field(fields: Fields | None) -> str | None:
-    """The name of the field to write. There may be only one."""
+    """The name of the one field to write. Refuses several fields."""
     if fields is None or isinstance(fields, str):
         return fields
     if len(fields) > 1:
@@ -309,7 +309,7 @@ class VIndex:
     array: Any
 
     def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
-        """Splits a selection into field names, the points or the mask, and whether it is a mask."""
+        """Splits a selection into field names, the index arrays or the mask, and whether it is a mask."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):

@@ -1,4 +1,4 @@
-"""Lazy views: selections of selections, which read nothing until elements are requested."""
+"""Lazy views of stored arrays. They can be selected from repeatedly, and read nothing until elements are requested."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class _Product:
-    """A view by one selector for each dimension of an array: an index, a range, or a list of indices.
+    """A lazy view's selection, as one selector for each dimension of the array: an index, a range, or a list of indices.
 
     ``order`` lists the array's dimensions in the order of the view. Dimensions with a single index are left out.
     """
@@ -76,7 +76,7 @@ class _Product:
         return tuple(len(self.along[axis]) for axis in self.order)  # type: ignore[arg-type]
 
     def select(self, items: tuple[Any, ...]) -> _Product:
-        """The view by one selector for each dimension of this view: an integer, a slice or a list of indices."""
+        """Selects from this view, by one selector for each of its dimensions: an integer, a slice or a list of indices."""
         along, order = list(self.along), []
         for axis, item in zip(self.order, items, strict=True):
             own = along[axis]
@@ -87,14 +87,14 @@ class _Product:
         return _Product(tuple(along), tuple(order))
 
     def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
-        """Points of this view, as points of the array."""
+        """Converts points of this view to points of the stored array."""
         found: list[Any] = list(self.along)
         for axis, chosen in zip(self.order, indices, strict=True):
             found[axis] = _part(found[axis], chosen)
         return _Points(tuple(np.broadcast_to(np.asarray(one, np.intp), shape) for one in found))
 
     def is_whole(self, shape: tuple[int, ...]) -> bool:
-        """Whether the view is the whole array, unchanged."""
+        """Whether the view is the whole stored array, with its dimensions in order."""
         everything = zip(self.along, shape, strict=True)
         return self.order == tuple(range(len(shape))) and all(
             isinstance(own, range) and own == range(extent) for own, extent in everything
@@ -104,7 +104,7 @@ class _Product:
         return _Product(self.along, tuple(self.order[axis] for axis in axes))
 
     def chosen(self, shape: tuple[int, ...]) -> Chosen:
-        """The selection to read from the array, with dimensions in the array's order."""
+        """The selection to read from the stored array, with dimensions in the array's order."""
         kept = tuple(len(one) for one in self.along if not isinstance(one, int))
         if all(isinstance(one, int) or _is_even(one) for one in self.along):
             start, count, step, dropped = [], [], [], []
@@ -125,7 +125,7 @@ class _Product:
         return _Listed(kept, _core.Selection.orthogonal(axes))
 
     def picked(self) -> tuple[list[Any], list[tuple[int | None, int]]]:
-        """Arguments for an expression of these elements: a selector for each dimension of the array, and the dimensions of the view."""
+        """The arguments that make an expression of the view: a selector for each dimension of the array, and the dimensions of the view."""
         along = [
             own if isinstance(own, int) else signed_range(own) if isinstance(own, range) else index_list(own)
             for own in self.along
@@ -133,7 +133,7 @@ class _Product:
         return along, [(axis, 0) for axis in self.order]
 
     def read_order(self) -> tuple[int, ...]:
-        """For each dimension of the view, its position among the dimensions that are read."""
+        """For each dimension of the view, its position in the elements that are read, whose dimensions are in the array's order."""
         kept = sorted(self.order)
         return tuple(kept.index(axis) for axis in self.order)
 
@@ -151,7 +151,7 @@ class _Product:
 
 @dataclass(frozen=True)
 class _Points:
-    """A view of points of an array: their indices along each of its dimensions. Each index array has the view's shape."""
+    """A lazy view's selection of points: an index array for each dimension of the stored array. Each index array has the view's shape."""
 
     along: tuple[Indices, ...]
 
@@ -193,7 +193,7 @@ class _Listed:
 
 
 def _part(own: Any, item: Any) -> range | Indices:
-    """The part of a range or a list that a slice or a list of positions selects."""
+    """Applies a slice or a list of positions to a range or a list of indices. Returns the selected part of it."""
     if isinstance(item, slice):
         return own[item]  # type: ignore[no-any-return]
     places = np.asarray(item, np.intp)
@@ -201,7 +201,7 @@ def _part(own: Any, item: Any) -> range | Indices:
 
 
 def _is_even(one: range | Indices) -> bool:
-    """Whether the engine can read this as a range, which must be rising."""
+    """Whether indices are a rising range, which the Rust side can read without a list."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
 
 
@@ -211,7 +211,7 @@ def _even(one: Any) -> tuple[int, int, int]:
 
 
 class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Expression], Reductions[Expression]):
-    """A view of a stored array that reads nothing. Selecting gives another view; :meth:`result` reads.
+    """A view of a part of a stored array. Making it reads nothing; selecting from it gives another view; :meth:`result` reads.
 
     ``view[...]``, ``view.oindex[...]``, ``view.vindex[...]`` and :meth:`transpose` compose without reading. Indices are NumPy's:
     negative ones count from the end, and slices have steps of either sign. ``view[...] = value`` writes to the array.
@@ -261,12 +261,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def array(self) -> Array:
-        """The array that the view shows."""
+        """The stored array that this view belongs to."""
         return self._array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, in elements."""
+        """Number of elements of the view along each dimension."""
         return self._what.shape
 
     @property
@@ -276,7 +276,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements of the view."""
         return math.prod(self.shape)
 
     @property
@@ -286,12 +286,12 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def device(self) -> str:
-        """The device that elements are read to: the array's."""
+        """The device that elements are read to, which is the stored array's."""
         return self._array.device  # type: ignore[no-any-return]
 
     @property
     def lazy(self) -> LazyArray:
-        """This view itself, so that ``view.lazy[...]`` is ``view[...]``."""
+        """This view itself, so that ``view.lazy[...]`` means the same as ``view[...]``."""
         return self
 
     @property
@@ -306,11 +306,11 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     @property
     def T(self) -> LazyArray:  # noqa: N802, NumPy's name
-        """The view with all dimensions reversed."""
+        """This view with its dimensions in reverse order."""
         return self.transpose()
 
     def decoded(self, dtype: DTypeLike | None = None, times: bool = False) -> Expression:
-        """A plan of the numbers that the elements of the view stand for; see :meth:`Array.decoded`.
+        """A plan that decodes the elements of the view into the numbers that they stand for; see :meth:`Array.decoded`.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return decoded(self, dtype, times)
 
     def transpose(self, *axes: SupportsIndex | str | Sequence[SupportsIndex | str] | None) -> LazyArray:
-        """The view with its dimensions in another order.
+        """This view with its dimensions in another order.
 
         Parameters
         ----------
@@ -367,7 +367,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self._of(self._what.transpose(chosen))
 
     def __getitem__(self, selection: Selection) -> LazyArray:
-        """A view of the elements that the selection chooses. Nothing is read.
+        """A view of the selected elements of this view. Nothing is read.
 
         Parameters
         ----------
@@ -406,7 +406,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self._of(self._what.select(tuple(items)))
 
     def __setitem__(self, selection: Selection, value: ArrayLike) -> None:
-        """Write elements of the array through the view.
+        """Write the selected elements of this view to the stored array.
 
         Parameters
         ----------
@@ -433,7 +433,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         self[selection].write(value)
 
     def __iter__(self) -> Iterator[LazyArray]:
-        """Views along the first dimension."""
+        """Yields a view for each index along the first dimension."""
         return (self[place] for place in range(len(self)))
 
     def __len__(self) -> int:
@@ -450,7 +450,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         progress: Progress = None,
         client: Client | None = None,
     ) -> MemoryArray:
-        """The elements, read by one plan that visits each chunk once.
+        """Reads the elements of the view. Each chunk is read once.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
     result = compute
 
     def write(self, value: ArrayLike) -> None:
-        """Write elements of the array through the view. An element that occurs in the view several times gets the last value.
+        """Write the elements of this view to the stored array. An element that occurs in the view several times gets the last value.
 
         Parameters
         ----------
@@ -532,7 +532,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
 
     def _assign_plan(self, plan: Expression) -> None:
-        """Writes a plan's elements, broadcast to the view, as an assignment does. A plan that reads this array gets the old elements."""
+        """Computes a plan, broadcasts it to the view and writes it there. A plan that reads this array gets the old elements."""
         self._array._check_writable()
         if plan.shape != self.shape:
             plan = dispatch.functions["broadcast_to"](plan, self.shape)
@@ -544,7 +544,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
             self._store_plan(plan, None, None, None)
 
     def _store_plan(self, plan: Expression, device: str | None, memory_limit: int | str | None, progress: Any) -> None:
-        """Computes a plan into the view, part by part along stored objects.
+        """Computes a plan and writes it to the view in parts, which begin where stored objects begin.
 
         Raises
         ------
@@ -567,7 +567,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
                 self[part].write(plan._compute(start, extent, device, memory_limit, None))
 
     def _borders(self, axis: int) -> Sequence[int]:
-        """The positions along a dimension of the view at which the stored object changes. For lists of indices, all positions."""
+        """The positions along a dimension of the view at which another stored object begins. For lists of indices, all positions."""
         what = self._what
         own = what.along[what.order[axis]] if isinstance(what, _Product) else None
         if not isinstance(own, range):
@@ -579,7 +579,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
-        """A value for the view, with dimensions in the order in which the array is read."""
+        """Broadcasts a value to the view, and brings its dimensions into the stored array's order."""
         order = None if isinstance(self._what, _Points) else self._what.read_order()
         if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
             return value
@@ -591,7 +591,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return whole.reshape(shape) if order is None else whole.transpose(np.argsort(order))
 
     def astype(self, dtype: DTypeLike) -> Expression:
-        """A plan of the view's elements converted to another type, as NumPy converts them. Nothing is read.
+        """A plan that converts the view's elements to another type, as NumPy does. Nothing is read.
 
         Parameters
         ----------
@@ -616,7 +616,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return plan(self).astype(dtype)  # type: ignore[no-any-return]
 
     def explain(self, *, writing: bool = False) -> Explanation:
-        """Explain what reading the view would do, stage by stage, and why. Reads no elements.
+        """Explain what reading or writing the view would do, stage by stage, and why. No elements are read or written.
 
         Parameters
         ----------
@@ -642,7 +642,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return self._array._explain(self._what.chosen(self._array.shape).lists, writing)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """All elements as a NumPy array.
+        """Reads all elements of the view into a NumPy array.
 
         Raises
         ------
@@ -659,7 +659,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return np.asarray(self.compute(), dtype)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        """The elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
+        """Reads the elements as an Apache Arrow array, by the PyCapsule interface: for ``pyarrow.array``, ``polars.Series`` and others.
 
         Parameters
         ----------
@@ -694,7 +694,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return whole.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's device type and number."""
+        """The device of the elements in DLPack's numbers: its type and its number."""
         name, _, number = self.device.partition(":")
         return (1, 0) if name == "cpu" else (2, int(number or 0))
 
@@ -729,7 +729,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
 @dataclass(frozen=True)
 class LazyIndex:
-    """The object behind ``view.oindex`` and ``view.vindex``."""
+    """The object behind ``view.oindex`` and ``view.vindex``, whose brackets select from a lazy view."""
 
     view: LazyArray
     is_points: bool
@@ -775,7 +775,7 @@ class LazyIndex:
 def _parts(
     borders: list[Sequence[int]], start: tuple[int, ...], extent: tuple[int, ...], most: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Divides a box at ``borders``, and yields starts and extents of the parts. Parts without borders inside may exceed ``most``
+    """Divides a box at ``borders``, and yields the start and the extents of each part. Parts without borders inside may exceed ``most``
     elements."""
     if math.prod(extent) <= most:
         if 0 not in extent:

@@ -31,7 +31,7 @@ def read_many(
     out: Sequence[ArrayLike | None] | None = None,
     dtype: DTypeLike | Sequence[DTypeLike | None] | None = None,
 ) -> list[MemoryArray]:
-    """Read boxes of many arrays in one call: one plan, one pipeline, one set of kernel launches.
+    """Read boxes of many arrays in one call, which is faster than many calls: one plan, one pipeline, one set of kernel launches.
 
     Arrays may differ in store, shape, codecs, type and device. For arrays on one device, the smallest of their memory limits and
     numbers of threads is used. A chunk that several boxes of one array object need is decoded once. ``array.last_report()`` covers
@@ -77,7 +77,7 @@ def read_many(
 
 
 def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    """Reads boxes of many arrays; see :func:`cuzarr.read_many`. ``outs`` and ``dtypes`` have an entry for each."""
+    """Reads boxes of many arrays; see :func:`cuzarr.read_many`. ``outs`` and ``dtypes`` have one entry for each box."""
     _refuse_overlaps(outs)
     calls: dict[int, _Call] = {}
     variable: dict[int, Callable[[], Any]] = {}
@@ -94,7 +94,7 @@ def read_parts(wanted: Sequence[tuple[OpenArray, Box]], outs: Sequence[Any], dty
 
 
 def explain(boxes: Mapping[str, tuple[Array, Selection]]) -> Explanation:
-    """Explains a read of arrays by one call. Arrays with elements of variable length are read at the same time, each by its own call."""
+    """Explains a read of several arrays. Arrays with elements of variable length are read at the same time, each by its own call."""
     checked = {path: _checked(number, box) for number, (path, box) in enumerate(boxes.items())}
     fixed = {path: read for path, read in checked.items() if not read[0]._metadata.data_type.is_variable}
     paths, told = list(fixed), _core.explain_many([(array._handle(), box.lists) for array, box in fixed.values()])
@@ -163,7 +163,7 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
 
 
 class _Entry:
-    """Names an entry of a call in errors from inside the block, as the engine names arrays."""
+    """A ``with`` block whose errors name the array that they concern: its number in the call, and its path."""
 
     def __init__(self, kind: str, number: int, array: OpenArray) -> None:
         self.kind, self.number, self.array = kind, number, array
@@ -198,7 +198,7 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
 
 
 def _refuse_overlaps(outs: Sequence[Any]) -> None:
-    """Refuses overlapping NumPy arrays, if the elements of one of them pass through other memory (because of its byte order).
+    """Refuses overlapping arrays to read into, if elements pass through other memory on their way to one (because of its byte order).
 
     The Rust side checks only the memory that it fills itself.
     """
@@ -212,7 +212,7 @@ def _refuse_overlaps(outs: Sequence[Any]) -> None:
 
 
 class _Call:
-    """One read in the Rust side's form, and how its result is delivered."""
+    """One read of a call that reads many arrays: its arguments for the Rust side, and the delivery of its result."""
 
     def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
         check_fixed(array)
@@ -228,7 +228,7 @@ class _Call:
         self.native = array._handle(device), box.lists, name, memory
 
     def result(self, buffer: _core.NdBuffer) -> Any:
-        """The result, after its elements were read."""
+        """The array that the caller gets, after its elements were read."""
         self.finish()
         if self.target is not None:
             return self.target
@@ -236,13 +236,13 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing: new memory needs no work after the read."""
+    """Does nothing. Called after a read into new memory, which needs no conversion."""
 
 
 def boxes_of(
     arrays: Mapping[str, Array], selection: Mapping[str, int | slice] | None
 ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-    """The selection of each array, from positions along dimensions by name. An array without these dimensions is read whole.
+    """For each array, the box that ``selection`` chooses: it gives indices and slices by dimension name. Other dimensions are read whole.
 
     Raises
     ------

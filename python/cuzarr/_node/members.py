@@ -26,21 +26,21 @@ from cuzarr.errors import (
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 
 UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
-"""Errors that concern one node only: cuzarr cannot use its document."""
+"""Errors that concern one array or group only, because cuzarr cannot use its metadata document."""
 
 FoundMember = AnyNodeMetadata | CuzarrError
-"""Metadata of a node, or the error that says why it cannot be used."""
+"""Metadata of an array or group below a group, or the error that says why cuzarr cannot use them."""
 
 
 def warn_left_out(path: str, error: CuzarrError, stacklevel: int) -> None:
-    """Warns that a node was left out, and why."""
+    """Warns that an array or group was left out of a listing, and why."""
     hint = f" ({error.hint})" if error.hint else ""
     message = f"'{printable(path)}' is left out: {error.message}{hint}"
     warnings.warn(message, CuzarrUserWarning, stacklevel=stacklevel + 1)
 
 
 def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata | None:
-    """The metadata of the node at a path below a group, or ``None``."""
+    """The metadata of the array or group at a path below a group; ``None`` if there is none."""
     consolidated, name = group.consolidated_metadata, normalize_path(path)
     if consolidated is not None and is_trusted(place):
         return consolidated.below(name) if name in consolidated.flattened_metadata else None
@@ -50,7 +50,7 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
 
 
 def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMetadata | None) -> AnyNodeMetadata | None:
-    """A node with its own document. A group also gets the metadata of its members from the consolidated copy of the group above."""
+    """Gives a group that was read from its own document the consolidated metadata of its members. Arrays are returned unchanged."""
     remembered = consolidated.below(name) if isinstance(node, GroupMetadata) and name in consolidated.flattened_metadata else None
     if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
         return replace(node, consolidated_metadata=remembered.consolidated_metadata)
@@ -58,7 +58,7 @@ def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMet
 
 
 def is_trusted(place: StorePath) -> bool:
-    """Whether members are opened from the consolidated copy alone. In a writable store, only their names come from the copy."""
+    """Whether members are opened from consolidated metadata alone. In a writable store, only their names come from there."""
     return place.read_only or place.store.handle.is_read_only()
 
 
@@ -69,7 +69,7 @@ def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
 
 
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
-    """The names in the group of a path, if listing them needs no request."""
+    """The paths of known nodes near a path, for a hint. Empty if finding them would need requests to a remote store."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)
@@ -119,7 +119,7 @@ def walk(
 
 
 def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes of a consolidated copy, with the copy's metadata."""
+    """The nodes that consolidated metadata list, with the metadata that are stored there."""
     for path, part in consolidated._parts(max_depth):
         try:
             node = consolidated.flattened_metadata[path]
@@ -132,7 +132,7 @@ def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> It
 def _read(
     place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
 ) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes that a consolidated copy names, with the metadata of their own documents. Nodes that no longer exist are left out."""
+    """The nodes that consolidated metadata list, with metadata read from their own documents. Nodes that no longer exist are left out."""
     parts = dict(consolidated._parts(max_depth))
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)
@@ -147,7 +147,7 @@ def _read(
 
 
 def at(place: StorePath, group: GroupMetadata, paths: Sequence[str]) -> list[AnyNodeMetadata | None]:
-    """The nodes at paths below a group, found by one round of requests; ``None`` for each path without a node."""
+    """The metadata of the nodes at paths below a group, all requested at the same time; ``None`` for each path without a node."""
     consolidated, names = group.consolidated_metadata, [normalize_path(path) for path in paths]
     if consolidated is not None and is_trusted(place):
         return [find(place, group, name) for name in names]
@@ -172,7 +172,7 @@ def kinds(place: StorePath, group: GroupMetadata, max_depth: int | None) -> Iter
 
 
 def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> GroupMetadata:
-    """The group's metadata, with its consolidated copy updated after a member was created, replaced or deleted (``node`` is ``None``)."""
+    """A group's metadata, with its consolidated metadata updated after a member was created, replaced or deleted (``node`` is ``None``)."""
     consolidated, path = group.consolidated_metadata, normalize_path(name)
     if consolidated is None:
         return group
@@ -187,7 +187,7 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
 
 
 def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, plain: bool) -> Tree:
-    """The tree of some nodes, each group before its members."""
+    """Draws nodes below a group as a tree, at most ``max_nodes`` of them. Each group must come before its members."""
     found: list[tuple[str, FoundMember]] = []
     truncated = ""
     for item in nodes:
@@ -200,7 +200,7 @@ def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, pl
 
 
 def _description(node: FoundMember) -> str | None:
-    """The text after a node's name in a tree. Groups have none (``None``), unless they are unfinished."""
+    """The text behind a node's name in a drawn tree. Groups have none (``None``), unless they are unfinished."""
     if isinstance(node, CuzarrError):
         return f"cannot be used: {node.message}"
     mark = node.attributes.get(UNFINISHED)

@@ -1,4 +1,4 @@
-"""``Node``, the base class of arrays and groups: a place in a store, attributes, and a device for elements."""
+"""``Node``, the base class of arrays and groups: it has a store and a path, attributes, and a device for elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuzarr.storage import Store, StorePath
 
 
 class Node(StoreNode):
-    """An array or a group of a store."""
+    """Base class of ``Array`` and ``Group``: an array or a group in a store."""
 
     _store_path: StorePath
     _metadata: AnyArrayMetadata | GroupMetadata
@@ -23,32 +23,32 @@ class Node(StoreNode):
 
     @property
     def store(self) -> Store:
-        """The store that holds the node."""
+        """The store that holds this array or group."""
         return self._store_path.store
 
     @property
     def store_path(self) -> StorePath:
-        """The store, and the path of the node in it."""
+        """The store, and the path of this array or group in it."""
         return self._store_path
 
     @property
     def path(self) -> str:
-        """The path in the store, without a leading ``/``."""
+        """The path of this array or group in its store, without a leading ``/``."""
         return self._store_path.path
 
     @property
     def name(self) -> str:
-        """The path with a leading ``/``."""
+        """The path of this array or group in its store, with a leading ``/``."""
         return f"/{self.path}"
 
     @property
     def basename(self) -> str:
-        """The last segment of the path."""
+        """The last segment of the path of this array or group."""
         return self.path.rpartition("/")[2]
 
     @property
     def read_only(self) -> bool:
-        """Whether the node can only be read."""
+        """Whether this array or group can only be read."""
         return self._store_path.read_only
 
     @property
@@ -62,7 +62,7 @@ class Node(StoreNode):
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Add and replace attributes, in one write.
+        """Add and replace attributes, in one write of the document.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Node(StoreNode):
         return self
 
     def _change_attributes(self, attributes: dict[str, Any], *, removed: Sequence[str] = (), is_all: bool = False) -> None:
-        """Changes the stored attributes, which may differ from those that this object has, and then keeps the stored ones."""
+        """Changes the attributes in the store, where another writer may have changed them, and gives this object the resulting ones."""
         self.store.check_writable()
         given = self._metadata.update_attributes(attributes).attributes
         with self._locked() as node:
@@ -99,13 +99,13 @@ class Node(StoreNode):
         self._metadata = self._metadata.update_attributes(stored)
 
     def _locked(self, *, for_shape: bool = False) -> _core.NodeLock:
-        """A lock on the stored metadata, for a ``with`` block. With ``for_shape``, also on the chunks of an array."""
+        """A lock on this node's stored metadata, for a ``with`` block. With ``for_shape``, also on the chunks of an array."""
         is_array = not isinstance(self._metadata, GroupMetadata)
         return _core.NodeLock(self.store.handle, self.path, self._metadata.zarr_format, is_array, for_shape)
 
     @property
     def _store_kind(self) -> str:
-        """Name of the store's class. Wrappers are not counted."""
+        """Name of the store's class. For a store of another library, the class inside its wrapper."""
         return type(getattr(self.store, "wrapped", self.store)).__name__
 
 
@@ -134,11 +134,11 @@ class Attributes(MutableMapping[str, Any]):
         return len(self._node._metadata.attributes)
 
     def put(self, d: Mapping[str, Any]) -> None:
-        """Replaces all attributes, in one write."""
+        """Replaces all attributes, in one write of the document."""
         self._node._change_attributes(dictionary(d, "attributes"), is_all=True)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Adds and replaces attributes, in one write."""
+        """Adds and replaces attributes, in one write of the document."""
         with refusing("attributes"):
             changes = dict(*args, **kwargs)
         self._node._change_attributes(changes)

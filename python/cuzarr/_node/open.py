@@ -69,7 +69,7 @@ def open(
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array | Group:
-    """Open the array or group at a store or path, or create it.
+    """Open an array or group, given by store or path. Depending on ``mode``, create it.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _refuse_config(config: Any, place: StorePath) -> None:
 
 
 def _check_options(function: str, given: dict[str, Any], *openers: Any) -> None:
-    """Refuses options that neither the opening function nor :func:`create` has, and options that only a mode can express.
+    """Refuses keyword arguments that neither the opening function nor :func:`create` has, or for which ``mode`` is meant.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def open_array(
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
 ) -> Array:
-    """Open the array at a store or path, or create it, depending on ``mode``.
+    """Open an array, given by store or path. Depending on ``mode``, create it.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def open_array(
 
 
 def open_like(a: ArrayLike, path: str, *, zarr_format: ZarrFormat | None = None, **kwargs: Unpack[OpenLikeOptions]) -> Array:
-    """Open the array at ``path``. It is created like ``a`` if it is missing.
+    """Open the array at ``path``. If it is missing, create it with the shape, type and settings of ``a``.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def open_group(
     chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
 ) -> Group:
-    """Open the group at a store or path, or create it, depending on ``mode``.
+    """Open a group, given by store or path. Depending on ``mode``, create it.
 
     ``use_consolidated`` says whether consolidated metadata must (``True``), may (``None``) or must not (``False``) be used;
     in format 2 a string names its key. A read-only group takes the shapes and attributes of its members from the consolidated metadata. A
@@ -385,7 +385,7 @@ def group(
 
 
 def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> Array:
-    """The stored array that a caller means: an array of cuzarr or zarr-python, or its path.
+    """Converts a caller's argument to a stored array: it is an array of cuzarr or zarr-python, or says where the array is.
 
     Raises
     ------
@@ -435,7 +435,7 @@ def open_consolidated(*args: StoreLike, use_consolidated: Literal[True] = True, 
 def load(
     store: StoreLike, path: str | None = None, zarr_format: ZarrFormat | None = None
 ) -> MemoryArray | dict[str, MemoryArray]:
-    """Read all elements of an array, or of the arrays of a group.
+    """Read all elements of an array, or of all arrays directly in a group.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from cuzarr.storage import StorePath
 
 
 class ResizableArray(OpenArray, Protocol):
-    """The part of an array's interface that changing its shape needs."""
+    """The part of an array's interface that is needed to change its shape."""
 
     _store_path: StorePath
 
@@ -27,7 +27,7 @@ class ResizableArray(OpenArray, Protocol):
 
 
 def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool = True) -> None:
-    """Changes the shape; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
+    """Changes the shape of an array; see :meth:`cuzarr.Array.resize`. Chunks outside of the new shape may also be kept."""
     resize_many([(array, new_shape)], delete_outside_chunks=delete_outside_chunks)
 
 
@@ -47,7 +47,7 @@ def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
-    """The metadata as they are stored now. Other handles may have changed them."""
+    """Reads an array's stored metadata again. Other objects for the array may have changed them."""
     return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
 
 
@@ -58,7 +58,7 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
-    """Stores metadata, unless another writer changed it in the meantime. Returns whether it was stored."""
+    """Stores an array's new metadata, unless another writer changed them since they were read. Returns whether they were stored."""
     if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)
@@ -66,7 +66,7 @@ def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetada
 
 
 def append(array: ResizableArray, data: Any, axis: int | str) -> tuple[int, ...]:
-    """Adds elements behind the last stored ones; see :meth:`cuzarr.Array.append`. Other changes of the shape wait until it ends."""
+    """Adds elements behind the last ones of an array; see :meth:`cuzarr.Array.append`. Other changes of the shape wait until it ends."""
     if not hasattr(data, "shape"):
         data = taken_apart(array, data)
     axis = axis_number(axis, array.ndim, dimension_names(array))

@@ -1,1 +1,1 @@
-"""Operators of arrays, device arrays and expressions: Python's operators, and NumPy's functions."""
+"""Python's operators and NumPy's functions for stored arrays, device arrays and plans."""

@@ -1,4 +1,4 @@
-"""The functions that operators call. Modules that import this one register them here."""
+"""The functions that operators of arrays call. The modules that define these functions register them here."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from cuzarr import _core
 from cuzarr._numpy import check_dtype
 
 apply: Callable[..., Any]
-"""Calls a function of elements by NumPy's name, with operands of any kind. Set by ``_compute.evaluate``."""
+"""Applies an element-wise function, given by NumPy's name, to operands of any kind. Set by ``_compute.evaluate``."""
 
 namespace: ModuleType
-"""The module with this library's functions, by the names of NumPy and of the array API standard. Set by ``xp``."""
+"""The module ``cuzarr.xp``, whose functions have names of NumPy and of the array API standard. ``xp`` sets this."""
 
 functions: dict[str, Callable[..., Any]] = {}
-"""This library's functions by NumPy's names. Filled by ``xp``."""
+"""cuzarr's functions by NumPy's names. ``xp`` fills this."""
 
 of_memory: dict[str, Callable[..., Any]] = {}
-"""Functions that take arrays in memory only: neither stored arrays nor plans."""
+"""cuzarr's functions that take arrays in memory only, by NumPy's names: they take neither stored arrays nor plans."""
 
 
 def register(named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
-    """Adds to :data:`functions`, by NumPy's names."""
+    """Adds functions to :data:`functions`, by NumPy's names."""
     functions.update(named)
 
 
@@ -31,16 +31,16 @@ class Lazy:
     """An array whose elements are read or computed on request: a stored array, a view of one, or a plan."""
 
     _is_plan = False
-    """Whether the elements must be computed. NumPy's own functions do not get the elements of such arrays."""
+    """Whether the elements must be computed first. NumPy's own functions do not get the elements of such arrays."""
 
     _own_device: str | None
-    """The device for elements, if it was chosen for this array and not for the process."""
+    """The device that was chosen for this array's elements; ``None`` if the configured device is used."""
 
     dtype: Any
 
     @property
     def device(self) -> str:
-        """The device that elements are read or computed to."""
+        """The device to which elements are read, or on which they are computed."""
         raise NotImplementedError  # each kind has its own
 
     @property
@@ -49,7 +49,7 @@ class Lazy:
         raise NotImplementedError  # each kind has its own
 
     def _as_expression(self, what: str) -> _core.Expr:
-        """The array as an expression. Errors call the operation ``what``.
+        """The array as an expression of the Rust side. Errors name the operation ``what``.
 
         Raises
         ------
@@ -59,12 +59,12 @@ class Lazy:
         raise NotImplementedError  # each kind has its own
 
     def _elements_on(self, device: str | None) -> Any:
-        """All elements, in the memory of ``device``. ``None`` is the array's own device."""
+        """Reads or computes all elements, into the memory of ``device`` (``None``: the array's own device)."""
         raise NotImplementedError  # each kind has its own
 
 
 class Stored(Lazy):
-    """A stored array."""
+    """Base class of stored arrays."""
 
     write_chunk_sizes: Any
 
@@ -82,5 +82,5 @@ class Stored(Lazy):
         raise NotImplementedError  # arrays have it
 
     def _handle(self, device: str | None = None) -> _core.Array:
-        """The array's handle on the Rust side, for reading to a device."""
+        """The Rust object for this array, opened for reading to a device."""
         raise NotImplementedError  # arrays have it

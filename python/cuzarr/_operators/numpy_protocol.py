@@ -40,7 +40,7 @@ _OF_ITEMS = frozenset({np.lexsort, np.histogramdd, np.array_split, np.split, np.
 
 
 inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False)
-"""Whether a NumPy function currently uses shapes and methods of a plan. It must not get the elements, which the user did not request."""
+"""Whether a NumPy function that needs only shapes and methods of a plan is running. It must not get the elements."""
 
 OperandT = TypeVar("OperandT")
 """Type of the other operand of an operator."""
@@ -49,7 +49,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Methods(Generic[OperandT, ResultT]):
-    """NumPy's methods of arrays that this library has as functions. For other methods, an error names the library that has them.
+    """Base class with methods of NumPy's arrays that cuzarr has as functions. For others, an error names the library that has them.
 
     These methods never read elements only to pass them to NumPy. :attr:`_in_memory` shows how a caller reads them.
     """
@@ -60,7 +60,7 @@ class Methods(Generic[OperandT, ResultT]):
     """Code to append to an array to get its elements in host memory, for error messages."""
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: ArrayLike | None = None) -> ResultT:
-        """The elements, limited to a range.
+        """Limits the elements to the range from ``min`` to ``max``.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Methods(Generic[OperandT, ResultT]):
         return into(out, dispatch.functions["clip"](self, min, max), "clip")  # type: ignore[no-any-return]
 
     def round(self, decimals: int = 0, out: ArrayLike | None = None) -> ResultT:
-        """The elements, rounded to the nearest number; halves go to the even one.
+        """Rounds each element to ``decimals`` decimal places; halves go to the even digit.
 
         Parameters
         ----------
@@ -213,13 +213,13 @@ class Methods(Generic[OperandT, ResultT]):
 
     @classmethod
     def _instead_of(cls, name: str) -> str | None:
-        """The code to write for a NumPy method that this library has as a function."""
+        """Code for a hint: the call of cuzarr's function in place of a NumPy method that arrays of cuzarr lack."""
         name = {"mT": "matrix_transpose"}.get(name, name)
         return f"cuzarr.xp.{name}(x)" if name in dispatch.functions else _of_elements(name, cls)
 
 
 def _of_elements(name: str, kind: type[Methods[Any, Any]]) -> str | None:
-    """The code that calls this library's function for arrays in memory, with the elements of an array of class ``kind``."""
+    """Code for a hint: the call of cuzarr's function for arrays in memory, with the elements of an array of class ``kind``."""
     return f"cuzarr.xp.{name}(x{kind._in_memory})" if hasattr(dispatch.namespace, name) else None
 
 
@@ -248,7 +248,7 @@ def into(out: Any, result: Any, name: str) -> Any:
 
 
 def host_elements(value: Any) -> Any:
-    """The elements of one of our arrays, as a NumPy array. Any other value is returned unchanged.
+    """Copies the elements of an array of cuzarr to a NumPy array. Any other value is returned unchanged.
 
     Raises
     ------
@@ -269,13 +269,13 @@ def targets(method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> tu
 
 
 def cannot_write(name: str, target: Any) -> UnsupportedError:
-    """The error for a NumPy function that would write to one of our arrays."""
+    """The error for a NumPy function that would write to an array of cuzarr."""
     message = f"numpy.{name} does not write into {type(target).__name__}"
     return UnsupportedError(message, hint="assign the result: z[...] = x + y; or for any size: (x + y).store(z)")
 
 
 def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Calls a NumPy ufunc with the elements of our arrays.
+    """Calls a NumPy ufunc with the elements of cuzarr's arrays among its inputs.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def call_with_elements(ufunc: Any, method: str, inputs: tuple[Any, ...], options
 
 
 def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
-    """A hint that names a function for this array: that of this library if ``is_here``, else that of CuPy or NumPy."""
+    """A hint that names a function for the array ``x``: cuzarr's if ``is_here``, else that of CuPy or NumPy."""
     behind = type(x) if isinstance(x, Methods) else Methods
     if is_here and (own := _of_elements(name, behind)):
         return f"use {own}"
@@ -300,7 +300,7 @@ def where_it_is(name: str, x: Any, *, is_here: bool = False) -> str:
 
 
 def missing(name: str, x: Any, beside: str = "") -> UnsupportedError:
-    """The error for a NumPy function that this library lacks, or lacks with the arguments that ``beside`` describes."""
+    """The error for a NumPy function that cuzarr lacks, or lacks with the arguments that ``beside`` describes."""
     return UnsupportedError(f"there is no numpy.{name} here{beside}", hint=where_it_is(name, x, is_here=not beside))
 
 
@@ -311,7 +311,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """This library's function for a NumPy function, if there is one."""
+    """The function of cuzarr for a NumPy function; ``None`` if there is none."""
     name = getattr(function, "__name__", "")
     if name in METHODS or getattr(np, name, None) is not function:
         return None
@@ -319,7 +319,7 @@ def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _default(function: Callable[..., Any], option: str) -> Any:
-    """The default of a function's option; ``None`` if it has no such option, or its signature is unknown."""
+    """The default value of a function's option; ``None`` if the function has no such option, or its signature is unknown."""
     try:
         parameter = inspect.signature(function).parameters.get(option)
     except ValueError:  # before version 2.4, NumPy's functions in C have no signature
@@ -328,7 +328,7 @@ def _default(function: Callable[..., Any], option: str) -> Any:
 
 
 def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call of a NumPy function, without those that have the default value.
+    """The options that the caller of a NumPy function gave, without those that have the default value.
 
     ``None`` need not be the default: ``axis=None`` joins flattened arrays.
     """
@@ -342,7 +342,7 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Handles a NumPy function that was called with our arrays.
+    """Handles the call of a NumPy function with arrays of cuzarr.
 
     It calls this library's function, or NumPy's if that only needs shapes and methods.
 
@@ -391,23 +391,23 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 class NumpyProtocol:
-    """Sends NumPy's functions of device arrays and plans to this library's functions of the same names."""
+    """Makes NumPy's functions, called with device arrays or plans, call cuzarr's functions of the same names."""
 
     @property
     def real(self) -> Any:
-        """The real part."""
+        """The real part of each element."""
         return dispatch.functions["real"](self)
 
     @property
     def imag(self) -> Any:
-        """The imaginary part."""
+        """The imaginary part of each element."""
         return dispatch.functions["imag"](self)
 
     # Higher than that of NumPy's own arrays, whose operators would convert our array.
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Calls this library's function, if there is one. NumPy's own is called if results go into a NumPy array (``x += plan``)."""
+        """Calls cuzarr's function for a ufunc, if there is one. NumPy's own is called if results go into a NumPy array (``x += plan``)."""
         if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
             return call_with_elements(ufunc, method, inputs, options)
         if ufunc is np.divmod and method == "__call__" and not options:
@@ -426,7 +426,7 @@ class NumpyProtocol:
         return dispatch.apply(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """Calls this library's function, or NumPy's own if that only needs shapes and methods."""
+        """Calls cuzarr's function for a NumPy function, or NumPy's own if that only needs shapes and methods."""
         return array_function(self, function, arguments, options)
 
 

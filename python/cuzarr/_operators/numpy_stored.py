@@ -89,7 +89,7 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
 
 
 def _takes(out: Any, plan: Any) -> bool:
-    """Whether a plan can be computed directly into this memory."""
+    """Whether a plan can be computed directly into the memory ``out``."""
     is_fit = isinstance(out, np.ndarray) and out.flags.writeable and out.dtype.isnative and out.shape == tuple(plan.shape)
     return is_fit and np.can_cast(plan.dtype, out.dtype, "same_kind")
 
@@ -105,7 +105,7 @@ def of_elements_alone(values: Iterable[Any]) -> bool:
 
 
 def by_numpy(name: str, function: Callable[..., Any], values: tuple[Any, ...], **options: Any) -> Any:
-    """Calls a NumPy function with the elements of stored arrays.
+    """Calls NumPy's own function with the elements of stored arrays, read into memory.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def check_readable(name: str, values: Any) -> None:
 
 
 def _in_memory(value: Any, is_among_others: bool) -> Any:
-    """An argument, with stored arrays replaced by their elements."""
+    """Replaces stored arrays in an argument by their elements."""
     if is_stored(value):
         # Arrays of other libraries are among the arguments. They may be on the GPU that this array is read to.
         return value._elements_on(None) if is_among_others and value.device != "cpu" else host_elements(value)
@@ -201,7 +201,7 @@ def _value(result: Any, name: str) -> Any:
 
 
 def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The value of this library's function with this name, computed region by region.
+    """Calls cuzarr's function of this name, which reads stored arrays region by region, and returns the value of the result.
 
     ``NotImplemented`` if there is no function for these arguments.
     """
@@ -224,7 +224,7 @@ def _streamed(function: Callable[..., Any], name: str, arguments: tuple[Any, ...
 
 
 def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Applies a NumPy function to stored arrays. The result is a value, as for zarr-python's arrays.
+    """Applies a NumPy function to stored arrays. The result is computed at once, as for zarr-python's arrays.
 
     Functions that this library has, such as reductions and predicates, go through the arrays region by region. All others get
     the elements of whole arrays, within the memory limit.
@@ -263,7 +263,7 @@ def stored_function(x: Any, function: Any, types: Any, arguments: tuple[Any, ...
 
 
 class _OfClass:
-    """Descriptor for ``__array_function__``: the class has the attribute, and its objects do not.
+    """Descriptor for ``__array_function__`` that gives the attribute to a class, but not to its objects.
 
     NumPy looks the attribute up in the class. xarray and dask look it up in the object, to find out whether that is an array in memory.
     They do not find it, and so read the elements, as for zarr-python's arrays.
@@ -282,9 +282,7 @@ class StoredProtocol:
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Makes a plan, as operators do, if this library has the function. Otherwise the function reads all elements, as for
-        zarr-python's arrays.
-        """
+        """Makes a plan, as operators do, if cuzarr has the ufunc. Otherwise the ufunc gets all elements, as for zarr-python's arrays."""
         return stored_ufunc(ufunc, method, inputs, options)
 
     __array_function__: ClassVar[_OfClass] = _OfClass()

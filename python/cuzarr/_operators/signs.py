@@ -44,7 +44,7 @@ _reduction = completing(
 
 
 class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
-    """Python's arithmetic and comparison operators. Each calls the function with NumPy's name."""
+    """Base class with Python's arithmetic and comparison operators. Each calls the function with NumPy's name."""
 
     shape: Any
     dtype: Any
@@ -57,7 +57,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
         return dispatch.apply(name, *operands)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
-        """The new value of ``x`` after ``x += other``: another plan, or the same array with changed elements."""
+        """The new value of this ``x`` after ``x += other``: another plan, or the same array with changed elements."""
         return self._apply(name, self, other)
 
     def __add__(self, other: OperandT) -> ResultT:
@@ -141,7 +141,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of NumPy's arrays
 
     def _compare(self, name: str, reflected: str, other: Any) -> ResultT:
-        """Compares element by element with any operand. Otherwise, Python would compare identity."""
+        """Compares element by element with any operand, also with ``None`` or text. Without this, Python would compare identity."""
         if of_elements_alone((self, other)):
             # NumPy's operator instead of its function, because only the operator can compare dates with text.
             return by_numpy(name, getattr(operator, reflected), (self, other))  # type: ignore[no-any-return]
@@ -244,7 +244,7 @@ for _sign, _function in {
 
 
 class Reductions(Generic[ResultT]):
-    """Reductions as methods; see :mod:`cuzarr.xp`."""
+    """Base class with NumPy's reductions as methods, such as ``array.sum()``; see :mod:`cuzarr.xp`."""
 
     @_reduction
     def sum(
@@ -427,7 +427,7 @@ class Reductions(Generic[ResultT]):
     def any(
         self, axis: Axis = None, out: ArrayLike | None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> ResultT:
-        """Whether an element is not 0.
+        """Whether at least one element is not 0.
 
         Examples
         --------
@@ -455,7 +455,7 @@ class Reductions(Generic[ResultT]):
 
 
 class Shaped:
-    """Attributes that follow from a shape and an element type."""
+    """Base class with the attributes that follow from a shape and an element type: number of dimensions, of elements and of bytes."""
 
     shape: Any
     dtype: Any
@@ -477,7 +477,7 @@ class Shaped:
 
 
 class OneElement:
-    """Conversions of arrays of one element to Python's numbers, as for NumPy's arrays."""
+    """Base class that converts arrays of one element to Python's numbers, as for NumPy's arrays."""
 
     shape: Any
     dtype: Any
@@ -485,11 +485,11 @@ class OneElement:
     _on_host: str
 
     def _elements(self) -> Any:
-        """All elements in memory, on any device."""
+        """Reads or computes all elements, into memory of any device."""
         raise NotImplementedError  # each kind of array has its own
 
     def item(self) -> Any:
-        """The only element, as a Python number.
+        """The only element of this array, as a Python number.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Codecs as plain objects, which hold the settings of an array's encoding.
+"""Codecs as plain objects, which hold the settings by which an array's chunks are encoded.
 
 Names and arguments are zarr-python's. Codec objects hold settings and do no work. Instead of a codec object, functions also accept a
 dictionary, or a codec of zarr-python or numcodecs. :class:`Decoder` and :class:`Encoder` do the work of a codec, or of a chain, on frames

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False)
 class ShardingCodec(Codec):
-    """Stores many chunks in one object, with an index at its start or end.
+    """The sharding codec: stores many chunks in one object (a shard), with an index at its start or end.
 
     ``codecs`` encode the inner chunks, which have the shape ``chunk_shape``; ``index_codecs`` encode the index.
 
@@ -166,7 +166,7 @@ BUILT_IN: dict[str, type[Codec]] = {
 
 
 def parse_codec(spec: Any) -> Codec:
-    """A codec object from one of cuzarr, zarr-python or numcodecs, from metadata, or from a name.
+    """Converts a codec of cuzarr, zarr-python or numcodecs, its metadata, or its name to a codec object of cuzarr.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def _foreign_role(spec: Any) -> Role:
 
 
 def chain_for_dtype(codecs: Iterable[Codec], data_type: DataType) -> tuple[Codec, ...]:
-    """The chain with all open settings of its codecs filled in. Each codec gets the type that the previous one outputs."""
+    """Fills in settings that codecs of a chain left open, by the element type. Each codec gets the type that the previous one outputs."""
     decided: list[Codec] = []
     for codec in codecs:
         codec = codec.for_dtype(data_type)

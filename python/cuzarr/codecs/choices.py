@@ -1,4 +1,4 @@
-"""Enumerations of the settings of codecs. Older programs for zarr-python pass them; new programs can pass text."""
+"""Enumerations of the values that settings of codecs can have. Older programs for zarr-python pass them; new programs can pass text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SubchunkWriteOrder = Literal["morton", "unordered", "lexicographic", "colexicogr
 
 
 class BloscCname(StrEnum):
-    """Compressors inside of Blosc."""
+    """Compressors that Blosc can use."""
 
     lz4 = "lz4"
     lz4hc = "lz4hc"
@@ -28,7 +28,7 @@ class BloscShuffle(StrEnum):
 
     @classmethod
     def from_int(cls, num: int) -> Self:
-        """The choice with this number in Zarr format 2.
+        """The kind of shuffling with this number in Zarr format 2.
 
         Raises
         ------
@@ -41,14 +41,14 @@ class BloscShuffle(StrEnum):
 
 
 class Endian(StrEnum):
-    """Byte orders."""
+    """Byte orders of stored elements."""
 
     little = "little"
     big = "big"
 
 
 class ShardingCodecIndexLocation(StrEnum):
-    """The location of the index in a shard."""
+    """The location of the index of chunks in a shard."""
 
     start = "start"
     end = "end"

@@ -1,4 +1,4 @@
-"""``Decoder``: decodes frames that a program holds into its own memory, without an array."""
+"""``Decoder``: decodes compressed chunks that a program holds into memory of its choice, without a Zarr array."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _output(value: Any) -> _core.NdBuffer:
 
 
 def _is_slab(frames: Any) -> bool:
-    """Whether ``frames`` is a slab with offsets and sizes. A tuple of three frames would hold bytes, or arrays of bytes."""
+    """Whether ``frames`` is one buffer of all frames with their offsets and sizes, not a tuple of three frames."""
     if not isinstance(frames, tuple) or len(frames) != 3 or isinstance(frames[1], bytes | bytearray | memoryview):
         return False
     return not str(getattr(frames[1], "dtype", "")).endswith("uint8")
@@ -56,7 +56,7 @@ def _ranges(offsets: Any, sizes: Any) -> list[tuple[int, int]]:
 
 
 class Batch:
-    """Frames that are ready to be decoded, once or several times: see :meth:`Decoder.prepare`.
+    """Frames (compressed chunks) that are ready to be decoded, once or several times: see :meth:`Decoder.prepare`.
 
     Parameters
     ----------
@@ -89,16 +89,16 @@ class Batch:
 
     @property
     def scratch_bytes(self) -> int:
-        """Device memory in bytes that the batch and its runs need in addition to frames and outputs."""
+        """Device memory in bytes that decoding this batch needs in addition to frames and outputs."""
         return self._batch.scratch_bytes
 
     @property
     def via_host(self) -> str | None:
-        """The reason why threads of the host decode; ``None`` if the device does."""
+        """The reason why threads of the host decode frames for a GPU; ``None`` if the device itself decodes."""
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
-        """Start decoding and return. Frames that the host decodes are done when this returns.
+        """Start decoding without waiting. Only frames that the host decodes are done when this returns.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and return the error of each frame.
+        """Wait for the last run, and return for each frame its error, or ``None``.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class Batch:
     """,
 )
 class Decoder:
-    """Decodes frames of a codec, without an array. On a GPU, all frames are decoded at once.
+    """Decodes frames (compressed chunks) of a codec, without a Zarr array. On a GPU, all frames are decoded at once.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Decoder:
     def prepare(
         self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, scratch_limit: int | None = None
     ) -> Batch:
-        """Read the headers of frames, and prepare their decoding.
+        """Read the headers of frames, and prepare their decoding. Nothing is decoded yet.
 
         Parameters
         ----------

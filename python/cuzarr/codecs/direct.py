@@ -12,7 +12,7 @@ from cuzarr.codecs.values import Codec
 
 
 def as_json(codecs: Any) -> str:
-    """One codec, or a list in the order of encoding, as Zarr format 3 metadata in JSON."""
+    """Converts one codec, or a list in the order of encoding, to Zarr format 3 metadata in JSON."""
     if isinstance(codecs, Codec | Mapping | str) or not isinstance(codecs, Sequence):
         codecs = [codecs]
 
@@ -25,7 +25,7 @@ def as_json(codecs: Any) -> str:
 
 
 def current_stream(array: Any) -> Any:
-    """The current stream of the library of an array; 0 for libraries without streams."""
+    """The current CUDA stream of the library that an array is from; 0 for libraries without streams."""
     library = type(array).__module__.partition(".")[0]
     if library == "cupy":
         return sys.modules["cupy"].cuda.get_current_stream()

@@ -1,4 +1,4 @@
-"""``Encoder``: encodes chunks that a program holds, on their device, without an array."""
+"""``Encoder``: encodes chunks that a program holds, on the device where they are, without a Zarr array."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ class EncodingBatch:
 
     @property
     def scratch_bytes(self) -> int:
-        """Device memory in bytes that a run needs in addition to chunks and frames."""
+        """Device memory in bytes that encoding this batch needs in addition to chunks and frames."""
         return self._batch.scratch_bytes
 
     @property
     def via_host(self) -> str | None:
-        """The reason why the host runs a codec; ``None`` if the device runs all."""
+        """The reason why the host runs one of the codecs; ``None`` if the device runs all of them."""
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
-        """Start encoding and return. Chunks that the host encodes are done when this returns.
+        """Start encoding without waiting. Only chunks that the host encodes are done when this returns.
 
         The run reads the chunks in the order of the stream, so they may be changed between runs.
 
@@ -102,7 +102,7 @@ class EncodingBatch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and return the error of each chunk.
+        """Wait for the last run, and return for each chunk its error, or ``None``.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class EncodingBatch:
         return self._batch.check()
 
     def frames(self) -> list[MemoryArray]:
-        """Wait for the last run, and return its frames in the order of the chunks.
+        """Wait for the last run, and return the frames (encoded chunks) in the order of the chunks.
 
         Returns
         -------
@@ -149,7 +149,7 @@ class EncodingBatch:
     """,
 )
 class Encoder:
-    """Encodes chunks with a codec, without an array. On a GPU, all chunks are encoded at once.
+    """Encodes chunks with a codec, without a Zarr array. On a GPU, all chunks are encoded at once.
 
     Codecs with kernels run on the device of the chunks. For other codecs, chunks are downloaded, encoded by the host, and
     uploaded; :attr:`EncodingBatch.via_host` gives the reason.

@@ -1,4 +1,4 @@
-"""Codecs written in Python, with the methods that the Rust side calls.
+"""Wraps codecs that are written in Python, in objects with the methods that the Rust side calls.
 
 The Rust side knows one small set of methods. This module hides the differences between numcodecs and zarr-python's codecs.
 ``cuzarr.storage.adapters`` does the same for stores.
@@ -28,7 +28,7 @@ _ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
 
 
 class NumcodecsHost:
-    """A codec of numcodecs, or one that is registered with it."""
+    """Wraps a codec that is registered with numcodecs, for the Rust side."""
 
     def __init__(self, codec: Any, role: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self._codec = codec
@@ -52,7 +52,7 @@ class NumcodecsHost:
 
 
 class LzmaHost(NumcodecsHost):
-    """LZMA, limited to ``limit_bytes`` decoded bytes.
+    """Decodes and encodes LZMA. Refuses to decode more than ``limit_bytes`` bytes.
 
     A few encoded bytes can decode to a thousand times more bytes, and numcodecs has no limit.
     """
@@ -86,14 +86,14 @@ class LzmaHost(NumcodecsHost):
 
 
 class PickleHost(NumcodecsHost):
-    """The codec that unpickles. It is used only if the configuration allows it, and does not need numcodecs' own permission."""
+    """The codec that unpickles objects. It is used only if the configuration allows it, and does not need numcodecs' own permission."""
 
     def decode(self, encoded: bytes) -> bytes:
         return self._elements(pickle.loads(encoded))
 
 
 class ZarrHost:
-    """A codec registered with zarr-python."""
+    """Wraps a codec that is registered with zarr-python, for the Rust side."""
 
     def __init__(self, codec: Any, role: str, spec: Any, encoded_spec: Any) -> None:
         self._codec = codec
@@ -131,7 +131,7 @@ def open_codec(
     data_type: str,
     parse: Callable[[Any], DataType],
 ) -> OpenedCodec | None:
-    """Opens the codec of a name in Python's registries; ``None`` if there is none. The Rust side calls this for unknown names.
+    """Opens a codec in the registries of zarr-python and numcodecs; ``None`` if there is none. The Rust side calls this for unknown names.
 
     ``configuration`` and ``data_type`` are JSON. ``parse`` reads ``data_type``, which has the form of format 3. ``shape`` is the
     shape of the chunk.

@@ -1,4 +1,4 @@
-"""Codecs of numcodecs, as plain objects.
+"""Codecs of numcodecs as plain objects that hold their settings.
 
 One object serves both formats: in format 3 its name is ``numcodecs.<id>``, in format 2 its ``id`` stands beside its
 settings.
@@ -114,12 +114,12 @@ class NumcodecsCodec(Codec):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name in format 3 metadata."""
+        """The codec's name in format 3 metadata."""
         return PREFIX + str(self._id)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The codec that format 3 metadata describes. Its class is the one for the name.
+        """Makes the codec that format 3 metadata describes, as an object of the class for the codec's name.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class Fletcher32(NumcodecsCodec):
 
 
 class JenkinsLookup3(NumcodecsCodec):
-    """Adds a Jenkins lookup3 checksum, through numcodecs.
+    """Adds a Jenkins lookup3 checksum; the library numcodecs computes it.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class _DtypeCodec(NumcodecsCodec):
 
 
 class Delta(_DtypeCodec):
-    """Stores differences of neighbouring elements; ``astype`` is the stored type.
+    """Stores the difference of each element from the one before; ``astype`` is the type of stored differences.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ class PackBits(NumcodecsCodec):
 
 
 class AsType(NumcodecsCodec):
-    """Stores elements as type ``encode_dtype``.
+    """Converts elements to the type ``encode_dtype`` for storing.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ class PCodec(NumcodecsCodec):
 
 
 class ZFPY(NumcodecsCodec):
-    """The zfp compressor, through numcodecs.
+    """The zfp compressor, run by the library numcodecs.
 
     Parameters
     ----------
@@ -554,7 +554,7 @@ def _make(identifier: str, settings: dict[str, Any]) -> NumcodecsCodec:
 
 
 def from_numcodecs_config(config: Mapping[str, Any]) -> NumcodecsCodec:
-    """The codec object for settings in the form of format 2 metadata (and of numcodecs' ``get_config()``).
+    """Makes the codec object from settings in the form of format 2 metadata (and of numcodecs' ``get_config()``).
 
     Raises
     ------

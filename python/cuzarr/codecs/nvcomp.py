@@ -1,4 +1,4 @@
-"""Reads nvCOMP's own formats, which KvikIO's helpers stored, with NVIDIA's package ``nvidia.nvcomp`` on a GPU.
+"""Decodes chunks that KvikIO stored in nvCOMP's own formats, on a GPU, by NVIDIA's package ``nvidia.nvcomp``.
 
 Only KvikIO up to 25.08 knew these formats, so they are read and never written.
 """
@@ -25,7 +25,7 @@ INSTALL = "pip install nvidia-nvcomp-cu12 (or -cu13), or write the array anew wi
 
 
 class Host:
-    """Decodes chunks of one of the formats."""
+    """Decodes chunks in one of nvCOMP's own formats."""
 
     def __init__(self, nvcomp: Any, options: dict[str, Any], limit_bytes: int) -> None:
         self._nvcomp = nvcomp
@@ -52,7 +52,7 @@ class Host:
 
 
 def open_host(identifier: str, settings: dict[str, Any], shape: tuple[int, ...], itemsize: int) -> Any:
-    """The decoder for chunks of ``shape`` of a codec ``nvcomp_…``, or ``None`` if it is unknown or nvCOMP is not installed.
+    """The decoder for chunks of ``shape`` that a codec ``nvcomp_…`` encoded; ``None`` if it is unknown or nvCOMP is not installed.
 
     If a codec of numcodecs reads the same bytes, that codec is the decoder.
     """

@@ -1,4 +1,4 @@
-"""The codecs of Zarr format 3 as plain objects."""
+"""The codecs of Zarr format 3 as plain objects that hold their settings."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Role = Literal["array_array", "array_bytes", "bytes_bytes"]
 
 
 class DataType(element_types.DataType, Protocol):
-    """The part of a Zarr data type's interface that codecs need."""
+    """The part of a Zarr data type's interface that is needed to set up codecs."""
 
     @property
     def item_bytes(self) -> int: ...
     @property
     def has_byte_order(self) -> bool: ...
     def _of_json(self, spec: Any) -> Self:
-        """The data type that format 3 metadata describes."""
+        """Makes the data type that format 3 metadata describes."""
         ...
 
     def _of_native(self, native: np.dtype[Any]) -> Self:
-        """The data type of a NumPy dtype."""
+        """Makes the data type for a NumPy dtype."""
         ...
 
 
@@ -46,7 +46,7 @@ AnyDataType = TypeVar("AnyDataType", bound=DataType)
     ">>> import cuzarr",
 )
 class Codec:
-    """One step of a codec chain: a name and its configuration.
+    """Base class of codecs: one step of a codec chain, given by its name and settings.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class Codec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The codec that format 3 metadata describes.
+        """Makes the codec that format 3 metadata describes.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class Codec:
             raise MetadataValidationError(f"codec '{cls.name}' has no such configuration: {error}") from error
 
     def for_dtype(self, data_type: DataType) -> Codec:
-        """This codec for elements of one type: settings that were left open get their values.
+        """Returns this codec for elements of one type: settings that were left open, such as ``typesize``, get their values.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ def _number(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 @dataclass(frozen=True, init=False)
 class BytesCodec(Codec):
-    """Stores elements as their bytes, in little or big endian order; ``None`` for elements of one byte.
+    """Stores elements as their bytes, in little or big endian order.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ class ScaleOffset(Codec):
 
 @dataclass(frozen=True, init=False)
 class CastValue(Codec):
-    """Stores elements as another integer or float type, ``data_type``.
+    """Converts elements to the integer or float type ``data_type`` for storing.
 
     Parameters
     ----------
@@ -492,7 +492,7 @@ class CastValue(Codec):
 
 
 def _type_name(data_type: Any) -> str:
-    """Zarr's name of a number type, from NumPy's type, or from an object with ``native`` or ``to_native_dtype``."""
+    """The Zarr name of a number type, which is given by NumPy's type, or by an object with ``native`` or ``to_native_dtype``."""
     native = getattr(data_type, "native", None)
     if native is None:
         native = data_type.to_native_dtype() if hasattr(data_type, "to_native_dtype") else element_type(data_type)

@@ -1,4 +1,4 @@
-"""Makes tables of references, which show netCDF-4 and HDF5 files as Zarr groups. The chunks stay in the files. This needs h5py.
+"""Makes tables of references, by which netCDF-4 and HDF5 files can be read as Zarr groups. The chunks stay in the files. This needs h5py.
 
 :func:`make_references` makes a table, and ``reference::TABLE.json`` opens it as a store, without h5py. Data pass through the
 modules of this package as follows:

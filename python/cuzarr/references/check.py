@@ -1,4 +1,4 @@
-"""Checks a table: decodes chunks as readers of the table will, and compares the elements with those that h5py reads."""
+"""Checks a table of references: decodes chunks as readers of the table will, and compares the elements with those that h5py reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuzarr.references.layout import ChunkCoords, Layout
 
 
 def check_elements(layout: Layout, document: Document) -> None:
-    """Decodes chunks as elements of an array with this ``.zarray``, and compares them with the elements of the dataset.
+    """Decodes chunks of an HDF5 dataset by the ``.zarray`` in ``document``, and compares their elements with those that h5py reads.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def check_elements(layout: Layout, document: Document) -> None:
 
 
 def _check_gap(layout: Layout, document: Document) -> None:
-    """Compares an element that is not stored in the file with the fill value."""
+    """Compares an element of a chunk that is not in the HDF5 file, as h5py reads it, with the fill value of ``document``."""
     got = decoded(document | {"chunks": [1] * len(layout.shape)}, None, layout.dtype)
     if not layout.has_gaps or not layout.is_readable:
         return
@@ -71,7 +71,7 @@ def _check_chunk(layout: Layout, document: Document, coords: ChunkCoords) -> Non
 
 
 def _coords(number: int, grid: tuple[int, ...]) -> ChunkCoords:
-    """The coordinates of a chunk, from its number in row-major order."""
+    """The position of a chunk in the grid of chunks, from its number in row-major order."""
     coords: list[int] = []
     for count in reversed(grid):
         number, at = divmod(number, count)

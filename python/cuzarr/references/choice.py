@@ -1,4 +1,4 @@
-"""The variables that a caller wants in a table, and the variables that are left out."""
+"""Which variables of the files go into a table of references, and which are left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """Chooses the variables of a table of references, and records those that cannot be in it.
+    """Decides which variables go into a table of references, and records those that cannot be in it.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Choice:
     strict: bool = False
     drop: Iterable[str] = ()
     left_out: list[LeftOut] = field(default_factory=list, init=False)
-    """Variables that cannot be in the table."""
+    """Variables that were left out of the table because of an error."""
 
     def __post_init__(self) -> None:
         drop = [self.drop] if isinstance(self.drop, str) else self.drop
@@ -32,14 +32,14 @@ class Choice:
         self._dropped = set(self._unknown.values())
 
     def is_dropped(self, path: str) -> bool:
-        """Whether ``path`` is one of the paths to skip. If so, it is recorded as found."""
+        """Whether ``path`` is one that the caller wants to skip. If so, it is recorded as found in a file."""
         if path not in self._dropped:
             return False
         self._unknown = {name: dropped for name, dropped in self._unknown.items() if dropped != path}
         return True
 
     def leave_out(self, file: str, path: str, table_path: str, error: CuzarrError) -> None:
-        """Records that a variable is left out. With ``strict``, raises the error instead."""
+        """Records that a variable is left out because of ``error``. With ``strict``, raises the error instead."""
         error.trail = (file, f"dataset '/{printable(path)}'", *error.trail)
         if self.strict:
             error.hint = error.hint or "leave it out with drop=, on the command line with --drop"
@@ -47,14 +47,14 @@ class Choice:
         self.left_out.append(LeftOut(file, path, table_path, error))
 
     def check(self) -> None:
-        """Raises an error if a path to skip is in none of the files."""
+        """Raises an error if a path that the caller wants to skip is in none of the files."""
         for name in self._unknown:
             raise InvalidArgumentError(f"drop names '{printable(name)}', which is in none of the files")
 
 
 @dataclass
 class LeftOut:
-    """A variable that is not in the table."""
+    """A variable of a file that is not in the table of references, and the reason."""
 
     file: str
     path: str
@@ -64,5 +64,5 @@ class LeftOut:
 
     @property
     def reason(self) -> str:
-        """The reason in one line."""
+        """The reason why the variable is left out, in one line."""
         return printable(": ".join((*self.error.trail[2:], self.error.message)))

@@ -1,4 +1,4 @@
-"""Decodes and encodes single chunks, as readers of the table's arrays do."""
+"""Decodes and encodes single chunks, as readers of a table of references do."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _key(document: Document) -> str:
 
 
 def _array(store: _core.Store, document: Document) -> tuple[_core.Array, Any]:
-    """An array with one chunk, and the selection of the whole chunk."""
+    """A temporary array that has one chunk and the encoding of ``document``, and the selection of the whole chunk."""
     shape = tuple(document["chunks"])
     array = _core.Array(store, "", {".zarray": document | {"shape": list(shape)}}, _OPTIONS)
     return array, ((0,) * len(shape), shape, (1,) * len(shape), ())
 
 
 def decoded(document: Document, chunk: bytes | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The elements of a chunk. Without ``chunk``, the elements of a chunk that is not stored.
+    """Decodes a chunk by the ``.zarray`` in ``document``. Without ``chunk``, returns the elements of a chunk that is not stored.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def decoded(document: Document, chunk: bytes | None, dtype: np.dtype[Any]) -> np
 
 
 def encoded(document: Document, elements: np.ndarray[Any, Any]) -> bytes:
-    """A chunk with these elements, encoded with the document's filters."""
+    """Encodes elements as a chunk, by the ``.zarray`` in ``document``."""
     store = _core.Store.memory()
     array, everything = _array(store, document)
     array.write(everything, foreign.wrap_host(np.ascontiguousarray(elements, elements.dtype.newbyteorder("="))))

@@ -1,4 +1,4 @@
-"""Dimensions of a file's datasets, as netCDF-4 defines them."""
+"""Finds the dimensions of an HDF5 file's datasets, as netCDF-4 defines them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuzarr.references.names import H5PY_ERRORS, plain_name, unicode_text
 
 
 class Dimensions:
-    """The dimensions of a file's datasets: their names, and the lengths of unlimited dimensions.
+    """The dimensions of an HDF5 file's datasets, by netCDF-4's rules: their names, and the lengths of unlimited dimensions.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Dimensions:
         return path in self._scales
 
     def _find_scales(self, path: str, dataset: h5py.Dataset) -> list[str]:
-        """For each dimension of a dataset, the path of its scale; empty if it has none."""
+        """For each dimension of a dataset, the path of the HDF5 dataset that is its dimension scale; empty if there is none."""
         numbers = _attribute(dataset, "_Netcdf4Coordinates")
         if numbers is not None and np.size(numbers) == dataset.ndim:
             found = [self._by_number.get(int(number), "") for number in np.reshape(numbers, -1)]

@@ -16,7 +16,7 @@ _IEEE = {2: (15, 10, 5, 0, 10, 15), 4: (31, 23, 8, 0, 23, 127), 8: (63, 52, 11, 
 
 
 def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of elements in Zarr: fields without gaps, and without h5py's metadata.
+    """Converts h5py's dtype to the type of elements in Zarr: fields without gaps, and without h5py's metadata.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def v2_type(dtype: np.dtype[Any]) -> Any:
-    """A type as ``.zarray`` spells it."""
+    """Converts a dtype to its form in ``.zarray``."""
     return [[name, v2_type(dtype[name])] for name in dtype.names] if dtype.names else dtype.str
 
 
@@ -83,7 +83,7 @@ def _orders(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 
 def _difference_of_bits(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
-    """Compares the bits of an element that are used, and the byte order. Returns the difference as text, or ``None``."""
+    """Compares which bits of an element two types use, and their byte orders. Returns the difference as text, or ``None``."""
     precision, offset, bits = stored.get_precision(), stored.get_offset(), 8 * stored.get_size()
     if precision != bits or offset:
         return f"its elements have {precision} bits from bit {offset} on, in {bits // 8} bytes"
@@ -120,7 +120,7 @@ def _class_name(kind: int) -> str:
 
 
 def ends_at_nul(stored: h5py.h5t.TypeID) -> bool:
-    """Whether elements have text that ends at its first NUL. Only a read shows if there are bytes behind the NUL."""
+    """Whether elements of an HDF5 type contain text that ends at its first NUL. Only a read shows if bytes follow the NUL."""
     kind = stored.get_class()
     if kind == h5py.h5t.COMPOUND:
         return any(ends_at_nul(stored.get_member_type(number)) for number in range(stored.get_nmembers()))

@@ -1,4 +1,4 @@
-"""Conversion of the fill values of HDF5 and netCDF to fill values of Zarr format 2."""
+"""Converts fill values of HDF5 and netCDF to fill values of Zarr format 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuzarr.references.names import unicode_text
 
 
 def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, has_gaps: bool) -> Any:
-    """The fill value of a dataset as an array.
+    """The fill value of an HDF5 dataset, for its array in the table.
 
     If there are elements that were never written, it is HDF5's fill value, else the value that marks missing elements.
 
@@ -46,7 +46,7 @@ def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, ha
 
 
 def _encoded(missing: Any) -> Any:
-    """A mark of missing elements as xarray stores it in attributes: floats as base64 of eight bytes.
+    """Encodes a value that marks missing elements as xarray does in attributes: floats as base64 of eight bytes.
 
     Source: <https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html>
     """
@@ -64,7 +64,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _as_element(value: Any, dtype: np.dtype[Any], wraps: bool) -> Any:
-    """An attribute's value as an element of ``dtype``; ``None`` if it cannot be one."""
+    """Converts an attribute's value to an element of ``dtype``; ``None`` if this is impossible."""
     if value is None or isinstance(value, np.ndarray) and value.size != 1:
         return None
     value = value.reshape(-1)[0] if isinstance(value, np.ndarray) else value
@@ -90,7 +90,7 @@ def _is_same(fill: Any, missing: Any) -> bool:
 
 
 def fill_value(fill: Any, dtype: np.dtype[Any]) -> Any:
-    """A fill value as ``.zarray`` stores it, for elements of type ``dtype``."""
+    """Converts a fill value to its form in ``.zarray``, for elements of type ``dtype``."""
     if fill is None:
         return None
     if dtype.hasobject:

@@ -1,4 +1,4 @@
-"""Conversion of HDF5's filters to codecs of numcodecs."""
+"""Converts filters of HDF5 to codecs of numcodecs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cuzarr._text import printable
 from cuzarr.errors import UnsupportedError
 
 COMPRESSORS = ("zlib", "zstd", "blosc")
-"""Codecs that become the ``compressor`` of an array. All others go into its list ``filters``."""
+"""Codecs that can be the ``compressor`` of an array of Zarr format 2. All others go into its list ``filters``."""
 
 # Numbers of filters in HDF5.
 _DEFLATE, _SHUFFLE, _FLETCHER32, _BLOSC, _ZSTD = 1, 2, 3, 32001, 32015
@@ -16,7 +16,7 @@ _NAMES = {4: "szip", 5: "n-bit", 6: "scale-offset", 32000: "LZF", 32004: "LZ4", 
 
 
 def codec(code: int, settings: tuple[int, ...], name: bytes, item_bytes: int) -> dict[str, Any]:
-    """The codec for a filter of HDF5. ``code``, ``settings`` and ``name`` are the filter's in the file.
+    """The codec of numcodecs for a filter of HDF5, whose ``code``, ``settings`` and ``name`` are in the file.
 
     Raises
     ------

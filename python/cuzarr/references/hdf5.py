@@ -1,4 +1,4 @@
-"""HDF5 files, including netCDF-4: their groups and datasets, with their names in a table."""
+"""Reads HDF5 files, including netCDF-4: their groups and datasets, with the names that these get in a table of references."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cuzarr.references.variable import Group, Variable
 
 
 class Hdf5File:
-    """An HDF5 file, opened by ``with``. ``above`` is the path of the file's root in the table.
+    """An HDF5 file, opened by ``with``. ``above`` is the path that the file's root gets in the table of references.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Hdf5File:
             raise StoreFailedError(f"'{printable(self.path)}' cannot be read: {error}") from error
 
     def _walk(self, root: h5py.Group) -> Iterator[tuple[str, Any]]:
-        """Groups and datasets with their paths. A group comes before its members."""
+        """The groups and datasets of the file with their paths. A group comes before its members."""
         waiting = [("", root)]
         groups: dict[Any, str] = {}
         while waiting:
@@ -107,7 +107,7 @@ class Hdf5File:
         self._choice.leave_out(self.path, path, self._table_path(path), error)
 
     def _table_path(self, path: str) -> str:
-        """The path of a dataset in a table, without netCDF's prefix of some names."""
+        """The path that a dataset gets in a table of references: without the prefix that netCDF gives some names."""
         folder, name = posixpath.split(path)
         shown = posixpath.join(folder, plain_name(name))
         if shown == path:
@@ -116,11 +116,11 @@ class Hdf5File:
         return path if is_taken else shown
 
     def lengths(self, dimension: str) -> set[int]:
-        """The lengths of a dimension in the datasets that have it."""
+        """The different lengths that a dimension has in the datasets of the file."""
         return {extent for names, shape in self._axes() for name, extent in zip(names, shape, strict=True) if name == dimension}
 
     def dimensions(self) -> set[str]:
-        """The names of all dimensions."""
+        """The names of all dimensions of the file's datasets."""
         return {name for names, _ in self._axes() for name in names}
 
     def _axes(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
@@ -130,7 +130,7 @@ class Hdf5File:
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)
 
     def nodes(self, whole_rows: int = 0) -> Iterator[Group | Variable]:
-        """Groups and variables. A group comes before its members.
+        """The groups and variables of the file, as those of a table. A group comes before its members.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class Hdf5File:
         return variable
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and their references."""
+        """The keys that this adds to a table of references, each with its entry."""
         for node in self.nodes():
             yield from node.references()
 
@@ -170,5 +170,5 @@ def _is_group(node: Any) -> bool:
 
 
 def _unreadable(error: BaseException) -> CuzarrError:
-    """The error for a node that h5py, or NumPy below it, cannot read."""
+    """The error to raise for an HDF5 group or dataset that h5py, or NumPy below it, cannot read."""
     return UnsupportedError(f"h5py does not read it: {error or type(error).__name__}")

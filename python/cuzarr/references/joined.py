@@ -1,4 +1,4 @@
-"""Joins variables of several HDF5 files along a dimension, each into one array."""
+"""Joins the parts of variables in several HDF5 files along a dimension, to one array for each variable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANINGS = "units calendar scale_factor add_offset missing_value _Unsigned vali
 
 
 def joined_references(sources: Sequence[Source], dimension: str, choice: Choice) -> dict[str, Reference]:
-    """The keys of a table that joins the files' variables along a dimension, in the order of the files.
+    """The entries of a table of references that joins the variables of several files along a dimension, in the order of the files.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def joined_references(sources: Sequence[Source], dimension: str, choice: Choice)
 
 
 def _parents(variables: dict[str, Variable]) -> dict[str, str]:
-    """The path of another variable, for each variable that takes its units from there.
+    """For each variable that takes its units from another one (such as bounds), the path of the other one.
 
     These are bounds without units, which have the units of their variable (CF conventions, 7.1).
     """
@@ -81,7 +81,7 @@ def _parents(variables: dict[str, Variable]) -> dict[str, str]:
 
 
 def _length(opened: Hdf5File, dimension: str) -> int:
-    """The length of a dimension in a file."""
+    """The length that a dimension has in a file. Refuses a file in which it has several."""
     found = opened.lengths(dimension)
     if len(found) == 1:
         return found.pop()
@@ -103,7 +103,7 @@ def _check_names(files: list[Hdf5File], members: list[dict[str, Variable]]) -> N
 
 @dataclass
 class JoinedVariable:
-    """A variable that is divided among files. The parts follow each other along a dimension."""
+    """A variable whose parts are in several files. The parts follow each other along a dimension."""
 
     dimension: str
     files: list[Hdf5File]
@@ -117,7 +117,7 @@ class JoinedVariable:
         self.axis = names.index(self.dimension) if self.dimension in names else None
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and their references."""
+        """The keys that this adds to a table of references, each with its entry."""
         for number in range(1, len(self.variables)):
             self._check(number)
         if self.axis is None:
@@ -137,7 +137,7 @@ class JoinedVariable:
         )
 
     def _check(self, number: int) -> None:
-        """Compares the part in a file with the first part, and refuses differences."""
+        """Compares the variable in a file with that in the first file, and refuses differences."""
         first, other = self.variables[0], self.variables[number]
         hint = "leave the file out, or make a table of each file"
         if other.dimensions != first.dimensions:
@@ -159,11 +159,11 @@ class JoinedVariable:
             self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
-        """The units of a file's values. Bounds may take them from the variable to which they belong."""
+        """The attribute ``units`` of the variable in a file. Bounds may take it from the variable to which they belong."""
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Compares the values of a coordinate that is not joined. They must be equal, because they locate the other variables' elements."""
+        """Compares a coordinate that is not joined. Its values must be equal in all files: they locate other variables' elements."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return
@@ -173,7 +173,7 @@ class JoinedVariable:
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
     def _obstacle(self, number: int) -> str | None:
-        """The reason why a file's values cannot be converted to times since the first file's date; ``None`` if they can."""
+        """The reason why a file's times cannot be converted to times since the first file's date; ``None`` if they can."""
         calendars = {str(time.attributes.get("calendar", "standard")) for time in self.timed}
         odd = sorted(calendars - {"standard", "gregorian", "proleptic_gregorian"})
         # With these attributes, the stored values are not the times themselves.
@@ -195,7 +195,7 @@ class JoinedVariable:
         return None
 
     def _ahead(self, number: int) -> float | int:
-        """The number to add to a file's values to get times since the first file's date (``times.difference``)."""
+        """The number to add to a file's times, to get times since the first file's date (``times.difference``)."""
         calendar = self.timed[0].attributes.get("calendar", "standard")
         is_whole = self.variables[0].layout.dataset.dtype.kind != "f"
         return times.difference(str(self._units(0)), str(self._units(number)), calendar, is_whole)
@@ -204,7 +204,7 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether the chunks of all files can stay in the files: no chunk crosses the end of a file, and encodings and units are equal."""
+        """Whether the table can refer to the chunks in the files: no chunk crosses the end of a file, and encodings and units are equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
@@ -214,7 +214,7 @@ class JoinedVariable:
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_inline for variable in self.variables)
 
     def _fill(self) -> Any:
-        """The fill value: that of the files in which some chunks are not stored, or else that of all files."""
+        """The joined variable's fill value: that of the files in which some chunks are not stored, or else that of all files."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
         fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):
@@ -230,7 +230,7 @@ class JoinedVariable:
         return document
 
     def _joined(self) -> Iterator[tuple[str, Reference]]:
-        """References to the chunks of all files, where they lie."""
+        """The keys of the chunks, with references to the chunks in all files."""
         assert self.axis is not None
         first = self.variables[0]
         yield from documents(first.path, self._document(), first.attributes)
@@ -240,7 +240,7 @@ class JoinedVariable:
             before += -(-variable.shape[self.axis] // first.layout.chunks[self.axis])
 
     def _inline(self) -> Iterator[tuple[str, Reference]]:
-        """The values of all files, as one chunk inside the table."""
+        """The values of all files joined, encoded as one chunk inside the table."""
         assert self.axis is not None
         first = self.variables[0]
         size = sum(math.prod(variable.shape) * variable.layout.dataset.dtype.itemsize for variable in self.variables)
@@ -279,6 +279,6 @@ class JoinedVariable:
 
 
 def _without_level(document: Document) -> Document:
-    """A document without the shape and the compression level."""
+    """A ``.zarray`` without shape and compression level, in which the files of a joined variable may differ."""
     compressor = document["compressor"] and {name: value for name, value in document["compressor"].items() if name != "level"}
     return {name: value for name, value in document.items() if name != "shape"} | {"compressor": compressor}

@@ -1,4 +1,4 @@
-"""The chunks of a dataset: the places of their bytes in the file, or bytes that the table itself must hold."""
+"""The chunks of an HDF5 dataset: where their bytes lie in the file, or bytes that the table itself must hold."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from cuzarr.references.filters import COMPRESSORS, codec
 from cuzarr.references.source import Source
 
 LONGEST_PART = 64 << 20
-"""Approximate largest size of the chunks that contiguous elements are divided into."""
+"""Approximate largest size in bytes of the chunks into which a dataset without chunks is divided."""
 
 SHORTEST_PART = 1 << 16
-"""Smallest size of such chunks, if rows can be combined."""
+"""Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size of a variable that is put into the table because the file's bytes are not those of Zarr's chunks."""
+"""Largest size in bytes of a variable that is copied into the table because Zarr cannot decode the bytes in the file."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk in the grid of chunks."""
 
 
 class ByteRange(NamedTuple):
-    """A range of bytes in a file."""
+    """A range of bytes in a file: its first byte and its length."""
 
     offset: int
     size_bytes: int
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of a chunked dataset. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
+    """A chunk of an HDF5 dataset in its file. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
 
     place: ByteRange
     filter_mask: int
 
 
 class Layout:
-    """The layout of a dataset in its file, as an array of Zarr format 2.
+    """Describes how an HDF5 dataset is stored, as an array of Zarr format 2: its chunks and filters.
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ class Layout:
         return ByteRange(offset, size)
 
     def read(self, place: ByteRange) -> bytes:
-        """The bytes of a range of the file."""
+        """Reads a range of bytes of the file."""
         return self.source.read(place.offset, place.size_bytes)
 
     def values(self) -> Any:
-        """All elements, in the shape of the array. Elements beyond the dataset are its fill value, or empty text."""
+        """Reads all elements, in the shape of the array. Elements beyond the dataset are its fill value, or empty text."""
         values = self.dataset[...]
         if self.shape == self.dataset.shape:
             return values
@@ -130,7 +130,7 @@ class Layout:
         return whole
 
     def _put_inline(self) -> None:
-        """Puts all elements into one chunk inside the table."""
+        """Copies all elements of the dataset into one chunk inside the table."""
         if not math.prod(self.shape):
             return
         if self._size_bytes() > LONGEST_PART:
@@ -166,7 +166,7 @@ class Layout:
         self._fill_beyond()
 
     def _listed_filters(self, skipped: int) -> list[Document]:
-        """The filters as codecs, in the order of writing, without those whose bits are set in ``skipped``."""
+        """The dataset's filters as codecs, in the order in which they encode, without those whose bits are set in ``skipped``."""
         listed, found = self.dataset.id.get_create_plist(), []
         # Number of bytes at a filter's input; unknown behind a compressor.
         size: int | None = math.prod(self.chunks) * self.dtype.itemsize
@@ -186,7 +186,7 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Encodes the chunks whose filters differ from the array's again, and puts them into the table."""
+        """Encodes chunks that skip other filters than most chunks again, with the array's filters, and puts them into the table."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -198,7 +198,7 @@ class Layout:
             self.inline[at] = encoded(self.document(None), decoded(other, self.read(chunk.place), self.dtype))
 
     def _fill_beyond(self) -> None:
-        """Puts chunks into the table if their elements beyond the dataset are not fill values in the file. They are encoded again."""
+        """Puts chunks at the dataset's end into the table, encoded again, if their elements beyond it are not fill values in the file."""
         for axis, (extent, had) in enumerate(zip(self.shape, self.dataset.shape, strict=True)):
             last, kept = divmod(had, self.chunks[axis])
             if extent == had or not kept:
@@ -218,7 +218,7 @@ class Layout:
             )
 
     def _cut(self, whole_rows: int) -> None:
-        """Divides contiguous elements into chunks of equally many whole rows, because chunks at the edge are stored whole."""
+        """Divides a dataset without chunks into chunks of equally many whole rows, because Zarr stores chunks at the edge whole."""
         if self.is_inline or self.dataset.chunks or not self.shape or not self.ranges:
             return
         whole, row = self.ranges[()], self.dataset.dtype.itemsize * math.prod(self.shape[1:])
@@ -235,7 +235,7 @@ class Layout:
         }
 
     def document(self, fill: Any, filters: list[Document] | None = None) -> Document:
-        """The document ``.zarray``. ``filters`` replace the array's own, if given."""
+        """The array's ``.zarray`` document. ``filters`` replace the array's own, if given."""
         compressor = None
         filters = list(self._filters if filters is None else filters)
         if filters and filters[-1]["id"] in COMPRESSORS:

@@ -1,4 +1,4 @@
-"""The functions that Python programs and the command ``cuzarr references make`` call."""
+"""The functions that make tables of references, for Python programs and for the command ``cuzarr references make``."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def make_references(
 def make_references_for_command(
     files: Sequence[str], join: str | None, drop: Sequence[str], strict: bool, storage_options: Mapping[str, str]
 ) -> Table:
-    """Like :func:`make_references`, for the command: several files become groups, and omitted variables cause no warning."""
+    """Like :func:`make_references`, but for the command line: several files become groups, and omitted variables cause no warning."""
     return _make(files, join, Choice(strict, drop), storage_options or None, len(files) == 1)
 
 
@@ -110,7 +110,7 @@ def _make(
 
 
 def _group_names(files: Sequence[File]) -> list[str]:
-    """The names of the groups for the files: file names without their extensions."""
+    """The names of the groups that files become in a table: file names without their extensions."""
     names: list[str] = []
     for file in files:
         name = PurePosixPath(os.fspath(file).partition("?")[0]).stem

@@ -1,4 +1,4 @@
-"""Names and attributes in HDF5 files, as netCDF-4 defines them."""
+"""Converts names and attributes in HDF5 files, as netCDF-4 defines them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _DOCUMENTS = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
 
 
 def plain_name(name: str) -> str:
-    """The name that netCDF shows for a dataset."""
+    """The name that netCDF shows for a dataset with this name in HDF5."""
     return name.removeprefix(_NO_COORDINATE) or name
 
 
 def why_no_key(name: str) -> str | None:
-    """The reason why a member in Zarr cannot have this name; ``None`` if it can."""
+    """The reason why an array or group in Zarr cannot have this name; ``None`` if it can."""
     if re.search(r"[\x00\\\ud800-\udfff]", name):
         return "its name has characters that a key of Zarr cannot have"
     return "its name is that of a document of Zarr" if name in _DOCUMENTS else None
 
 
 def is_placeholder(dataset: Any) -> bool:
-    """Whether a dataset only stands for a dimension without a variable."""
+    """Whether an HDF5 dataset has no data, and only stands for a netCDF dimension that has no variable."""
     try:
         return bytes(dataset.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
     except H5PY_ERRORS:
@@ -41,7 +41,7 @@ def is_placeholder(dataset: Any) -> bool:
 
 
 def attributes(node: Any) -> dict[str, Any]:
-    """The attributes of a group or dataset as JSON, without netCDF's internal ones and those without a JSON form."""
+    """The attributes of an HDF5 group or dataset as JSON, without netCDF's internal ones and those without a JSON form."""
     found: dict[str, Any] = {}
     try:
         names = list(node.attrs)
@@ -58,12 +58,12 @@ def attributes(node: Any) -> dict[str, Any]:
 
 
 def unicode_text(text: str | bytes) -> str:
-    """Valid Unicode text: bytes of other encodings are replaced."""
+    """Converts text to valid Unicode: bytes of other encodings are replaced."""
     return (text if isinstance(text, bytes) else text.encode(errors="surrogateescape")).decode(errors="replace")
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON; ``None`` for objects without a JSON form, such as references."""
+    """Converts an attribute's value to JSON; ``None`` for objects without a JSON form, such as references."""
     if isinstance(value, bytes | str):
         return unicode_text(value)
     if isinstance(value, np.ndarray | np.generic):

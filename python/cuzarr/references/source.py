@@ -1,4 +1,4 @@
-"""Files that a table refers to: on this machine, or in a store at a URL."""
+"""Opens files to which a table of references refers: on this machine, or in a store at a URL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHERS = (
 
 
 class Source:
-    """The bytes of a file, and the URL that a table uses for it.
+    """A file to which a table of references refers: its bytes, and its URL in the table.
 
     Parameters
     ----------
@@ -114,11 +114,11 @@ class Source:
         raise UnsupportedError(f"'{printable(self.name)}' is no netCDF-4 or HDF5 file: it has no signature of HDF5")
 
     def open(self) -> Any:
-        """The argument for h5py: a path, or a file object."""
+        """The argument by which h5py opens the file: a path, or a file object."""
         return self.name if self.store is None else io.BufferedReader(_Ranges(self), _BLOCK_BYTES // 8)
 
     def read(self, offset: int, size: int) -> bytes:
-        """A range of bytes of the file.
+        """Reads a range of bytes of the file.
 
         Raises
         ------
@@ -150,7 +150,7 @@ def is_unicode(text: str) -> bool:
 
 
 class _Ranges(io.RawIOBase):
-    """A file in a store as a Python file object. It is read in blocks, and some blocks are kept."""
+    """A Python file object for a file in a store. It reads in blocks, and keeps the last ones."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._at = source, 0

@@ -1,4 +1,4 @@
-"""Tables of references to one or several files."""
+"""``Table``, a table of references to one or several files, and the function that makes one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Table:
 
     refs: dict[str, Reference]
     left_out: list[LeftOut]
-    """Variables that are not in the table."""
+    """Variables of the files that are not in the table, with the reasons."""
     urls: list[str]
-    """The URLs of the files."""
+    """The URLs of the files to which the table refers."""
 
     @property
     def document(self) -> Document:
-        """The table as JSON."""
+        """The table as a dictionary, which can be written as JSON."""
         return {"version": 1, "refs": self.refs}
 
     @property
@@ -35,7 +35,7 @@ class Table:
 
 
 def make_table(sources: Sequence[Source], groups: Sequence[str] | None, join: str | None, choice: Choice) -> Table:
-    """Makes the table of one file, of files that become groups, or of files that are joined along a dimension.
+    """Makes a table of references to one file, to files that become groups, or to files that are joined along a dimension.
 
     Raises
     ------

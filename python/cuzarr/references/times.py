@@ -1,4 +1,4 @@
-"""Conversion of times since different dates to times since one date."""
+"""Converts times since different dates to times since one date."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def difference(first: str, other: str, calendar: str, is_whole: bool) -> float |
 
 
 def _date(time: re.Match[str]) -> datetime.datetime:
-    """The date of units such as ``days since 2000-01-01``.
+    """The date in the units of times such as ``days since 2000-01-01``.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def _date(time: re.Match[str]) -> datetime.datetime:
 
 
 def moved(values: Any, ahead: float | int, units: str, marks: list[Any]) -> Any:
-    """Times with a number added; ``None`` if their type cannot hold the results with a precision of a millisecond.
+    """Adds a number to times; ``None`` if the times' type cannot hold the results with a precision of a millisecond.
 
     ``units`` are those of the result. Values in ``marks`` mark missing elements, and stay unchanged.
     """

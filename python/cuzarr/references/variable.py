@@ -1,4 +1,4 @@
-"""Arrays and groups of a table, made from datasets and groups of a file."""
+"""Arrays and groups of a table of references, made from datasets and groups of an HDF5 file."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from cuzarr.references.fill import fill_value
 from cuzarr.references.layout import Layout
 
 SHORT_BYTES = 512
-"""Chunks of up to this size are put into the table."""
+"""Chunks of at most this number of bytes are copied into the table."""
 
 
 @dataclass
 class Group:
-    """A group of a table. ``path`` starts at the root of the table."""
+    """A group of a table of references. ``path`` starts at the root of the table."""
 
     path: str
     attributes: Document
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and their references."""
+        """The keys that this adds to a table of references, each with its entry."""
         return documents(self.path, None, self.attributes)
 
 
 @dataclass
 class Variable:
-    """A dataset as an array of a table. ``path`` starts at the root of the table."""
+    """An HDF5 dataset as an array of a table of references. ``path`` starts at the root of the table."""
 
     path: str
     layout: Layout
@@ -38,25 +38,25 @@ class Variable:
 
     @property
     def dimensions(self) -> list[str]:
-        """The names of its dimensions."""
+        """The names of the variable's dimensions."""
         return self.attributes["_ARRAY_DIMENSIONS"]  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The lengths of its dimensions. Along an unlimited dimension, the dataset may be shorter."""
+        """The lengths of the variable's dimensions. Along an unlimited dimension, the HDF5 dataset may be shorter."""
         return self.layout.shape
 
     def document(self) -> Document:
-        """The document ``.zarray``."""
+        """The array's ``.zarray`` document."""
         return self.layout.document(fill_value(self.fill, self.layout.dtype))
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """Keys and their references."""
+        """The keys that this adds to a table of references, each with its entry."""
         yield from documents(self.path, self.document(), self.attributes)
         yield from self.chunk_references()
 
     def chunk_references(self, axis: int = 0, first: int = 0) -> Iterator[tuple[str, Reference]]:
-        """Keys of the chunks, and their references.
+        """The keys of the array's chunks, each with its entry in the table.
 
         Parameters
         ----------

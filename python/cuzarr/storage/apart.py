@@ -15,7 +15,7 @@ from cuzarr.storage.url import Credentials, flat_options
 
 
 def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
-    """The Rust side's store for the values of another library's store; ``None`` if its settings cannot be read.
+    """Opens another library's store on the Rust side, by the store's settings; ``None`` if these cannot be read.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _of_references(store: Any, through_python: _core.Store) -> _core.Store | Non
 
 
 def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store | None:
-    """The store of a table in Parquet, whose chunk references are read array by array."""
+    """The store of a table of references in Parquet. The references of an array's chunks are read when a chunk of it is needed."""
     # The URLs in the table are not known yet. Any host is enough to test the options.
     options = _options(fs, dict.fromkeys((protocol for protocol in fs.fss if protocol), "localhost"))
     table = ParquetTable(fs.references, str(fs.target))
@@ -99,7 +99,7 @@ def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store 
 
 
 def _references(fs: Any) -> ReferenceColumns:
-    """The references of an fsspec reference file system."""
+    """The chunk references that an fsspec reference file system holds in memory."""
     found = ReferenceColumns()
     for key, value in fs.references.items():
         if isinstance(value, bytes | str):
@@ -116,7 +116,7 @@ def _references(fs: Any) -> ReferenceColumns:
 
 
 def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
-    """Options for opening the files of a table. ``hosts`` has one host for each protocol. ``None`` if only fsspec can open them."""
+    """Options to open the files of a table of references. ``hosts`` has one host per protocol. ``None`` if only fsspec can open them."""
     default = _protocol(fs.fss[None])
     chosen: list[list[tuple[str, str]]] = []
     for protocol, host in hosts.items():
@@ -142,7 +142,7 @@ def _protocol(fs: Any) -> str:
 
 
 def _hosts(urls: Mapping[str, int], default: str) -> Iterator[tuple[str, str]]:
-    """The protocols of URLs, each with the host of the URL."""
+    """The protocol and the host of each URL."""
     for url in urls:
         protocol, mark, rest = url.partition("://")
         if not mark:

@@ -66,7 +66,7 @@ class ForeignStore(Store):
         super().__init__(taken_apart(store, self._through_python, read_only) or self._through_python, read_only=read_only)
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Returns the store with writing refused or allowed. Both share their values.
+        """Returns a store over the same values that refuses or allows writing.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class ForeignStore(Store):
 
 
 def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: bool) -> ForeignStore:
-    """The store at a URL that fsspec knows.
+    """Opens the store at a URL of fsspec, such as ``ftp://…``.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
 
 
 def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that an fsspec file system would ignore: no parameter has their name, and no attribute keeps them.
+    """Refuses options that an fsspec file system would ignore: it has no parameter of their name, and no attribute keeps them.
 
     Raises
     ------
@@ -242,7 +242,7 @@ class FsspecStore(ForeignStore):
 
     @classmethod
     def from_url(cls, url: str, storage_options: Mapping[str, Any] | None = None, read_only: bool = False) -> Self:
-        """The store at a URL that fsspec knows.
+        """Opens the store at a URL of fsspec, such as ``ftp://…``.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class FsspecStore(ForeignStore):
 
 
 class ObjectStore(ForeignStore):
-    """A store of obstore.
+    """A store of the library obstore.
 
     Parameters
     ----------

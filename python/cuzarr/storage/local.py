@@ -1,4 +1,4 @@
-"""``LocalStore``, a directory as a store."""
+"""``LocalStore``, a store in a directory of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuzarr.storage.store import Store
 
 
 class LocalStore(Store):
-    """A directory as a store. Values are replaced atomically, and no key can name a file outside the directory.
+    """A store in a directory. Values are replaced atomically, and no key can name a file outside the directory.
 
     The setting ``fsync``, read when the store is made, decides what a write waits for. With ``"none"``, a write waits for nothing, as in
     zarr-python. With ``"data"``, a power cut after a write leaves the old or the new value; with ``"full"``, it leaves the new one.

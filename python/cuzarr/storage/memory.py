@@ -46,7 +46,7 @@ class MemoryStore(Store):
 
     @classmethod
     def at(cls, url: str, *, read_only: bool = False) -> Self:
-        """The store that a ``memory://`` URL names. In one process, equal names mean the same store.
+        """The store that a ``memory://`` URL names. In one process, equal URLs name the same store.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class GpuMemoryStore(Store):
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Any], *, device: str | None = None) -> Self:
-        """A new store with copies of values, which may be in host or GPU memory.
+        """A new store in GPU memory with copies of the values in a mapping, which may be in host or GPU memory.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Kerchunk's tables in Parquet, which fsspec opens. The references of an array are read when its first chunk is needed."""
+"""Kerchunk's tables of references in Parquet, which fsspec opens. The references of an array are read when its first chunk is needed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from cuzarr.errors import LibraryMissingError, StoreFailedError, UnsupportedErro
 from cuzarr.storage import schemes
 
 PARQUET_TABLE = re.compile(r"reference:(?::|//(?=/))((?:(?!::).)+\.parq(?:uet)?)/?", re.DOTALL)
-"""URLs of tables in Parquet: ``reference::s3://bucket/table.parq``, ``reference:///data/table.parq``."""
+"""Matches URLs of tables of references in Parquet: ``reference::s3://bucket/table.parq``, ``reference:///data/table.parq``."""
 
 # Options that are not passed to the table's own file system.
 _OWN = ("allow", "remote_protocol", "remote_options", "target_protocol", "target_options", "lazy")
 
 Columns = tuple[list[str], list[str], list[int], list[int], list[int]]
-"""The columns of a table: keys, URLs of files, and for each key its file, first byte and number of bytes (0: the whole file)."""
+"""Columns of a table of references: keys, URLs of files, and for each key its file, first byte and number of bytes (0: the whole file)."""
 
 
 def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]]) -> _core.Store:
-    """The store of a table at a URL or path.
+    """Opens the store that a table of references at a URL or path describes.
 
     The table may refer to files in its own bucket or folder and, like other tables, to files that the options allow.
 
@@ -67,7 +67,7 @@ def open_table(url: str, given: Mapping[str, Any], options: list[tuple[str, str]
 
 
 class ReferenceColumns:
-    """References of fsspec in the Rust side's form: values inside the table, and columns of places in files."""
+    """A table of references in the Rust side's form: values that the table holds itself, and columns of byte ranges in files."""
 
     def __init__(self) -> None:
         self.inline: list[tuple[str, bytes]] = []
@@ -78,24 +78,24 @@ class ReferenceColumns:
         self._sizes: list[int] = []
 
     def add(self, key: str, url: str, offset: int = 0, size: int = 0) -> None:
-        """Adds a range of a file, or the whole file if there is no size."""
+        """Adds a key whose value is a range of a file, or the whole file if ``size`` is 0."""
         self._keys.append(key)
         self._files.append(self.urls.setdefault(url, len(self.urls)))
         self._offsets.append(offset)
         self._sizes.append(size)
 
     def add_inline(self, key: str, value: bytes | str) -> None:
-        """Adds a value that the table itself holds."""
+        """Adds a key whose value is in the table itself."""
         plain = value if isinstance(value, bytes) else value.encode()
         self.inline.append((key, base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain))
 
     def columns(self) -> Columns:
-        """The places in files, as columns."""
+        """The keys whose values are in files, and the byte ranges of these values, as columns."""
         return self._keys, list(self.urls), self._files, self._offsets, self._sizes
 
 
 class ParquetTable:
-    """The references of a ``LazyReferenceMapper`` of fsspec, array by array."""
+    """The references of a ``LazyReferenceMapper`` of fsspec, which reads a Parquet table, for one array at a time."""
 
     def __init__(self, mapper: Any, target: str) -> None:
         self._mapper, self._target = mapper, target
@@ -106,7 +106,7 @@ class ParquetTable:
         self.is_changed: bool = set(mapper._items) != {".zmetadata"}
 
     def references(self, array: str) -> tuple[Columns, list[tuple[str, bytes]]]:
-        """The references of an array's chunks: columns of places, and values inside the table."""
+        """The references of an array's chunks: columns of byte ranges in files, and values inside the table."""
         document = self._mapper.zmetadata[f"{array}/.zarray"]
         extents = zip(document["shape"], document["chunks"], strict=True)
         counts = [-(-extent // chunk) for extent, chunk in extents] or [1]
@@ -131,7 +131,7 @@ class ParquetTable:
         return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
-        """The numbers of the record files that exist. They are listed, because the array's shape could claim any number of files."""
+        """The numbers of an array's Parquet files. They are listed, because the array's shape could claim any number of files."""
         try:
             names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
         except FileNotFoundError:

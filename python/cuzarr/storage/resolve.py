@@ -1,4 +1,4 @@
-"""Stores, and places in them, from callers' arguments: paths, URLs, mappings and objects."""
+"""Converts callers' arguments, such as paths, URLs and mappings, to stores and to paths in stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODES: tuple[AccessMode, ...] = ("r", "r+", "a", "w", "w-")
 
 
 def normalize_path(path: object) -> str:
-    """A normalised path inside a store. Empty segments are dropped; ``.`` and ``..`` are refused.
+    """Normalises a path inside a store: empty segments are dropped, ``.`` and ``..`` are refused.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def normalize_path(path: object) -> str:
     """,
 )
 class StorePath:
-    """A path inside a store.
+    """A store and a path in it, which name an array or a group.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class StorePath:
 
     @property
     def read_only(self) -> bool:
-        """Whether writing is refused."""
+        """Whether the store refuses writing."""
         return self.store.read_only
 
     def key(self, name: str) -> str:
-        """The key of ``name`` below this place, counted from the root of the store.
+        """The key in the store of the value ``name`` below this path.
 
         >>> cuzarr.storage.StorePath(cuzarr.storage.MemoryStore(), "maps").key("zarr.json")
         'maps/zarr.json'
@@ -104,7 +104,7 @@ class StorePath:
         return f"{self.path}/{name}" if self.path else name
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of a value below this place; ``None`` if it is missing.
+        """Reads the value ``name`` below this path; ``None`` if it is missing.
 
         >>> place = cuzarr.storage.StorePath(cuzarr.storage.MemoryStore({"maps/a": b"bytes"}), "maps")
         >>> place.get("a"), place.get("b")
@@ -113,7 +113,7 @@ class StorePath:
         return self.store.get(self.key(name))
 
     def write(self, documents: Mapping[str, bytes]) -> None:
-        """Write values below this place.
+        """Write values below this path, given by their names.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class StorePath:
 StoreLike: TypeAlias = Union[
     Store, StorePath, os.PathLike[str], str, MutableMapping[str, Any], "ForeignStoreLike", "ZarrStorePath"
 ]
-"""An argument that names a place of data: a path, a URL, a store, a place in one, a mapping, or a store of another library."""
+"""Type of arguments that say where data is stored: a path, a URL, a store, a ``StorePath``, a mapping, or a store of another library."""
 
 
 def make_store(
@@ -162,7 +162,7 @@ def make_store(
     storage_options: Mapping[str, Any] | None = None,
     mode: AccessMode | None = None,
 ) -> Store:
-    """The store for an argument: a path, a URL, a mapping, or a store of another library.
+    """Converts a caller's argument to a store: a path, a URL, a mapping, or a store of another library.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def make_store(
 
 
 def _is_chain_of_known(text: str) -> bool:
-    """Whether text is a chain of built-in schemes, such as ``zip::a.zip``. Otherwise text with ``::`` is a path."""
+    """Whether text with ``::`` is a chain of stores with built-in schemes, such as ``zip::a.zip``. Otherwise it is a path."""
     # A single letter before the colons is a drive.
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+::.", text) is not None and UrlStore.knows(text)
 
@@ -237,7 +237,7 @@ def _zip_mode(path: str, mode: str | None, read_only: bool) -> Any:
 
 
 def _known_of_zarr(store: Any, read_only: bool) -> Store | None:
-    """Our store for the files of a zarr-python store, if it reads them in the same way."""
+    """A store of cuzarr for the files of a zarr-python store; ``None`` if it would read them differently."""
     zarr_storage = sys.modules.get("zarr.storage")
     if zarr_storage is None:
         return None
@@ -256,7 +256,7 @@ def make_store_path(
     storage_options: Mapping[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> StorePath:
-    """A place in a store, opened in ``mode``. With ``metadata_store``, metadata documents live in that store.
+    """A store, opened in ``mode``, and a path in it. With ``metadata_store``, metadata documents are in that store.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def make_store_path(
 
 
 def iterate_parents(path: str) -> Iterator[str]:
-    """The paths of all groups above a node at ``path``, the root first.
+    """The paths of all groups above an array or group at ``path``, the root first.
 
     Parameters
     ----------

@@ -1,26 +1,26 @@
-"""Schemes of URLs. This is the only list of them in Python; the Rust side opens those of ``BUILT_IN``."""
+"""Schemes of URLs at which stores are. The Rust side opens those in ``BUILT_IN``."""
 
 from __future__ import annotations
 
 from cuzarr._names import did_you_mean
 
 LOCAL = ("file", "memory", "zip")
-"""Schemes of stores on this machine."""
+"""Schemes of URLs for stores on this machine."""
 
 BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
-"""Schemes of cloud storage, each with the scheme that tables of references use for it. The first part of a place is the bucket."""
+"""Schemes of cloud storage, each with the scheme that tables of references use for it. The first segment of their URLs is the bucket."""
 
 SERVERS = ("http", "https")
-"""Schemes of web servers."""
+"""Schemes of URLs of web servers."""
 
 BUILT_IN = (*LOCAL, *BUCKETS, *SERVERS, "reference", "icechunk")
-"""Schemes that need no other library."""
+"""Schemes of URLs that cuzarr opens without another library."""
 
 KNOWN = (*BUILT_IN, "ftp", "sftp", "github", "git")
 """The schemes that a misspelt scheme is compared with: the built-in ones and common ones of fsspec, which also knows others."""
 
 PLACELESS = ("reference", "github", "git")
-"""Schemes whose place may be in ``storage_options`` alone."""
+"""Schemes of URLs that may be empty behind the scheme, because ``storage_options`` can say where the data is."""
 
 
 def near(scheme: str) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 from cuzarr.storage.url import Credentials
 
 Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
-"""A URL, its options, and a function that renews credentials."""
+"""A store to open on the Rust side: its URL, the options for it, and a function that renews credentials."""
 
 
 class _UnknownError(Exception):
@@ -25,7 +25,7 @@ class _UnknownError(Exception):
 
 
 def of_session(store: Any) -> Opened | None:
-    """The snapshot that a session's store shows. ``None`` if the session can write, or only Icechunk can open it."""
+    """The URL and options to open an Icechunk session's snapshot; ``None`` if the session can write, or only Icechunk can open it."""
     library = sys.modules.get("icechunk")
     if library is None or type(store) is not library.IcechunkStore:
         return None
@@ -49,7 +49,7 @@ def _opened(snapshot: str, state: Any) -> Opened:
 
 @dataclass
 class _Place:
-    """A bucket, or a folder in one, with the options to open it."""
+    """The location of an Icechunk repository: a directory, a bucket or a folder in one, with the options to open it."""
 
     url: str
     options: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Place:
 
 
 def _place(storage: Mapping[str, Any]) -> _Place:
-    """The place of a repository, from its part of a session's state."""
+    """The location of an Icechunk repository, from the entry for its storage in a session's state."""
     backend = storage
     kind = storage["type"]
     if kind == "ObjectStorage":
@@ -100,7 +100,7 @@ def _url(scheme: str, bucket: str, prefix: str | None) -> str:
 
 
 def _renamed(config: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Renames options to our names. An option that is renamed to an empty name has no effect, and is left out."""
+    """Renames Icechunk's options to cuzarr's. An option whose new name is empty has no effect, and is left out."""
     if not config.keys() <= names.keys():
         raise _UnknownError
     return {names[name]: value for name, value in config.items() if names[name]}
@@ -118,7 +118,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
 
 
 class _S3Function:
-    """Wraps a user's function for S3 credentials; converts its result to a dictionary."""
+    """Calls the user's function for S3 credentials, and converts its result to a dictionary."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -193,7 +193,7 @@ def _of_azure(given: Any) -> dict[str, str]:
 
 
 def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Options to open the files of virtual chunks."""
+    """Options for opening the files that an Icechunk repository's virtual chunks are in."""
     allowed: list[str] = []
     chosen: dict[str, dict[str, str]] = {}
     for name, prefix, store in containers:
@@ -227,7 +227,7 @@ def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[
 
 
 def _state(packed: bytes) -> Any:
-    """The decoded value of a MessagePack document."""
+    """Decodes a session's state, which is a MessagePack document."""
     reader = _Reader(packed)
     value = reader.value()
     if reader.at != len(packed):
@@ -291,7 +291,7 @@ class _Reader:
         return {self._name(): self.value() for _ in range(length)}
 
     def _name(self) -> str:
-        """The name of an entry. Nested enum variants of Rust are maps with one entry: ``{"Client": "AllowHttp"}``."""
+        """Reads the name of an entry. In a map for a nested enum variant, ``{"Client": "AllowHttp"}``, the name is the value."""
         match self.value():
             case str(name):
                 return name

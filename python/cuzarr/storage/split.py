@@ -10,7 +10,7 @@ from cuzarr.storage.store import Store
 
 
 class SplitStore(Store):
-    """Two stores as one: chunks live in the first, metadata documents of arrays and groups in the second.
+    """A store made of two: chunks are in the first, metadata documents of arrays and groups in the second.
 
     Parameters
     ----------

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from cuzarr.typing import ByteRequest, BytesValue, MemoryArray, Prototype
 
 ByteBounds = tuple[int | None, int | None]
-"""A range of bytes: start (negative: counted from the end) and stop. ``(None, None)`` is the whole value."""
+"""A range of a value's bytes: start (negative: counted from the end) and stop. ``(None, None)`` is the whole value."""
 
 Keys = list[str]
 Parts = list[bytes | None]
 
 
 def byte_bounds(byte_range: Any) -> ByteBounds:
-    """The start and stop of the bytes that a byte request of zarr-python names."""
+    """Converts a byte request of zarr-python to the start and stop of the requested bytes."""
     if hasattr(byte_range, "suffix"):
         return (-byte_range.suffix, None) if byte_range.suffix else (0, 0)
     if hasattr(byte_range, "offset"):
@@ -40,7 +40,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """A value in the form in which it is written: its bytes, or its memory on a device."""
+    """Converts a value to the form in which it is written: bytes, or a buffer in a GPU's memory."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
@@ -78,7 +78,7 @@ def _bytes_of(value: Any) -> bytes:
     errors={"value": "ReadOnlyError\n    The store is read-only."},
 )
 class Store:
-    """Keys and their bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
+    """A store: for each key, a value of bytes. Keys are ``/``-separated, without a leading ``/`` and without ``..``.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Store:
     supports_consolidated_metadata = True
 
     _in_zarr_form: ClassVar[Callable[[Store], Any]]
-    """Returns the zarr-python form of a store. The module that knows all kinds of stores sets this function."""
+    """Converts a store to its zarr-python form. The module that knows all kinds of stores sets this function."""
 
     def __init__(self, handle: _core.Store, *, read_only: bool = False) -> None:
         self._handle = handle
@@ -116,7 +116,7 @@ class Store:
 
     @property
     def read_only(self) -> bool:
-        """Whether writing is refused."""
+        """Whether the store refuses writing."""
         return self._read_only
 
     def with_read_only(self, read_only: bool = False) -> Self:
@@ -163,7 +163,7 @@ class Store:
 
     @property
     def handle(self) -> _core.Store:
-        """The Rust object behind this store."""
+        """The Rust object that does the work of this store."""
         return self._handle
 
     @property
@@ -207,7 +207,7 @@ class Store:
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
     ) -> Any:
-        """The bytes of ``key``, or a part of them; ``None`` if the key is missing.
+        """The value of ``key``, or a part of its bytes; ``None`` if the key is missing.
 
         Parameters
         ----------
@@ -338,7 +338,7 @@ class Store:
         return None if buffer is None else _convert.result_array(buffer, np.dtype("u1"))
 
     def is_on(self, device: str) -> bool:
-        """Whether values are transferred between the store and this device without passing through host memory.
+        """Whether values pass between the store and the GPU ``device`` without going through host memory.
 
         Returns
         -------

@@ -29,7 +29,7 @@ _QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
     ">>> import cuzarr",
 )
 class UrlStore(Store):
-    """The store at a URL, such as ``s3://bucket/data.zarr``. It needs no other library.
+    """A store at a URL, such as ``s3://bucket/data.zarr``. It needs no other library.
 
     A chain of URLs names a store inside another: ``zip://inner::https://host/a.zip``.
 
@@ -77,7 +77,7 @@ class UrlStore(Store):
 
     @staticmethod
     def knows(url: str) -> bool:
-        """Whether all schemes of a URL, or of a chain of URLs, are built in.
+        """Whether cuzarr itself can open a URL, or a chain of URLs: all of its schemes are built in.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class UrlStore(Store):
 
     @classmethod
     def known(cls, url: str, *, storage_options: Mapping[str, Any] | None = None, read_only: bool) -> UrlStore | None:
-        """The store at a URL, or ``None`` if :class:`UrlStore` cannot open it and fsspec may.
+        """Opens the store at a URL; ``None`` if :class:`UrlStore` cannot open it, but fsspec may.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class UrlStore(Store):
 
 
 class Credentials:
-    """A user's function for credentials, with the interface that the Rust side calls."""
+    """Calls the user's function for credentials, and converts its result to the form that the Rust side needs."""
 
     def __init__(self, provider: Callable[[], Any]) -> None:
         if not callable(provider):
@@ -190,7 +190,7 @@ async def _awaited(given: Any) -> Any:
 
 
 def _seconds(end: Any) -> float | None:
-    """Seconds since 1970, from a datetime, an ISO text or a number."""
+    """The time at which credentials expire in seconds since 1970, from a datetime, an ISO text or a number."""
     if isinstance(end, str):
         end = datetime.datetime.fromisoformat(end)
     if isinstance(end, datetime.datetime):
@@ -200,7 +200,7 @@ def _seconds(end: Any) -> float | None:
 
 
 def _with_whole_path(url: str) -> str:
-    """A chain such as ``zip::a.zip`` with an absolute path at its end, so that it means the same file in every working directory."""
+    """Makes the path at the end of a chain such as ``zip::a.zip`` absolute, so that it names the same file in every working directory."""
     chain = re.fullmatch(r"((?:[A-Za-z][A-Za-z0-9+.-]+(?:://(?:(?!::).)*)?::)+)(.+)", url, re.DOTALL)
     if chain is None or "://" in chain[2]:
         return url
@@ -214,7 +214,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def flat_options(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Options as pairs of text. Names of nested options are joined by dots: ``client_kwargs.endpoint_url``.
+    """Storage options as pairs of name and text. Names of nested options are joined by dots: ``client_kwargs.endpoint_url``.
 
     Raises
     ------

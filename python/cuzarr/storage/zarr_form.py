@@ -57,7 +57,7 @@ class NativeStore(ZarrStore):
     supports_listing: bool = True
 
     _blocks = True
-    """Whether calls may wait for a disk. Such calls are not made on an event loop."""
+    """Whether this store's methods may wait for a disk. Such methods are not called on an event loop."""
 
     def __init_subclass__(cls) -> None:
         complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
@@ -398,7 +398,7 @@ class NativeStore(ZarrStore):
 
 
 class LocalStore(NativeStore):
-    """A directory; see :class:`cuzarr.storage.LocalStore`.
+    """A store in a directory, for zarr-python; see :class:`cuzarr.storage.LocalStore`.
 
     Parameters
     ----------
@@ -419,12 +419,12 @@ class LocalStore(NativeStore):
 
     @property
     def root(self) -> Path:
-        """The directory."""
+        """The directory of the store."""
         return self.cuzarr_store.root
 
     @classmethod
     async def open(cls, root: Path | str, *, read_only: bool = False, mode: str | None = None, **kwargs: Any) -> Self:
-        """Open a directory.
+        """Open the store in a directory.
 
         Parameters
         ----------
@@ -467,7 +467,7 @@ class LocalStore(NativeStore):
 
 
 class GDSStore(LocalStore):
-    """A directory that cuFile reads into GPU memory, and writes from there; see :class:`cuzarr.storage.GDSStore`.
+    """A store in a directory whose files cuFile reads and writes, for zarr-python; see :class:`cuzarr.storage.GDSStore`.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """A mapping that stores zarr-python's buffers in place of the bytes that our store writes."""
+    """A mapping around the caller's. It stores zarr-python's buffers in place of the bytes that a cuzarr store writes."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -548,7 +548,7 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """A mapping that stores zarr-python's buffers in place of the GPU buffers that our store writes."""
+    """A mapping around the caller's. It stores zarr-python's buffers in place of the GPU buffers that a cuzarr store writes."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()
@@ -587,7 +587,7 @@ class GpuMemoryStore(_InMemory):
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Buffer], *, device: str | None = None) -> Self:
-        """A new store with copies of values, which may be in host or GPU memory.
+        """A new store in GPU memory with copies of the values in a mapping, which may be in host or GPU memory.
 
         Parameters
         ----------
@@ -622,7 +622,7 @@ class GpuMemoryStore(_InMemory):
 
 
 class ZipStore(NativeStore):
-    """A ZIP file; see :class:`cuzarr.storage.ZipStore`.
+    """A store in a ZIP file, for zarr-python; see :class:`cuzarr.storage.ZipStore`.
 
     Parameters
     ----------
@@ -686,11 +686,11 @@ class ZipStore(NativeStore):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the ZIP file."""
         return self.cuzarr_store.path
 
     def close(self) -> None:
-        """Write the list of members and close the file.
+        """Finish the ZIP file: write its list of members and close it.
 
         Examples
         --------
@@ -715,7 +715,7 @@ _FORMS: dict[type[OwnStore], type[NativeStore]] = {
 
 
 def in_zarr_form(store: OwnStore) -> NativeStore:
-    """The zarr-python form of one of our stores."""
+    """Converts a store of cuzarr to its zarr-python form."""
     cls = next((_FORMS[base] for base in type(store).__mro__ if base in _FORMS), NativeStore)
     return cls._holding(store, store.read_only)
 

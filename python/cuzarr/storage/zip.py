@@ -1,4 +1,4 @@
-"""``ZipStore``, a ZIP file as a store."""
+"""``ZipStore``, a store in a ZIP file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZipMode = Literal["r", "w", "a", "x"]
 
 
 class ZipStore(Store):
-    """A ZIP file as a store. Call :meth:`close`, or use a ``with`` block: the file does not change until the store is closed.
+    """A store in a ZIP file. Call :meth:`close`, or use a ``with`` block: the file does not change until the store is closed.
 
     New members are written to a temporary file beside the ZIP file. :meth:`close` renames it to the real name. Until then, or if the
     process is killed, other readers find the old file, or none. A store that is no longer used closes itself, and so do all stores when
@@ -83,7 +83,7 @@ class ZipStore(Store):
         super().__init__(self._archive.core.store(), read_only=mode == "r" if read_only is None else read_only)
 
     def close(self) -> None:
-        """Finish the file with everything that was written, and give it its name. If the store is used again, the file is reopened for
+        """Finish the ZIP file with everything that was written, and give it its name. If the store is used again, the file is reopened for
         adding.
 
         Raises
@@ -103,7 +103,7 @@ class ZipStore(Store):
         self._archive.finish()
 
     def discard(self) -> None:
-        """Drop everything that was written since the store was opened or last closed.
+        """Discard everything that was written since the store was opened or last closed.
 
         Examples
         --------
@@ -144,13 +144,13 @@ class ZipStore(Store):
 
 
 def is_zip_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a ZIP file, by its first bytes, or by its extension ``.zip`` or ``.ozx``."""
+    """Whether the file at a path is a ZIP file: by its first bytes, or by its extension ``.zip`` or ``.ozx``."""
     return _core.ZipArchive.is_at(path)
 
 
 @contextmanager
 def finishing(store: Store | None, given: object) -> Iterator[None]:
-    """Makes sure that a ZIP file gets either all writes of one call or none, if the call was given the file's path.
+    """A ``with`` block for a call that was given a ZIP file's path: the file gets either all writes of the block, or none.
 
     A store that the caller opened is left open.
     """
@@ -166,7 +166,7 @@ def finishing(store: Store | None, given: object) -> Iterator[None]:
 
 
 class _Archive:
-    """The file that a store and its twins share. It is finished when the last of them is gone."""
+    """The open ZIP file that several stores share (one read-only, another writable). It is finished when the last of them is gone."""
 
     def __init__(self, path: Path, mode: ZipMode, compression: int, zip64: bool) -> None:
         if not isinstance(mode, str) or mode not in ("r", "w", "a", "x"):

@@ -12,15 +12,15 @@ from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.base import Request
 
 CONCURRENCY = 256
-"""Largest number of requests to an asynchronous store that run at once. More would not hide a store's latency better."""
+"""Largest number of requests to an asynchronous store that run at once. More would not be faster."""
 
 
 AT_ONCE = 64
-"""Number of requests in one call to such a store, if all values are needed before the first one is used."""
+"""Number of requests in one call to an asynchronous store, if all values are needed before the first one is used."""
 
 
 async def gather(coroutines: Iterable[Any]) -> list[Any]:
-    """Runs coroutines, some at a time. Returns results and exceptions in the order of the coroutines."""
+    """Runs coroutines, a limited number at a time. Returns each result or exception, in the order of the coroutines."""
     free = asyncio.Semaphore(CONCURRENCY)
 
     async def one(coroutine: Any) -> Any:
@@ -45,16 +45,16 @@ class Asynchronous:
     has_sizes = False
     has_versions = False
     is_transactional = False
-    """Whether readers see no writes before a commit, and only Zarr's own keys can be written."""
+    """Whether writes become visible to readers by a commit only, and only Zarr's own keys can be written."""
     device: str | None = None
-    """Device in whose memory the store keeps its values."""
+    """Device in whose memory the store keeps its values; ``None`` for host memory."""
 
     def __init__(self) -> None:
         self._free = (os.getpid(), asyncio.Semaphore(CONCURRENCY))
         self._under_way: set[Future[Any]] = set()
 
     def check_sent(self) -> None:
-        """Refuses a store whose copy in another process would not be the same store."""
+        """Raises an error if a copy of the store in another process would not be the same store. By default, none is raised."""
 
     def _places(self) -> asyncio.Semaphore:
         # The child of a fork does not wait for its parent's requests.
@@ -82,7 +82,7 @@ class Asynchronous:
         await asyncio.gather(*(self._answer(index, request, reply) for index, request in enumerate(requests)))
 
     def start(self, requests: Sequence[Request], reply: Any) -> None:
-        """Requests values. ``reply`` is called with each value when it arrives."""
+        """Requests values from the store without waiting. ``reply`` is called with each value when it arrives."""
         answers = self._begin(self._answer_all(requests, reply))
         self._under_way.add(answers)
         answers.add_done_callback(self._under_way.discard)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
-"""A key, and the range of its bytes: start (negative: counted from the end) and stop."""
+"""A key, and the requested range of its value's bytes: start (negative: counted from the end) and stop."""
 
 
 Place = Any
@@ -24,7 +24,7 @@ and a path in it. Stores with equal identities share write locks and caches, and
 
 
 class StoreAdapter(Protocol):
-    """The methods that the Rust side calls."""
+    """Interface of adapters for stores written in Python: the methods that the Rust side calls."""
 
     requests_at_once: int
     is_asynchronous: bool
@@ -33,7 +33,7 @@ class StoreAdapter(Protocol):
     has_sizes: bool
     has_versions: bool
     device: str | None
-    """The device of the values. They are read as a ``_core.NdBuffer`` of bytes there, and written by ``set_buffer``."""
+    """The GPU that holds the values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by ``set_buffer``."""
 
     def check_sent(self) -> None: ...
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
@@ -54,37 +54,37 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s]+@|\?[^\s'\")]*")
 
 
 def without_secrets(text: str) -> str:
-    """A text for messages, whose URLs have no user, password or query. A query may be a signature."""
+    """Removes user, password and query from the URLs in a text for messages. A query may be a signature."""
     return _SECRETS.sub("", text)
 
 
 def own_identity(store: Any) -> Place:
-    """The identity of a program's store: the result of its method ``identity``, else the object itself."""
+    """The identity of a store that the user's program defines: the result of its method ``identity``, else the object itself."""
     identity = getattr(store, "identity", None)
     place = identity() if callable(identity) else None
     return store if place is None else place
 
 
 def file_address(path: Any) -> str:
-    """The address of a file or directory."""
+    """The address of a file or directory as a ``file://`` URL, which identifies it."""
     return f"file://{os.path.abspath(os.fspath(path))}"
 
 
 def unwrapped(store: Any) -> Any:
-    """The store inside zarr-python's wrapper stores, such as the logging one."""
+    """The store inside zarr-python's wrapper stores, such as ``LoggingStore``."""
     while any(cls.__module__ == "zarr.storage._wrapper" for cls in type(store).__mro__):
         store = store._store
     return store
 
 
 def cut(value: Any, start: int | None, stop: int | None) -> bytes:
-    """A range of a value. A negative ``start`` counts from the end; for a shorter value it gives the whole value."""
+    """The bytes of a value from ``start`` to ``stop``. A negative ``start`` counts from the end; a shorter value is returned whole."""
     raw = to_bytes(value)
     return raw if start is None and stop is None else raw[start:stop]
 
 
 def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
-    """The results of requests in their order: values, ``None`` for missing ones, and exceptions."""
+    """Serves requests one after the other. For each request, returns the value, ``None`` if it is missing, or an exception."""
     found: list[Any] = []
     for request in requests:
         try:
@@ -106,7 +106,7 @@ class OneByOne:
     device: str | None = None
 
     def check_sent(self) -> None:
-        """Refuses a store whose copy in another process would not be the same store."""
+        """Raises an error if a copy of the store in another process would not be the same store. By default, none is raised."""
 
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
@@ -123,7 +123,7 @@ class OneByOne:
 
 
 class ListingAdapter(OneByOne):
-    """Base class of adapters that find sizes and listings from the store's keys and values."""
+    """Base class of adapters for stores that cannot list folders or tell sizes: these are found from all keys, and from whole values."""
 
     def keys(self) -> Iterable[str]:
         raise NotImplementedError  # each adapter has its own

@@ -12,7 +12,7 @@ from cuzarr.storage.adapters.mapping import MappingAdapter
 
 
 def adapt_store(store: Any) -> StoreAdapter:
-    """The adapter for a mapping, a store of zarr-python or obstore, or an object with ``get``, ``set``, ``delete`` and ``list``.
+    """Chooses the adapter for a mapping, a store of zarr-python or obstore, or an object with ``get``, ``set``, ``delete`` and ``list``.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from cuzarr.storage.adapters.zarr import ZarrStoreAdapter
 
 
 class _Folder:
-    """A directory of an fsspec file system. Converts keys to paths, and paths to keys."""
+    """A directory of an fsspec file system that holds a store. Converts keys to paths, and paths to keys."""
 
     def __init__(self, fs: Any, root: str) -> None:
         self.fs = fs
@@ -38,12 +38,12 @@ class _Folder:
         return f"{lead}/" if lead else ""
 
     def keys_below(self, paths: Iterable[str], prefix: str) -> list[str]:
-        """Keys of the files below a prefix, sorted."""
+        """Keys of the files at ``paths`` that are below a prefix, sorted."""
         lead = f"{prefix}/" if prefix else ""
         return sorted(key for key in map(self.key, paths) if key.startswith(lead))
 
     def listing(self, entries: Iterable[dict[str, Any]], prefix: str) -> tuple[list[str], list[str]]:
-        """Keys and prefixes directly below a prefix."""
+        """Keys and folder prefixes directly below a prefix, from the file system's entries."""
         lead = f"{prefix}/" if prefix else ""
         found: dict[str, bool] = {}
         for entry in entries:
@@ -61,7 +61,7 @@ _WHERE = ("account_name", "account_url", "base_url", "endpoint_url", "host", "or
 
 
 def place_of(fs: Any, root: str) -> Place:
-    """The identity of a directory. Two objects for the same directory have equal identities.
+    """The identity of a directory of an fsspec file system. Two objects for the same directory have equal identities.
 
     fsspec returns one object for equal settings of a file system.
     """
@@ -79,7 +79,7 @@ def place_of(fs: Any, root: str) -> Place:
 
 
 class ZarrFsspecAdapter(ZarrStoreAdapter):
-    """Adapter for zarr-python's store of an fsspec file system. The file system itself is asked for directories."""
+    """Adapter for zarr-python's ``FsspecStore``. It lists directories by the file system itself, not by the store."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -114,7 +114,7 @@ class ZarrFsspecAdapter(ZarrStoreAdapter):
 
 
 def _waiting(fs: Any) -> Any:
-    """A file system of fsspec whose methods block, made from one that may belong to a program's event loop."""
+    """A copy of an fsspec file system whose methods block, for one that may belong to a program's event loop."""
     fs = getattr(fs, "sync_fs", fs)  # zarr-python puts this wrapper around some file systems
     if not getattr(fs, "asynchronous", False):
         return fs
@@ -124,7 +124,7 @@ def _waiting(fs: Any) -> Any:
 
 
 def _of_waiting(value: Any) -> Any:
-    """An argument of a file system, for a new one whose methods block: asynchronous file systems inside it are replaced."""
+    """Converts an argument of an asynchronous file system for its blocking copy: file systems inside it become blocking, too."""
     if isinstance(value, dict) and "asynchronous" in value:
         return {**value, "asynchronous": False}
     if isinstance(value, dict) and any(hasattr(below, "async_impl") for below in value.values()):

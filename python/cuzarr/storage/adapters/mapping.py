@@ -30,7 +30,7 @@ class MappingAdapter(ListingAdapter):
         return None if value is None else cut(value, start, stop)
 
     def get_versioned(self, requests: Sequence[Request]) -> list[tuple[Any, int | None]]:
-        """Values, each with its version, or exceptions. A part of a value has the hash of the whole value as its version."""
+        """Reads values with versions: a part of a value has the hash of the whole value as its version, other results have ``None``."""
         found: list[tuple[Any, int | None]] = []
         for key, start, stop in requests:
             try:
