@@ -14,7 +14,7 @@ PIPELINE = "cuzarr.zarr.CodecPipeline"
 
 
 class Enabled:
-    """The change that :func:`enable` made. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+    """Returned by :func:`enable`: undoes the change to zarr-python. Leaving the ``with`` block, or :meth:`disable`, undoes it.
 
     Parameters
     ----------
