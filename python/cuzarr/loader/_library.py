@@ -44,7 +44,7 @@ class Library:
         return np.empty(shape, dtype) if self.is_on_host else DeviceArray.empty(shape, dtype, self.device)
 
     def target(self, memory: Any) -> Any:
-        """The array to copy samples into: the memory itself, or a view of it to which copies are faster."""
+        """The array to copy samples into: the memory that :meth:`empty` allocated, or a view of it to which copies are faster."""
         return memory
 
     def rows(self, memory: Any) -> list[Any]:

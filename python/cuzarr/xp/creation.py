@@ -57,7 +57,8 @@ _made_like = completing(
 
 @_made
 def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
-    """An array in the memory of a device. It is copied only if it is on another device, and converted only if it has another type.
+    """Convert elements from any source to an array in the memory of a device. It is copied only if it is on another device, and converted
+    only if it has another type.
 
     Without ``device``, an array on a GPU stays there.
 

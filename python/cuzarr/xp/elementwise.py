@@ -49,7 +49,8 @@ __all__ = [
 
 
 class Function:
-    """A function of elements. It computes arrays in memory at once; for stored arrays and plans, it makes a plan."""
+    """A function that is applied to each element of arrays, such as ``sqrt`` or ``add``. It computes arrays in memory at once; for stored
+    arrays and plans, it makes a plan."""
 
     _operands: ClassVar[tuple[str, ...]]
 

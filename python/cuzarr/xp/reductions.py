@@ -49,7 +49,7 @@ _documented = completing(
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
-    """The mask ``where`` in the shape of ``x``; ``None`` if all elements count.
+    """Broadcasts the mask ``where`` to the shape of ``x``; ``None`` if all elements count.
 
     Raises
     ------

@@ -62,7 +62,7 @@ class Work:
 
 
 def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
-    """Cancels requests that run on other threads: they end before the next stored object."""
+    """Cancels requests that run on other threads: they end at the next stored object."""
     for request in requests:
         request.cancel()
 
