@@ -51,7 +51,8 @@ class Batch:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""The key of a piece: the number of its array, and where it starts along those sample axes that the array has."""
+"""The key of a piece, the part of an array that a cell holds: the number of the array, and the start of the piece along those sample axes
+that the array has."""
 
 
 @dataclass

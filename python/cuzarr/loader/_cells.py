@@ -170,7 +170,8 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a memory limit that is too small for the ``mixed`` cells to mix and the cells that are read meanwhile, unless all cells fit.
+    """Refuses a memory limit that cannot hold the ``mixed`` cells whose samples are mixed, and the cells that are read meanwhile, unless
+    all cells fit.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class CropAxis:
         self.shift_shares: Floats = sums / sums.sum()
 
     def edges(self, shift: int) -> Ints:
-        """The positions at which the blocks start if they are shifted by ``shift`` chunks, and the end of the last block."""
+        """The positions at which the blocks of chunks start if they are shifted by ``shift`` chunks, and the end of the last block."""
         return np.asarray([0, *self.borders[shift :: self.chunks], self.extent], np.int64)
 
     def position_weights(self, edges: Ints) -> Floats:
@@ -126,7 +126,7 @@ def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
 def draw(
     axes: Sequence[CropAxis], samples: int, random: np.random.Generator, weights: CropWeights | None = None
 ) -> tuple[tuple[Ints, ...], Ints]:
-    """Draws the blocks of an epoch and the positions of its crops.
+    """Draws how an epoch divides the array into blocks of chunks, and where its crops lie.
 
     Returns
     -------

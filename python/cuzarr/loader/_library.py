@@ -1,4 +1,4 @@
-"""The arrays that batches are made of: memory for samples, copies into it, and the arithmetic of scaling."""
+"""The array library that makes batches: it allocates memory for samples, copies into it, and scales elements."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Held:
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
-        """Reads cells that were entered by one call of :meth:`enter`. A thread calls it, while samples may be copied from other cells."""
+        """Reads the cells that one call of :meth:`enter` registered. A thread calls it, while samples may be copied from other cells."""
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:

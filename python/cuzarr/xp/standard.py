@@ -148,12 +148,12 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
 
 
 def _own_type(value: Any) -> Any:
-    """The element type of an array. Any other value is returned unchanged."""
+    """Returns the element type of an array, and any other value unchanged."""
     return value if isinstance(value, type) else getattr(value, "dtype", value)
 
 
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
-    """Whether an element type is of a kind.
+    """Whether an element type belongs to a kind, such as ``"real floating"``.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
 
 @_documented
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
-    """The elements, shifted along a dimension. Elements that are shifted beyond one end enter at the other end.
+    """The elements, shifted cyclically along dimensions. Elements that are shifted beyond one end enter at the other end.
 
     Parameters
     ----------

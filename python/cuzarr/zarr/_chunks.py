@@ -1,4 +1,5 @@
-"""Translates zarr-python's codecs and chunk specification into the Rust engine's. Converts codecs and a chunk's specification to one
+"""Translates the codecs and the ``ArraySpec`` of zarr-python's chunks for the Rust engine. Converts codecs and a chunk's specification to
+one
 document, or refuses them with a
 reason."""
 
@@ -34,7 +35,7 @@ _CODEC_MODULES = ("zarr.codecs.", "numcodecs.")
 
 @dataclass(frozen=True)
 class Chunks:
-    """The Rust engine's codecs for all chunks that share one zarr-python specification, with their shape, fill value and type."""
+    """The Rust engine's codecs for all chunks that share one zarr-python ``ArraySpec``, with their shape, fill value and type."""
 
     core: _core.Chunks
     shape: tuple[int, ...]
@@ -76,7 +77,7 @@ _opened: deque[tuple[tuple[Any, ...], Any, Chunks]] = deque(maxlen=16)
 
 
 def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
-    """Translates codecs and a chunk specification of zarr-python for the Rust engine.
+    """Translates codecs and an ``ArraySpec`` of zarr-python for the Rust engine.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class Enabled:
         self._is_on = True
 
     def disable(self) -> None:
-        """Undo the change. A second call does nothing.
+        """Make zarr-python read and write by itself again. A second call does nothing.
 
         Examples
         --------

@@ -25,7 +25,7 @@ _WHOLE_SHARD_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """Some chunks of a batch that have one specification and are decoded together."""
+    """Some chunks of a batch that share one ``ArraySpec`` and are decoded together."""
 
     chunks: Chunks
     items: list[int]
