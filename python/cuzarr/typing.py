@@ -753,8 +753,7 @@ HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
 """The second operand of an operation with an array in memory, for which the result is again in memory: a number, an array in memory, or a
-list. With stored arrays
-and plans, the result is a plan."""
+list. With stored arrays and plans, the result is a plan."""
 
 
 def __dir__() -> list[str]:

@@ -83,7 +83,7 @@ class HeldBoxes(Held):
         self.pieces: dict[Key, _Piece] = {}
 
     def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """The key and the array of each piece that a cell needs, one for each array."""
+        """The key and the array of each piece that a cell needs: one piece for each different array."""
         starts, _ = self.cells.box(cell)
         found = []
         for number, part in enumerate(self.parts.parts):

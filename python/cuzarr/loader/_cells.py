@@ -110,8 +110,7 @@ def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: in
 
 def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
     """The positions along an axis at which chunks of all grids begin, and the end of the axis; if these are too far apart, the positions
-    for the largest
-    chunks."""
+    for the largest chunks."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))

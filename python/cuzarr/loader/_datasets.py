@@ -339,7 +339,8 @@ def _row_of(array: Any) -> Variable:
 
 
 class WindowDataset(PlacedDataset):
-    """A data set of windows. Each position of the window along the sample axes is a sample, and comes once per epoch.
+    """A data set of windows: boxes of a fixed shape that slide along the sample axes. Each position of the window along the sample axes is
+    a sample, and comes once per epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
     ``memory_limit``. With one sample axis, each stored chunk is read and decoded once per epoch, for any limit. With several axes and a

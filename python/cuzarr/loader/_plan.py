@@ -163,8 +163,7 @@ class _Growth:
 
     def _beside_frontier(self) -> int | None:
         """An unread cell for which a cell of the frontier waits. The frontier is the set of read cells that wait for a neighbour. ``None``
-        if the frontier
-        may grow or is empty, or the order is not random."""
+        if the frontier may grow or is empty, or the order is not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.

@@ -67,8 +67,7 @@ class Elements:
 
 def choose_columns(elements: Elements, ranges: Ranges, columns: Places, kind: np.dtype[Any], block: int) -> tuple[Any, Any, Ints]:
     """Reads some columns of a CSR matrix, and returns their data, indices and pointer. All elements of the ranges are read once, ``block``
-    of them at a time,
-    and chosen on their device."""
+    of them at a time, and chosen on their device."""
     chosen = _Columns(columns, elements.extent, elements.indices.device, kind)
     borders = np.zeros_like(ranges.borders)
     parts: list[tuple[Held, Held]] = []
@@ -137,7 +136,7 @@ class _Repeated:
         self.device = device
 
     def apply(self, data: Held, columns: Held, borders: Ints) -> tuple[Held, Held, Ints]:
-        """Returns the result's data, indices and pointer. Its arguments have each selected column once, numbered by ``columns``."""
+        """Repeats elements, and returns the data, indices and pointer of the result. ``columns`` counts each selected column once."""
         if not len(columns):
             return data, columns, borders
         counts = self.counts[columns]

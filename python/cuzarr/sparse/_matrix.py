@@ -86,7 +86,7 @@ class Matrix:
 
     @cached_property
     def has_sorted_indices(self) -> bool:
-        """Whether the columns of each row ascend. This is computed at the first access."""
+        """Whether the column indices of each row ascend. This is computed at the first access."""
         (falls,) = nonzero(self.indices[1:] < self.indices[:-1])
         if falls.size >= len(self.indptr):
             return False

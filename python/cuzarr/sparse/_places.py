@@ -52,7 +52,7 @@ class Ranges:
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """The number of elements in all ranges."""
         return int(self.borders[-1])
 
     def part(self, first: int, stop: int) -> tuple[Ints, Ints]:

@@ -85,7 +85,8 @@ def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
 
 
 def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
-    """Returns the source of a group. If ``chunk_store`` is given, chunks come from it, and metadata from the source."""
+    """Returns where to open a group: ``source``, or with ``chunk_store`` a store that reads chunks from there, and metadata from
+    ``source``."""
     if chunk_store is None:
         return source
     if is_node(source):

@@ -129,7 +129,8 @@ class _Target:
 
 
 class _Writes:
-    """Collects xarray's writes. Elements in memory wait, up to the memory limit, for one call. dask's blocks are written one by one."""
+    """Collects the elements that xarray writes, to store them in one call. Elements in memory wait, up to the memory limit, for one call.
+    dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -246,8 +247,7 @@ def write_dataset(
 
 def _on_devices(dataset: xarray.Dataset) -> xarray.Dataset:
     """Converts a data set's arrays on GPUs to arrays of cuzarr, which share their memory. xarray's encoding mixes arrays with NumPy's
-    scalars,
-    which CuPy refuses.
+    scalars, which CuPy refuses.
     """
     result = dataset.copy()
     for variable in result.variables.values():

@@ -1,6 +1,4 @@
-"""Translates the codecs and the ``ArraySpec`` of zarr-python's chunks for the Rust engine. Converts codecs and a chunk's specification to
-one
-document, or refuses them with a
+"""Translates the codecs and the ``ArraySpec`` of zarr-python's chunks to one document for the Rust engine, or refuses them with a
 reason."""
 
 from __future__ import annotations
