@@ -101,7 +101,7 @@ def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
 
 
 def _format(configuration: Mapping[str, Any]) -> str:
-    """Name of the format that a codec writes, from its settings: a numcodecs codec, or KvikIO's codec for batches."""
+    """Name of the format that a codec writes, from the settings of a numcodecs codec or of KvikIO's codec for batches."""
     name = str(configuration.get("id"))
     return str(configuration.get("algorithm")).lower() if name == "nvcomp_batch" else name
 

@@ -246,7 +246,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plate:
-    """A plate of high-content screening.
+    """A plate of high-content screening: a grid of wells, each with one or several images.
 
     Parameters
     ----------

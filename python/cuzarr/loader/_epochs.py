@@ -74,7 +74,7 @@ class EpochDataset:
         return Library(device)
 
     def _worker(self) -> Worker | None:
-        """The worker that this process is; ``None`` if its rank has only one process."""
+        """Which of its rank's worker processes this process is; ``None`` if the rank has only one process."""
         return None
 
     def _ranks(self) -> tuple[int, int] | None:

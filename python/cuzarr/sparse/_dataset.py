@@ -234,7 +234,7 @@ class CompressedDataset:
 
     @property
     def _block(self) -> int:
-        """The number of elements read at once while columns are chosen: whole chunks, so that a scan of all elements decodes each once."""
+        """The number of elements that one call reads while columns are selected: whole chunks, so that a scan decodes each chunk once."""
         most = min(max(memory_limit_bytes(None) // _BYTES_PER_ELEMENT, _SMALLEST_BLOCK), _LARGEST_BLOCK)
         chunk = self._data.metadata._inner_chunks[0]
         return max(most // chunk, 1) * chunk

@@ -204,10 +204,10 @@ def _place(lazy: LazyArray, key: tuple[Any, ...]) -> _Place:
 
 
 class Opening:
-    """Two kinds of reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
+    """Predicts the reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
     variables from which it makes indexes.
 
-    One call makes all reads of a kind, when xarray asks for the first of them. So xarray may also open without indexes.
+    One call makes all reads of one of these two kinds, when xarray asks for the first of them. So xarray may also open without indexes.
     """
 
     def __init__(self) -> None:

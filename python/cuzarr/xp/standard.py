@@ -354,7 +354,7 @@ def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = 
 
 @_documented
 def unstack(x: ArrayLike, /, *, axis: int | str = 0) -> tuple[Any, ...]:
-    """The parts of an array along one dimension, without that dimension.
+    """The slices of an array along one dimension, each without that dimension.
 
     Parameters
     ----------
