@@ -93,7 +93,8 @@ def from_cuzarr(
 
 
 class _Sized:
-    """An array with the shape that dask knows. Reads fail after a resize, because blocks would be shorter than dask expects."""
+    """A stored array from which dask's blocks are read, with the shape that it had when the graph was made. Reads fail after a resize,
+    because blocks would be shorter than dask expects."""
 
     def __init__(self, array: Array) -> None:
         self._array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
@@ -104,12 +105,13 @@ class _Sized:
 
 
 def _stored(array: Array) -> tuple[Any, ...]:
-    """The extents of stored objects, in dask's form: one number for each dimension, or all lengths."""
+    """The extents of stored objects (shards, or chunks), as dask takes them: one number for each dimension, or a list of all lengths."""
     return array.metadata._grid.blocks(array.shape)
 
 
 def _named(chunks: Any, array: Array) -> Any:
-    """Chunks in dask's form, from a dictionary by dimension. Dimensions that are not named get the extents of the stored objects."""
+    """Converts a dictionary of block extents by dimension to the tuple that dask takes. Dimensions that are not named get the extents of
+    the stored objects."""
     if not isinstance(chunks, dict):
         return chunks
     names = dimension_names(array)
@@ -118,7 +120,7 @@ def _named(chunks: Any, array: Array) -> Any:
 
 
 def meta(array: Array) -> MemoryArray:
-    """An array without elements, of the array type that reads give.
+    """An array without elements, of the array type that reads return: dask takes it as ``meta``.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ def to_cuzarr(
 
 
 def _aligned(blocks: tuple[int, ...], stored: AxisGrid, extent: int) -> tuple[int, ...]:
-    """Extents of blocks that end where stored objects end, as close to the given extents as possible."""
+    """Adjusts the extents of dask's blocks along one dimension so that each block ends where a stored object ends."""
     ends: list[int] = []
     for end in np.cumsum(blocks).tolist():
         whole = min(stored.start(stored.count(end)), extent)

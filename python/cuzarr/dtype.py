@@ -73,7 +73,7 @@ class _Kind(type):
 
 
 class _Elements(DataType, metaclass=_Kind):
-    """Base class of types that NumPy describes. ``_code`` is a type such as ``"f4"``, or a kind (``"M"``) for all its sizes and units."""
+    """Base class of this module's data types. ``_code`` is a type such as ``"f4"``, or a kind (``"M"``) for all its sizes and units."""
 
     _code: ClassVar[str]
     # common text of the docstrings of a family of classes
@@ -161,7 +161,7 @@ class _Bytes(_Elements):
 
 
 class _Variable(_Elements):
-    """Base class of types without a fixed element size. ``_code`` is Zarr's name."""
+    """Base class of data types whose elements have no fixed size. ``_code`` is Zarr's name."""
 
     if TYPE_CHECKING:
 
@@ -299,7 +299,7 @@ class TimeDelta64(_Time):
 
 
 class FixedLengthUTF32(_Elements):
-    """Strings of at most ``length`` characters, with four bytes for each character.
+    """The type of strings of at most ``length`` characters, stored in four bytes for each character.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class FixedLengthUTF32(_Elements):
 
 
 class NullTerminatedBytes(_Bytes):
-    """At most ``length`` bytes. Zeros at the end are dropped.
+    """The type of byte strings of at most ``length`` bytes. Zeros at the end are dropped.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class NullTerminatedBytes(_Bytes):
 
 
 class RawBytes(_Bytes):
-    """Exactly ``length`` bytes.
+    """The type of uninterpreted elements of exactly ``length`` bytes.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ class RawBytes(_Bytes):
 
 
 class VariableLengthUTF8(_Variable):
-    """Strings of any length.
+    """The type of strings of any length.
 
     Raises
     ------
@@ -369,7 +369,7 @@ class VariableLengthUTF8(_Variable):
 
 
 class VariableLengthBytes(_Variable):
-    """Bytes of any length.
+    """The type of byte strings of any length.
 
     Raises
     ------
@@ -384,7 +384,7 @@ class VariableLengthBytes(_Variable):
 
 
 class Struct(_Elements):
-    """Elements with several named fields, each with its own type.
+    """The type of elements with several named fields, each with its own type.
 
     Parameters
     ----------

@@ -256,7 +256,7 @@ class VindexInvalidSelectionError(SelectionInvalidError):
 
 
 class ArrayIndexError(SelectionInvalidError):
-    """An index array is not valid here."""
+    """An index array is not valid in this selection."""
 
 
 class ShapeMismatchError(CuzarrError, ValueError):
@@ -336,7 +336,8 @@ class MemorySpaceError(CuzarrError, TypeError):
 
 
 class ImplicitHostCopyError(MemorySpaceError):
-    """An array on a device was used where only host memory works. A copy to the host must be requested."""
+    """An array on a GPU was used where only host memory works, and is not copied to the host implicitly. A copy to the host must be
+    requested."""
 
 
 class UnsupportedError(CuzarrError, NotImplementedError):
@@ -390,13 +391,13 @@ class DeviceFailedError(CuzarrError, RuntimeError):
 
 
 class FallbackRefusedError(CuzarrError, RuntimeError):
-    """A fall-back was needed, but ``strict`` forbids it."""
+    """The operation needs a fall-back, such as decoding on the host, but the setting ``strict`` forbids it."""
 
     _kind = "FallbackRefused"
 
 
 class CancelledError(CuzarrError, RuntimeError):
-    """The work was cancelled."""
+    """The operation was cancelled before it ended."""
 
     _kind = "Cancelled"
 
@@ -418,7 +419,7 @@ class CuzarrDeprecationWarning(DeprecationWarning):
 
 
 class CuzarrRuntimeWarning(RuntimeWarning):
-    """An argument has no effect here, or work takes a slow path."""
+    """An argument has no effect here, or an operation takes a slow path."""
 
 
 # zarr-python's names for the warnings.
@@ -469,7 +470,7 @@ KINDS: dict[str, type[CuzarrError]] = {
 
 
 def from_core(kind: str, message: str, trail: tuple[str, ...], hint: str | None, others: tuple[CuzarrError, ...]) -> CuzarrError:
-    """The exception for an error of the Rust side. An unknown kind keeps its name."""
+    """Makes the exception for an error that the Rust engine reported. An unknown kind keeps its name."""
     error = KINDS.get(kind, CuzarrError)(message, trail=trail, hint=hint, others=others)
     error.kind = kind
     return error

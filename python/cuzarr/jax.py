@@ -72,7 +72,7 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
 
 
 def _check_type(dtype: np.dtype[Any]) -> None:
-    """Refuses elements that JAX does not have.
+    """Refuses element types that JAX does not have.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class _JaxLibrary(Library):
 
 
 class OfJax(EpochDataset):
-    """The parts of a data set of batches that depend on JAX."""
+    """Base class of this module's data sets: makes batches of JAX arrays, and asks JAX for the rank of the process."""
 
     _unranked: ClassVar[tuple[str, str]] = (
         "jax.distributed is not initialised",

@@ -38,7 +38,7 @@ _MODES = ("r", "r+", "a", "w", "w-")
 
 
 class CompatCompressor:
-    """Two codecs of one format, one for readers on the CPU and one for the GPU.
+    """A pair of codecs that write the same format: one for readers on the CPU, and one for the GPU.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class CompatCompressor:
 
     @classmethod
     def lz4(cls) -> Self:
-        """LZ4 for both: for readers on the CPU numcodecs' codec, if numcodecs is installed, and for the GPU cuzarr's.
+        """The pair for LZ4: numcodecs' codec for readers on the CPU, if numcodecs is installed, and cuzarr's codec for the GPU.
 
         Returns
         -------
@@ -101,7 +101,7 @@ def _refuse_overwrites(normalize_keys: bool, overwrites: Sequence[Any]) -> None:
 
 
 def _format(configuration: Mapping[str, Any]) -> str:
-    """Name of the format that a codec writes, from its settings: a numcodecs codec, or KvikIO's codec for batches."""
+    """Name of the format that a codec writes, from the settings of a numcodecs codec or of KvikIO's codec for batches."""
     name = str(configuration.get("id"))
     return str(configuration.get("algorithm")).lower() if name == "nvcomp_batch" else name
 
@@ -172,7 +172,8 @@ class _Items:
 
 
 def _root(root: Any, path: Any) -> Any:
-    """The directory, from either argument: stores of zarr-python 3 call it ``root``, and KvikIO's earlier stores called it ``path``."""
+    """The directory of a store, from either argument: zarr-python 3 calls it ``root``, and earlier versions of KvikIO called it
+    ``path``."""
     if (root is None) == (path is None):
         raise InvalidArgumentError(f"a GDSStore has one directory, got root={root!r} and path={path!r}", hint="pass only root=")
     return path if root is None else root
@@ -269,7 +270,7 @@ if TYPE_CHECKING:
 
 
 def _device_of(meta_array: Any) -> str:
-    """The device of an array like ``meta_array``."""
+    """The device to read values to: that of the array ``meta_array``."""
     if isinstance(meta_array, np.ndarray):
         return "cpu"
     device = getattr(meta_array, "device", None)

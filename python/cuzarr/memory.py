@@ -35,7 +35,7 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class PoolInfo:
-    """Bytes in the pool of one library on a device.
+    """Bytes in the memory pool that one library, such as CuPy, has on a device.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def info(device: str | None = None) -> MemoryInfo:
 
 
 def _pools_of_others(device: str) -> dict[str, PoolInfo]:
-    """The pools of other libraries that the program has imported. No library is imported for this."""
+    """Bytes in the memory pools of other libraries that the program has imported. No library is imported for this."""
     if not device.startswith("cuda"):
         return {}
     pools, ordinal = {}, _ordinal(device)

@@ -70,7 +70,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Level:
-    """One array of an image.
+    """One resolution level of an image, stored as an array.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Image:
-    """An image of several scales.
+    """An image that is stored at one or several resolutions.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plate:
-    """A plate of high-content screening.
+    """A plate of high-content screening: a grid of wells, each with one or several images.
 
     Parameters
     ----------
@@ -455,14 +455,14 @@ def _group_of(given: Group | SupportsStorePath | StoreLike) -> Group:
 
 
 def _ome(group: Group) -> Mapping[str, Any]:
-    """The attributes of OME-Zarr: from version 0.5 on they are members of ``ome``."""
+    """The OME-Zarr attributes of a group: the members of ``ome`` from version 0.5 on, else all attributes."""
     attributes = group.metadata.attributes
     own = attributes.get("ome")
     return own if isinstance(own, Mapping) else attributes
 
 
 def _groups_at(group: Group, paths: Sequence[str], where: str) -> list[Group]:
-    """The groups at paths below the plate, found by one round of requests.
+    """Opens the groups at paths below the plate, by one round of requests.
 
     Raises
     ------
@@ -479,7 +479,7 @@ def _groups_at(group: Group, paths: Sequence[str], where: str) -> list[Group]:
 
 
 def _images_of(well: Group, where: str) -> list[tuple[str, int | None]]:
-    """The paths of a well's fields, counted from the well, and their acquisitions."""
+    """For each field of a well, its path relative to the well, and the number of its acquisition."""
     described = _object(_ome(well).get("well"), "well", where)
     images = _objects(described, "images", where)
     found = {_path(one, where): None if one.get("acquisition") is None else _number(one, "acquisition", where) for one in images}

@@ -123,7 +123,7 @@ Order: TypeAlias = Literal["C", "F"]
 """Memory order: the last (``"C"``) or the first index (``"F"``) changes fastest."""
 
 ZarrFormat: TypeAlias = Literal[2, 3]
-"""The version of the Zarr specification that a document follows."""
+"""The version of the Zarr specification that an array or a group follows."""
 
 # --------------------------------------------------------------------------------------------------- values of arguments
 
@@ -140,7 +140,7 @@ Fields: TypeAlias = str | list[str] | tuple[str, ...]
 """Names of fields of structured elements."""
 
 MemoryLimit: TypeAlias = int | str
-"""A size in bytes, or text such as ``"8 GiB"``."""
+"""A limit of memory: a number of bytes, or text such as ``"8 GiB"``."""
 
 
 class SupportsCudaArray(Protocol):
@@ -188,7 +188,7 @@ class _TorchType(Protocol):
 
 
 class SupportsArray(Protocol):
-    """An array with a NumPy form: NumPy's own, stored arrays, plans, xarray's and dask's arrays."""
+    """An array that NumPy can convert to its own: NumPy's arrays, stored arrays, plans, xarray's and dask's arrays."""
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]: ...
 
@@ -221,10 +221,10 @@ CodecLike: TypeAlias = CompressorName | Mapping[str, Any] | _SupportsToDict | _S
 """A codec: an object of ``cuzarr.codecs``, zarr-python or numcodecs, its document, or its name."""
 
 Codecs: TypeAlias = CodecLike | Iterable[CodecLike] | None
-"""One codec, or several in the order of encoding; ``None`` for none."""
+"""One codec, or several in the order of encoding; ``None`` for no codec."""
 
 ChunkKeyEncoding: TypeAlias = Mapping[str, Any] | tuple[Literal["default", "v2"], Literal[".", "/"]] | _SupportsToDict
-"""Names of stored objects: ``{"name": "v2", "separator": "."}``."""
+"""The rule that makes the keys of chunks in a store: ``{"name": "v2", "separator": "."}``."""
 
 FillValue: TypeAlias = Scalar | Sequence[Any] | Mapping[str, Any] | None
 """The value of elements that were never written: one element. For structured elements, also a tuple of their fields."""
@@ -258,7 +258,7 @@ Frame: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | Supports
 
 
 class Rows(Protocol):
-    """An array on any device. Each of its rows is one chunk or one frame."""
+    """An array on any device, each of whose rows is one chunk or one frame."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -292,7 +292,8 @@ class _SuffixRequest(Protocol):
 
 
 ByteRequest: TypeAlias = _RangeRequest | _OffsetRequest | _SuffixRequest | None
-"""A part of a stored value, as zarr-python describes it; ``None`` is the whole value."""
+"""The bytes of a stored value to read, as zarr-python describes them: a range, all from an offset on, or a number of last bytes. ``None``
+is the whole value."""
 
 
 class Prototype(Protocol):
@@ -314,10 +315,10 @@ class SupportsStorePath(Protocol):
 
 
 Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
-"""An array or group of cuzarr or zarr-python, or its place."""
+"""An array or group of cuzarr or zarr-python, or the path, URL or store of one."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
-"""A stored array, or a view of one, which takes results."""
+"""A stored array, or a lazy view of one, to which results are written."""
 
 NodeT = TypeVar("NodeT", bound="Array | Group")
 """An array or a group. A copy has the type of its source."""
@@ -447,7 +448,7 @@ class OpenOptions(ArrayEncoding, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """Arguments of all block-wise work: device, memory limit, progress, and cluster."""
+    """Arguments of all functions that compute block by block: device, memory limit, progress, and cluster."""
 
     device: Device | None
     memory_limit: MemoryLimit | None
@@ -751,10 +752,10 @@ HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
 """An array in memory. Functions of its library return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
-"""Second operands for an array in memory whose result is again an array in memory: numbers, arrays in memory, lists. With stored arrays
-and plans, the result is a plan."""
+"""The second operand of an operation with an array in memory, for which the result is again in memory: a number, an array in memory, or a
+list. With stored arrays and plans, the result is a plan."""
 
 
 def __dir__() -> list[str]:
-    """The public names only."""
+    """Lists the public names only."""
     return sorted(__all__)

@@ -153,7 +153,7 @@ class Buffer(Memory):
 
     @classmethod
     def from_array_like(cls, array_like: ArrayLike) -> Self:
-        """A buffer over an array. The buffer and the array share memory.
+        """A buffer that shares memory with an array.
 
         Parameters
         ----------
@@ -178,7 +178,8 @@ class Buffer(Memory):
     @classmethod
     @abstractmethod
     def from_buffer(cls, buffer: AnyBuffer) -> Self:
-        """A buffer of this class with the bytes of another. They are copied only if the other is in another kind of memory.
+        """A buffer of this class with the bytes of another buffer. The bytes are copied only if the other buffer is in another kind of
+        memory.
 
         Parameters
         ----------
@@ -192,7 +193,7 @@ class Buffer(Memory):
     @classmethod
     @abstractmethod
     def from_bytes(cls, bytes_like: BytesLike) -> Self:
-        """A buffer with bytes of the host. A buffer of host memory shares them; others hold a copy.
+        """A buffer that holds the given bytes of host memory. A buffer of host memory shares them; others hold a copy.
 
         Parameters
         ----------
@@ -377,7 +378,7 @@ class NDBuffer(Memory):
 
     @classmethod
     def from_ndarray_like(cls, ndarray_like: NDArrayLike) -> Self:
-        """A buffer over an array. The buffer and the array share memory.
+        """A buffer that shares memory with an array.
 
         Parameters
         ----------
@@ -610,7 +611,8 @@ class NDBuffer(Memory):
 
 
 class BufferPrototype(NamedTuple):
-    """The pair of classes that an operation uses. It can be pickled if the classes can be pickled.
+    """The pair of buffer classes, flat and typed, in whose memory an operation puts its results. It can be pickled if the classes can be
+    pickled.
 
     Parameters
     ----------
@@ -636,7 +638,7 @@ class BufferPrototype(NamedTuple):
 
 
 def element_bits(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """The bytes of the element of type ``dtype`` that equals ``value``; ``None`` if there is none."""
+    """Converts ``value`` to the bytes of an element of type ``dtype``; ``None`` if no such element equals it."""
     value = np.asarray(value)
     with np.errstate(all="ignore"):
         try:

@@ -9,7 +9,7 @@ from cuzarr.buffer._classes import BufferPrototype
 
 
 def default_buffer_prototype() -> BufferPrototype:
-    """The pair of classes that the settings ``buffer`` and ``ndbuffer`` name.
+    """The configured prototype: the pair of buffer classes that the settings ``buffer`` and ``ndbuffer`` name.
 
     Returns
     -------
@@ -32,7 +32,8 @@ def default_buffer_prototype() -> BufferPrototype:
 
 
 def prototype_device(prototype: Any, current: str) -> str:
-    """The device of a prototype's memory. For a GPU prototype it is ``current`` if that is a GPU, else the class's default device."""
+    """The device on which the buffer classes of a prototype make memory. For a GPU prototype it is ``current`` if that is a GPU, else the
+    class's default device."""
     nd_buffer = getattr(prototype, "nd_buffer", prototype)
     if device_class(nd_buffer) == "cpu":
         return "cpu"

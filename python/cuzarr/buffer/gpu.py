@@ -37,7 +37,8 @@ def _result(array: DeviceArray) -> Any:
 
 
 def _adopt(array: Any, what: str) -> Any:
-    """The array itself if it is CuPy's or cuzarr's, in device memory. An array in host memory is copied to the device, with a warning."""
+    """Returns a GPU array of CuPy or cuzarr unchanged, and converts a GPU array of another library to one, without copying. An array in
+    host memory is copied to the device, with a warning."""
     if not _foreign.is_on_device(array):
         message = f"{what} was made from host memory, which is copied to {_current_device()}"
         if config.get("strict"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _number(value: Any, name: str) -> tuple[str, bytes]:
-    """The type and the bytes of a number."""
+    """Converts a number to a kernel's argument: its element type and its bytes."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidArgumentError(f"kernel '{name}' cannot take {value!r}", hint="pass arrays in GPU memory, or real numbers")
@@ -29,7 +29,7 @@ def _number(value: Any, name: str) -> tuple[str, bytes]:
 
 
 class ElementwiseKernel:
-    """One expression over whole arrays, with broadcasting, like ``cupy.ElementwiseKernel``.
+    """A kernel that computes one expression for every element of arrays, with broadcasting, like ``cupy.ElementwiseKernel``.
 
     Parameters
     ----------

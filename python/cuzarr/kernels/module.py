@@ -30,7 +30,7 @@ def _gpu(device: str | None) -> str:
 
 
 def buffer_on(value: Any, device: str) -> _core.NdBuffer:
-    """The memory of an array on this GPU as a buffer, without copying."""
+    """Wraps the memory of an array on the GPU ``device`` as a buffer, without copying."""
     if not is_on_device(value):
         raise MemorySpaceError(
             f"got {type(value).__name__} in host memory, the kernel runs on {device}",
@@ -70,7 +70,7 @@ def _signature(source: str, name: str) -> list[np.dtype[Any] | None] | None:
 
 
 def _value(value: Any, dtype: np.dtype[Any] | None, size_bytes: int | None, where: str) -> bytes:
-    """A plain value as the bytes of a parameter. ``dtype`` is the parameter's type, if it is known."""
+    """Converts a plain value to the bytes of a kernel's parameter. ``dtype`` is the parameter's type, if it is known."""
     if value is None:
         return bytes(8)  # a null pointer
     if isinstance(value, np.generic):

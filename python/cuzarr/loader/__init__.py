@@ -1,4 +1,4 @@
-"""Data sets for training with any framework: batches of boxes of stored arrays, read ahead.
+"""Data sets for training with any framework: batches of samples from stored arrays, which a thread reads ahead of the training loop.
 
 Batches have the array types of ordinary reads: NumPy's arrays, or on a GPU CuPy's or :class:`cuzarr.DeviceArray`. A thread of the same
 process reads ahead. :mod:`cuzarr.torch` and :mod:`cuzarr.jax` have the same data sets with tensors of PyTorch and arrays of JAX.

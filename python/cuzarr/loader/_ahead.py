@@ -1,4 +1,4 @@
-"""Batches that a thread makes ahead of the caller."""
+"""Makes batches on a thread before the caller needs them."""
 
 from __future__ import annotations
 

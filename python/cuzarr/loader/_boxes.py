@@ -1,4 +1,4 @@
-"""Holds cells of arrays, and cuts samples out of them, which are boxes."""
+"""Holds cells (blocks of whole chunks) of arrays in memory, and cuts box-shaped samples out of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cuzarr.loader._variables import Part, Parts
 
 
 class Boxes(Source):
-    """Arrays from which each sample takes a box."""
+    """A source of samples that are boxes: each sample takes one box from each of several arrays."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.device, self.window = parts, parts.device, parts.window
@@ -36,7 +36,7 @@ class Boxes(Source):
 
 @dataclass
 class Batch:
-    """Memory that samples are copied to.
+    """The memory of one batch of boxes, to which samples are copied.
 
     Attributes
     ----------
@@ -51,12 +51,13 @@ class Batch:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""The number of an array, and the start of a piece of it along the sample axes that the array has."""
+"""The key of a piece, the part of an array that a cell holds: the number of the array, and the start of the piece along those sample axes
+that the array has."""
 
 
 @dataclass
 class _Piece:
-    """A piece of one array: its elements (``None`` while they are being read), and the number of cells that hold it."""
+    """The part of one array that cells hold in memory: its elements (``None`` while they are being read), and the number of these cells."""
 
     size: int
     elements: Any = None
@@ -64,7 +65,7 @@ class _Piece:
 
 
 class HeldBoxes(Held):
-    """The cells of arrays that are in memory or being read.
+    """Holds the pieces of arrays that a pass has in memory or is reading, and cuts samples out of them.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ class HeldBoxes(Held):
         self.pieces: dict[Key, _Piece] = {}
 
     def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """The pieces of the arrays that a cell needs."""
+        """The key and the array of each piece that a cell needs: one piece for each different array."""
         starts, _ = self.cells.box(cell)
         found = []
         for number, part in enumerate(self.parts.parts):
@@ -94,13 +95,13 @@ class HeldBoxes(Held):
         return found
 
     def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each axis, the starts of an array's pieces, and the end of the last piece."""
+        """Along each sample axis, the positions at which the pieces of array ``number`` start, and the end of the last piece."""
         if self.parts.sources[number] in self.cells.whole:
             return tuple(edge[[0, -1]] for edge in self.cells.edges)
         return self.cells.edges
 
     def elements(self, number: int, begins: tuple[int, ...]) -> Any:
-        """The elements of the piece of an array that begins at ``begins``."""
+        """The elements of the piece of array ``number`` that begins at ``begins``."""
         return self.pieces[self.parts.sources[number], begins].elements
 
     def enter(self, cells: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
@@ -167,7 +168,8 @@ class HeldBoxes(Held):
                 self._copy_rows(out, row + rows, elements, places[rows] - begin, own)
 
     def _copy_rows(self, out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
-        """Copies the elements at these places along an axis to rows of a batch. A row has one place along that axis."""
+        """Copies the elements with the indices ``places`` along ``axis`` to the rows ``rows`` of a batch. A row has one place along that
+        axis."""
         target = self.library.moved(out, 1 + axis, 1)[:, 0]
         source = self.library.moved(elements, axis, 0)
         if is_run(rows) and is_run(places):
@@ -186,7 +188,8 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The parts of one array's sample: the position of each part in the sample, and the elements that it is copied from."""
+        """The copies that build one array's sample from held pieces: for each, slices of the sample, slices of the piece, and the piece's
+        elements."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

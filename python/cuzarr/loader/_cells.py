@@ -1,4 +1,4 @@
-"""Cells: boxes of whole chunks along the sample axes. An epoch reads cell by cell."""
+"""Divides arrays along their sample axes into cells: boxes of whole chunks. An epoch reads cell by cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALL_SHARE = 64
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells along the sample axes.
+    """The division of arrays into cells: boxes of whole chunks along the sample axes.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Cells:
         return lowest, highest
 
     def flat(self, places: Ints) -> Ints:
-        """Flat numbers of cells that are given by their place along each axis."""
+        """Converts the index of a cell along each axis to one flat number, in C order, for several cells."""
         if not len(places):
             return np.empty(0, np.int64)
         numbers: Ints = np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
@@ -74,7 +74,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class ChunkEdges:
-    """Where chunks begin along the sample axes.
+    """The positions along the sample axes at which chunks begin, and so cells may begin.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class ChunkEdges:
 
 
 def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
-    """The edges of chunks along the sample axes, if a pass may hold ``limit_bytes``."""
+    """Finds the positions along the sample axes at which chunks begin, for a pass that may hold ``limit_bytes`` in memory."""
     own = sorted(set(parts.sources))
     large = [number for number in own if _bytes(parts.parts[number]) > limit_bytes // _SMALL_SHARE] or own
     edges = tuple(_axis_edges(parts, large, own, axis) for axis in range(len(parts.extents)))
@@ -109,8 +109,8 @@ def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: in
 
 
 def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
-    """The positions along an axis at which chunks of all grids begin, and the end of the axis; if too far apart, those of the largest
-    chunks."""
+    """The positions along an axis at which chunks of all grids begin, and the end of the axis; if these are too far apart, the positions
+    for the largest chunks."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))
@@ -127,18 +127,18 @@ def _grids(parts: Parts, numbers: Sequence[int], axis: int) -> list[AxisGrid]:
 
 
 def chunk_starts(grid: AxisGrid, extent: int) -> Ints:
-    """The positions at which chunks begin, and the end of the axis."""
+    """The positions along an axis at which the chunks of a grid begin, and the end of the axis."""
     return np.cumsum([0, *grid.sizes(extent)], dtype=np.int64)
 
 
 def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
-    """Whether chunks of an array begin at all these places along the axes that it has."""
+    """Whether chunks of an array begin at every position in ``edges``, along those sample axes that the array has."""
     axes = [(edge, part.grid[own]) for edge, own in zip(edges, part.axes, strict=True) if own is not None]
     return all(np.isin(edge, chunk_starts(grid, int(edge[-1]))).all() for edge, grid in axes)
 
 
 def joined(edges: Ints, least: int) -> Ints:
-    """Edges of cells of whole chunks. Each cell but the last has at least ``least`` elements."""
+    """Joins neighbouring chunks to cells, and returns the edges of the cells. Each cell but the last has at least ``least`` elements."""
     if int(np.diff(edges[:-1]).min(initial=least)) >= least:
         return edges
     chosen, end = [0], int(edges[-1])
@@ -148,7 +148,7 @@ def joined(edges: Ints, least: int) -> Ints:
 
 
 def cells_of(parts: Parts, edges: tuple[Ints, ...], chunks: ChunkEdges) -> Cells:
-    """Cells with these edges, which are edges of chunks."""
+    """Makes the cells with these edges, all of which are edges of chunks."""
     whole_bytes = sum(_bytes(parts.parts[number]) for number in chunks.whole)
     are_chunks = all(len(own) == len(given) for own, given in zip(edges, chunks.edges, strict=True))
     return Cells(edges, _sizes(parts, edges, chunks.whole), chunks.whole, whole_bytes, are_chunks)
@@ -169,7 +169,8 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a limit that is too small for ``mixed`` cells and the cells that are read at the same time, unless all cells fit.
+    """Refuses a memory limit that cannot hold the ``mixed`` cells whose samples are mixed, and the cells that are read meanwhile, unless
+    all cells fit.
 
     Raises
     ------

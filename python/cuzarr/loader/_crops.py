@@ -25,7 +25,7 @@ from cuzarr.loader._weights import Floats
 
 
 class CropAxis:
-    """Shifts of blocks, and positions of crops, along one axis.
+    """The probabilities, along one axis, with which an epoch chooses the shift of its blocks and the positions of its crops.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class CropAxis:
         self.shift_shares: Floats = sums / sums.sum()
 
     def edges(self, shift: int) -> Ints:
-        """The starts of the blocks under a shift, and the end of the last one."""
+        """The positions at which the blocks of chunks start if they are shifted by ``shift`` chunks, and the end of the last block."""
         return np.asarray([0, *self.borders[shift :: self.chunks], self.extent], np.int64)
 
     def position_weights(self, edges: Ints) -> Floats:
-        """The weight of each position; 0 if the crop lies inside no block."""
+        """The weight with which a crop is drawn at each position; 0 if the crop would cross an edge of blocks."""
         positions = np.arange(len(self.weights))
         blocks = np.searchsorted(edges, positions, side="right")
         is_inside = blocks == np.searchsorted(edges, positions + self.length - 1, side="right")
@@ -75,7 +75,7 @@ class CropAxis:
 
 
 class CropWeights:
-    """Weights of the parts of an array in which crops may lie.
+    """The user's weights for parts of an array: a crop is drawn more often if its middle lies in a part with a larger weight.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class CropWeights:
         self._shift_shares = shares / shares.sum()
 
     def shifts(self, random: np.random.Generator) -> list[int]:
-        """A shift of the blocks along each axis."""
+        """Draws a shift of the blocks along each axis, in chunks."""
         drawn = int(random.choice(len(self._shift_shares), p=self._shift_shares))
         return [int(one) for one in np.unravel_index(drawn, self._shifts)]
 
@@ -118,7 +118,7 @@ def _part_edges(axis: CropAxis, count: int) -> Ints:
 
 
 def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
-    """The sum of the weights of the positions, for each shift and each part."""
+    """For each shift of the blocks and each part of the axis, the sum of the weights of the crop positions in that part."""
     sums = [np.append(0.0, axis.position_weights(axis.edges(shift)).cumsum()) for shift in range(axis.chunks)]
     return np.stack([np.diff(one[edges]) for one in sums])
 
@@ -126,7 +126,7 @@ def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
 def draw(
     axes: Sequence[CropAxis], samples: int, random: np.random.Generator, weights: CropWeights | None = None
 ) -> tuple[tuple[Ints, ...], Ints]:
-    """The blocks of an epoch, and its crops.
+    """Draws how an epoch divides the array into blocks of chunks, and where its crops lie.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def draw(
 
 
 def _found(sums: Floats, shares: Floats) -> Ints:
-    """The entries of cumulative weights at which these shares of the total weight lie."""
+    """For each share (0 to 1) of the total weight, the index of the entry in the cumulative weights ``sums`` in which it falls."""
     total = sums[-1]
     found: Ints = np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
     return found

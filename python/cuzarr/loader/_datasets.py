@@ -42,14 +42,14 @@ _LEAST_MIXED = 8
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The samples of an epoch, and the cells that they are cut out of."""
+    """The positions of an epoch's samples, and the cells from which the samples are cut."""
 
     cells: Cells
     starts: Ints
 
 
 class SampleDataset(EpochDataset):
-    """Base class of data sets whose samples come in a planned order: cell by cell, and each sample once."""
+    """Base class of data sets that plan the order of their samples, so that few chunks are read twice."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SampleDataset(EpochDataset):
 
     @property
     def samples(self) -> int:
-        """Number of samples of an epoch, over all ranks."""
+        """Number of samples in an epoch, over all ranks."""
         raise NotImplementedError
 
     def _epoch_of(self, random: np.random.Generator | None) -> _Epoch:
@@ -106,7 +106,7 @@ class SampleDataset(EpochDataset):
         return self._batches(progress, share, workers, rank * workers + share.number)
 
     def _batches(self, progress: Progress, share: Share, workers: int, part: int) -> Iterator[Any]:
-        """The batches of one share of an epoch, read ahead by a thread."""
+        """Yields the batches of one worker's share of an epoch, which a thread reads ahead."""
         counts = self._counts = Counts()
         library = self._library(self._source.device)
         begun = time.perf_counter()
@@ -148,7 +148,7 @@ class SampleDataset(EpochDataset):
                 yield batch
 
     def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
-        """One share of an epoch, ready to be read, and the positions of its samples in their order."""
+        """Plans one share of an epoch: returns the pass that reads it, and the positions of its samples in their final order."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
         order = in_order(found.cells, found.starts, self._source.window, random).part(share.start, share.count)
@@ -162,7 +162,7 @@ class SampleDataset(EpochDataset):
         return Pass(held, limit, group), order.starts[plan.order]
 
     def report(self) -> dict[str, int | float] | None:
-        """A report of the last pass in this process.
+        """Numbers about the last pass in this process: samples, batches, bytes read and time waited.
 
         Returns
         -------
@@ -194,7 +194,8 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """The number of bytes that an epoch may hold, and the number that one call reads, if at least ``least`` cells are to be mixed."""
+    """Divides a memory limit: returns the bytes for each purpose, and the bytes that one call reads, if at least ``least`` cells are
+    mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest
@@ -204,7 +205,7 @@ def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limi
 
 
 class PlacedDataset(SampleDataset):
-    """Base class of data sets whose samples have the same positions in each epoch."""
+    """Base class of data sets whose samples lie at the same positions of the arrays in each epoch: rows and windows."""
 
     _cells: Cells
     _draws: int | None = None
@@ -212,7 +213,8 @@ class PlacedDataset(SampleDataset):
     def _place_samples(
         self, positions: Sequence[Ints], extents: tuple[int, ...], weights: ArrayLike | None, samples: int | None
     ) -> None:
-        """Sets the positions of samples along each sample axis, and how epochs draw them. ``weights`` have the shape ``extents``."""
+        """Stores the positions of samples along each sample axis, and whether epochs draw them by weights. ``weights`` have the shape
+        ``extents``."""
         self._positions = list(positions)
         if weights is None:
             if samples is not None:
@@ -231,7 +233,7 @@ class PlacedDataset(SampleDataset):
 
     @property
     def _count(self) -> int:
-        """Number of different samples."""
+        """Number of different samples, from which an epoch with weights draws."""
         return math.prod(map(len, self._positions))
 
     @property
@@ -332,12 +334,13 @@ class BatchDataset(PlacedDataset):
 
 
 def _row_of(array: Any) -> Variable:
-    """A variable whose samples are single rows of an array, without the dimension of rows."""
+    """Makes a variable whose samples are single rows of an array, without the first dimension."""
     return replace(array, at={0: 0}) if isinstance(array, Variable) else Variable(array, at={0: 0})
 
 
 class WindowDataset(PlacedDataset):
-    """A data set of windows. Each position of the window along the sample axes is a sample, and comes once per epoch.
+    """A data set of windows: boxes of a fixed shape that slide along the sample axes. Each position of the window along the sample axes is
+    a sample, and comes once per epoch.
 
     Reads are shuffled in blocks. Cells of whole chunks are read in random order, and samples of many cells are mixed within
     ``memory_limit``. With one sample axis, each stored chunk is read and decoded once per epoch, for any limit. With several axes and a
@@ -561,7 +564,8 @@ class CropDataset(SampleDataset):
 
 
 def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
-    """The chunks along an axis of a block with at least ``block`` elements. For 0, a block has at least two crops and two chunks."""
+    """The number of chunks along an axis that make a block of at least ``block`` elements. For 0, a block has at least two crops and two
+    chunks."""
     chunk = float(np.diff(edges[:-1]).mean()) if len(edges) > 2 else float(edges[-1])
     if block:
         return max(math.ceil(max(block, length) / chunk), 1)
@@ -569,7 +573,7 @@ def _chunks_of_block(edges: Ints, length: int, block: int) -> int:
 
 
 def _by_axis(given: Mapping[int | str, int], axes: tuple[int | str, ...], what: str, least: int, missing: int = 1) -> list[int]:
-    """One number for each sample axis: the given one, or else ``missing``.
+    """Returns one number for each sample axis: the one in ``given``, or else ``missing``.
 
     Raises
     ------

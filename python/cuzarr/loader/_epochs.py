@@ -1,4 +1,4 @@
-"""The common part of data sets of batches: epochs, ranks, and the position of a program in an epoch."""
+"""The base class of all data sets of batches: it counts epochs, divides batches among ranks, and saves how far an epoch was read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH, _LOADS, _TAKEN, _TAKEN_BY, _READERS, _SEED = range(6)
 
 @dataclass(frozen=True)
 class Worker:
-    """One of several processes that read for a rank.
+    """A worker process: one of several that read batches for one rank.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Worker:
     ">>> import cuzarr, numpy as np",
 )
 class EpochDataset:
-    """A data set of batches that the ranks of a program share. Each epoch has another order.
+    """Base class of all data sets of batches, which are divided among the ranks of a program. Each epoch has another order.
 
     Subclasses for frameworks override methods that return the library of batches, the rank of a process, and its worker.
 
@@ -70,32 +70,32 @@ class EpochDataset:
     # Overridden for frameworks.
 
     def _library(self, device: str) -> Library:
-        """The library that batches are made of."""
+        """The array library that makes batches on ``device``."""
         return Library(device)
 
     def _worker(self) -> Worker | None:
-        """The worker that this process is; ``None`` if its rank has only one process."""
+        """Which of its rank's worker processes this process is; ``None`` if the rank has only one process."""
         return None
 
     def _ranks(self) -> tuple[int, int] | None:
-        """Rank and number of ranks, if the framework knows them."""
+        """The rank of this process and the number of ranks, if the framework knows them."""
         return None
 
     def _shared_numbers(self, numbers: list[int]) -> Any:
-        """A list of numbers in memory that the workers of a rank share."""
+        """Puts numbers into memory that all worker processes of a rank read and write."""
         return numbers
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of this rank, or of this worker, in one epoch."""
+        """Yields the batches of one epoch that belong to this rank, or to this worker."""
         raise NotImplementedError
 
     @property
     def epoch(self) -> int:
-        """The epoch whose order the next pass has."""
+        """The number of the epoch that the next pass reads; it decides the order of samples."""
         return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass. Worker processes follow.
+        """Choose the epoch that the next pass reads, and so the order of its samples. Worker processes follow.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class EpochDataset:
             self._progress = self._loaded = None
 
     def _place(self) -> tuple[int, int]:
-        """Rank and number of ranks."""
+        """The rank of this process and the number of ranks: as given, else as the framework knows them, else 0 and 1."""
         if self._rank is not None and self._world_size is not None:
             return self._rank, self._world_size
         if (found := self._ranks()) is not None:
@@ -134,7 +134,8 @@ class EpochDataset:
     # The position of a program in an epoch.
 
     def _pending(self) -> Progress | None:
-        """The state from which the next pass of this process continues. Only one pass continues from a state; later passes begin anew."""
+        """The saved state from which the next pass of this process continues, if one was loaded. Only one pass continues from a state;
+        later passes begin anew."""
         if self._loaded is not None:
             return self._loaded
         epoch, loads, taken, taken_by, _, seed = map(int, self._shared)
@@ -143,12 +144,13 @@ class EpochDataset:
         return Progress(epoch, taken_by, taken)
 
     def _taken_before(self) -> int:
-        """The number of batches that the next pass leaves out."""
+        """The number of batches that the next pass leaves out because they were taken before the state was saved."""
         pending = self._pending()
         return 0 if pending is None else pending.batches
 
     def _begin(self, divide: Callable[[int, int], list[Share]]) -> tuple[Progress, Share]:
-        """Begins a pass. Returns its progress, and this process's share of the rank's batches.
+        """Begins a pass over an epoch, from the loaded state if there is one. Returns its progress, and this process's share of the rank's
+        batches.
 
         ``divide`` returns the share of each worker, given the number of workers and the number of batches of the rank that were taken.
         """
@@ -172,7 +174,7 @@ class EpochDataset:
         return -1 if worker is None else worker.seed
 
     def state_dict(self, batches: int | None = None) -> dict[str, int]:
-        """The position of this rank: the epoch, and how many batches of the rank were taken.
+        """The state to save in a checkpoint: the epoch, and how many of this rank's batches were taken.
 
         With PyTorch, torchdata's ``StatefulDataLoader`` calls this itself, in each worker process. The state of a worker counts only the
         batches of that worker.
@@ -252,7 +254,7 @@ class EpochDataset:
                 self._shared[place] = number
 
     def _identity(self) -> dict[str, int]:
-        """The settings that a state and the data set that continues from it must share."""
+        """The settings that must be equal in a saved state and in the data set that loads it."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:

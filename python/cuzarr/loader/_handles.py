@@ -1,4 +1,4 @@
-"""Opens each array of samples once."""
+"""Keeps arrays open that samples name, so that each is opened once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_OPEN = 4096
 
 
 class Handles:
-    """Returns one :class:`cuzarr.Array` for each array that samples name, even if they name it by different objects.
+    """Returns the same :class:`cuzarr.Array` each time that samples name one stored array, even if they name it by different objects.
 
     One call that reads several boxes of one such object decodes each chunk once. Threads may share this object.
     """
@@ -30,7 +30,7 @@ class Handles:
         self._at: dict[str, list[Array]] = {}
 
     def open_ahead(self, given: Iterable[Any], pool: Executor) -> None:
-        """Opens the arrays at new places in parallel. Errors are ignored here; :meth:`array` raises them."""
+        """Opens those of the given arrays that are not open yet, in parallel. Errors are ignored here; :meth:`array` raises them."""
         new = {_key(one): one for one in given if not isinstance(one, Array)}
         new = {key: one for key, one in new.items() if key not in self._open}
         if len(new) > 1:
@@ -44,7 +44,7 @@ class Handles:
             pass
 
     def array(self, given: Any) -> Array:
-        """The array that was given, or the one at a path, URL or store.
+        """The open array for an argument that may be an array, a path, a URL or a store.
 
         Raises
         ------
@@ -67,5 +67,5 @@ class Handles:
 
 
 def _key(given: Any) -> Hashable:
-    """A key that distinguishes places: their text, or the identity of the object."""
+    """The dictionary key for an argument that names an array: the text of a path or URL, else the identity of the object."""
     return os.fspath(given) if isinstance(given, str | os.PathLike) else id(given)

@@ -1,4 +1,4 @@
-"""The arrays that batches are made of: memory for samples, copies into it, and the arithmetic of scaling."""
+"""The array library that makes batches: it allocates memory for samples, copies into it, and scales elements."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ class Library:
         return np.empty(shape, dtype) if self.is_on_host else DeviceArray.empty(shape, dtype, self.device)
 
     def target(self, memory: Any) -> Any:
-        """The target of copies of samples: memory of :meth:`empty`, or a view of it to which copies are faster."""
+        """The array to copy samples into: the memory that :meth:`empty` allocated, or a view of it to which copies are faster."""
         return memory
 
     def rows(self, memory: Any) -> list[Any]:
-        """The parts of memory along its first dimension, which arrays are read into."""
+        """Views of each row (along the first dimension) of a batch's memory, into which arrays are read."""
         whole = self.target(memory)
         return [whole[row, ...] for row in range(len(whole))]
 
     def held(self, elements: Any) -> Any:
-        """Read elements, in the form from which samples are cut out."""
+        """Converts elements that were read to the array type from which samples are cut."""
         return elements if self.is_on_host else DeviceArray(device_buffer(elements), elements.dtype)
 
     def delivered(self, memory: Any) -> Any:
-        """A finished array in the form that a caller gets: CuPy's on a GPU if CuPy is installed."""
+        """Converts a finished array to the type that the user gets: CuPy's on a GPU if CuPy is installed."""
         return memory if self.is_on_host else result_array(memory._buffer, memory.dtype)
 
     def converted(self, elements: Any) -> Any:
-        """Read elements, in the form that a caller gets."""
+        """Converts elements that were read to the array type that the user gets."""
         return elements
 
     def matrix(self, matrix: Matrix) -> Any:
-        """A sparse matrix, in the form that a caller gets."""
+        """Converts a sparse matrix to the type that the user gets."""
         return matrix
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> Any:
-        """Numbers about a batch, which stay on the host."""
+        """Converts numbers about a batch, such as positions of its samples, to the type that the user gets; they stay on the host."""
         return numbers
 
     # Copies.
 
     def put(self, target: Any, elements: Any) -> None:
-        """Copies elements, and converts them."""
+        """Copies elements into ``target``, converted to its element type."""
         if isinstance(target, np.ndarray):
             # Copied by one thread: PyTorch's copy would start several threads, which takes longer than this small copy.
             np.copyto(target, elements, casting="unsafe")
@@ -83,7 +83,7 @@ class Library:
             target[...] = elements
 
     def put_rows(self, target: Any, rows: np.ndarray[Any, Any], elements: Any, places: np.ndarray[Any, Any]) -> None:
-        """Copies the elements at some places along the first dimension to some rows."""
+        """Copies the rows ``places`` of ``elements`` to the rows ``rows`` of ``target``."""
         target[rows] = elements[places]
 
     def moved(self, elements: Any, axis: int, place: int) -> Any:
@@ -93,32 +93,32 @@ class Library:
     # Numbers.
 
     def view(self, array: Any, dtype: np.dtype[Any]) -> Any:
-        """The same memory as elements of another type of the same size."""
+        """A view of an array's memory as elements of another type of the same size."""
         return array.view(dtype)
 
     def astype(self, array: Any, dtype: np.dtype[Any], *, copy: bool = False) -> Any:
-        """Converted elements."""
+        """The elements of an array, converted to another type."""
         return array.astype(dtype, copy=copy)
 
     def constant(self, value: np.ndarray[Any, Any]) -> Any:
-        """A number, or an array of them, as an operand on the device."""
+        """Copies a constant (a number or an array) to the device, for computations with samples."""
         return value if self.is_on_host else DeviceArray.from_host(value, self.device)
 
     def mark_missing(self, numbers: Any, stored: Any, mark: Any) -> None:
-        """Sets a number to NaN if its stored element is the mark of missing elements."""
+        """Sets ``numbers`` to NaN wherever the stored element equals ``mark``, the value for missing elements."""
         numbers[stored == mark] = np.nan
 
     # The order of work.
 
     def working(self) -> contextlib.AbstractContextManager[Any]:
-        """The context in which a thread makes batches, such as a separate stream."""
+        """The context manager in which a thread makes batches, such as one that selects a separate CUDA stream."""
         return contextlib.nullcontext()
 
     def settle(self) -> None:
         """Waits for the copies and computations that this library's methods began."""
 
     def hand_over(self, batch: Any) -> None:
-        """Called by the thread that takes a batch, before the thread uses the batch."""
+        """Prepares a batch for use on another thread's stream; the thread that takes the batch calls this first."""
 
 
 def is_run(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bool:

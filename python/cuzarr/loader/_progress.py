@@ -1,4 +1,4 @@
-"""The progress of an epoch, which a program saves, and from which it continues."""
+"""How far an epoch was read: a program saves this, and continues from it later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuzarr.loader._shares import Share
 
 @dataclass
 class Progress:
-    """The number of batches of an epoch that were taken.
+    """How far an epoch was read: the number of its batches that were taken, by one worker or by all.
 
     Attributes
     ----------
@@ -33,13 +33,13 @@ class Progress:
     worker: int | None = None
 
     def to_dict(self) -> dict[str, int]:
-        """The state by name."""
+        """The progress as a dictionary that a program can save."""
         own = {} if self.worker is None else {"worker": self.worker}
         return {"epoch": self.epoch, **own, "workers": self.workers, "batches": self.batches}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any], identity: Mapping[str, int]) -> Progress:
-        """The progress that a state records, if the state belongs to this data set.
+        """Reads the progress from a saved state. Refuses a state of another data set.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Progress:
             )
 
     def share(self, divide: Callable[[int, int], list[Share]], worker: int) -> Share:
-        """The share of one process in the rank's batches that were not taken.
+        """The remaining batches of the rank that one process reads.
 
         ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
         """

@@ -1,4 +1,4 @@
-"""Holds cells in memory, and makes batches of them."""
+"""Reads cells (blocks of whole chunks) ahead, holds them in memory, and makes batches of the samples in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cuzarr.loader._shares import Order
 
 @dataclass
 class Taken:
-    """The counts of every pass.
+    """Numbers that every kind of data set counts in a pass: samples, batches and times.
 
     Attributes
     ----------
@@ -37,7 +37,8 @@ class Taken:
 
 @dataclass
 class Counts(Taken):
-    """The counts of a pass: chunks, reads and bytes. Chunks are counted as they are read and decoded.
+    """Numbers that a data set with a planned order also counts in a pass: chunks, reads and bytes. Chunks are counted as they are read and
+    decoded.
 
     Attributes
     ----------
@@ -58,14 +59,14 @@ class Counts(Taken):
     seen: set[tuple[int, tuple[int, ...]]] = field(default_factory=set, repr=False)
 
     def to_dict(self, limit_bytes: int) -> dict[str, int | float]:
-        """The counts by name, with ``reads_per_chunk`` and the limit of memory."""
+        """The counts as a dictionary, with ``reads_per_chunk`` and the memory limit added."""
         per_chunk = self.chunk_reads / self.chunks if self.chunks else 0.0
         counts = {name: value for name, value in vars(self).items() if name != "seen"}
         return {**counts, "reads_per_chunk": per_chunk, "memory_limit": limit_bytes}
 
 
 class Held:
-    """Base class of the memory of a pass. It holds cells until their last sample was copied to a batch.
+    """Base class of the cells that a pass holds in memory. It holds cells until their last sample was copied to a batch.
 
     Parameters
     ----------
@@ -92,33 +93,34 @@ class Held:
     # Overridden by the kinds of samples.
 
     def enter(self, cells: Sequence[int]) -> Any:
-        """Makes room for cells that are not held. Returns the parts to read, for :meth:`read`."""
+        """Registers cells that are not held yet, and counts their bytes, before they are read. Returns the parts to read, for
+        :meth:`read`."""
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
-        """Reads cells that were entered by one call of :meth:`enter`. A thread calls it, while samples may be copied from other cells."""
+        """Reads the cells that one call of :meth:`enter` registered. A thread calls it, while samples may be copied from other cells."""
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Releases a cell."""
+        """Drops the elements of a cell."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
-        """Memory for ``size`` samples, from position ``first`` of the order on."""
+        """Allocates a batch for the ``size`` samples that begin at position ``first`` of the plan's order."""
         raise NotImplementedError
 
     def copy(self, batch: Any, row: int, samples: Ints) -> None:
-        """Copies samples, whose cells are held, to the rows of a batch from ``row`` on."""
+        """Copies samples to the rows of a batch from ``row`` on; their cells must be held."""
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
-        """A full batch, in the form that the caller gets."""
+        """Converts a full batch to the form that the user gets."""
         raise NotImplementedError
 
     # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Holds the cells of these entries of the plan until their last sample. Returns the parts to read."""
+        """Marks the cells of some entries of the plan as needed until their last sample is copied. Returns the parts to read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -130,18 +132,18 @@ class Held:
         return wanted
 
     def expired(self, place: int) -> list[int]:
-        """The cells that no sample from position ``place`` on needs."""
+        """The held cells that are needed by no sample at position ``place`` of the plan's order or later."""
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Releases cells."""
+        """Drops cells that are no longer needed."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)
 
 
 class Source:
-    """Base class of the sources of samples.
+    """Base class of the stored data from which samples are read: arrays, or a sparse matrix.
 
     Attributes
     ----------
@@ -164,12 +166,12 @@ class Source:
         raise NotImplementedError
 
     def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> Held:
-        """The memory of a pass over samples in this order."""
+        """Makes the object that holds cells in memory during a pass over the samples ``order``."""
         raise NotImplementedError
 
 
 class Pass:
-    """One pass over the samples of a plan. A thread reads the next cells.
+    """One pass over the planned samples of an epoch: makes batches of them. A thread reads the next cells.
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ class Pass:
         self.reading: tuple[list[int], Future[None]] | None = None
 
     def batch(self, first: int, size: int, pool: ThreadPoolExecutor) -> Any:
-        """A batch of ``size`` samples, from position ``first`` of the order on."""
+        """Makes a batch of the ``size`` samples that begin at position ``first`` of the plan's order."""
         batch = self.held.batch(first, size)
         plan, place, row, stop = self.held.plan, first, 0, first + size
         while place < stop:
@@ -204,7 +206,7 @@ class Pass:
         return batch
 
     def _group(self) -> list[int]:
-        """The next entries of the plan that are read at once."""
+        """The entries of the plan that one call reads next: as many cells as fit into ``group_bytes``."""
         plan, sizes = self.held.plan, self.held.cells.sizes
         entries: list[int] = []
         total = 0
@@ -225,7 +227,7 @@ class Pass:
             self.held.read(wanted)
 
     def _take(self, pool: ThreadPoolExecutor) -> None:
-        """Waits for the next cells."""
+        """Waits until the next cells have been read."""
         if self.reading is None:
             self._start(pool)
         assert self.reading is not None
@@ -244,7 +246,7 @@ class Pass:
 
 
 class Clock:
-    """Measures how long the training loop waits for batches."""
+    """A context manager that adds the time spent in its body to the time for which the training loop waited for batches."""
 
     def __init__(self, counts: Taken) -> None:
         self.counts = counts

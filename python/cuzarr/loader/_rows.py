@@ -39,7 +39,7 @@ _ROW_BYTES = 8
 
 
 class StoredRows(Source):
-    """A stored matrix and columns of a data frame. A sample is a row of both.
+    """A source of samples that are rows: of a stored sparse matrix, and of columns of a data frame. A sample is a row of both.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ class StoredRows(Source):
 
     @property
     def column_arrays(self) -> list[Array]:
-        """The arrays of the columns that have an element for each row."""
+        """The stored arrays of the columns that have one element for each row, such as values, codes and masks."""
         stored = () if self.columns is None else self.columns.columns.values()
         return [array for column in stored for array in column.arrays]
 
     def cells(self, limit_bytes: int) -> Cells:
-        """The blocks of rows, if a pass may hold ``limit_bytes``.
+        """Divides the rows into blocks (the cells of a pass), for a pass that may hold ``limit_bytes`` in memory.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class StoredRows(Source):
 
 @dataclass
 class _Piece:
-    """The elements of the blocks that one call has read, one behind the other, and the number of these blocks that are held.
+    """The elements of all blocks of rows that one call has read, in one array, and the number of these blocks that are still needed.
 
     Their memory is one array, because gathering from few arrays takes few launches on a GPU.
     """
@@ -111,7 +111,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Memory that rows are copied to.
+    """The memory of one batch of sparse rows, to which rows are copied.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class RowBatch:
 
 
 class HeldRows(Held):
-    """The blocks of rows that are in memory or being read.
+    """Holds the blocks of rows that a pass has in memory or is reading, and gathers batches from them.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class HeldRows(Held):
             tally.add(ranges.starts, ranges.lengths, self.counts)
 
     def _read_columns(self) -> dict[str, Column]:
-        """All rows of the columns."""
+        """Reads the columns of the data frame, all rows at once."""
         if self.rows.columns is None:
             return {}
         for array in self.rows.column_arrays:
@@ -231,13 +231,13 @@ class HeldRows(Held):
         return matrix, {name: self._column(column, batch.numbers) for name, column in self.columns.items()}
 
     def _column(self, column: Column, numbers: Ints) -> Any:
-        """The values or codes of some rows. For a column with a mask, a pair with the mask."""
+        """The values (or the codes of categories) of one column for some rows. For a column with a mask, a pair with the mask."""
         arrays = (column.values,) if column.mask is None else (column.values, column.mask)
         own = tuple(self.library.converted(delivered(in_memory(array, "read")[numbers])) for array in arrays)
         return own[0] if column.mask is None else own
 
     def _dense(self, batch: RowBatch, shape: tuple[int, int]) -> Any:
-        """The batch as a dense matrix. Elements at the same place are added up."""
+        """Converts a batch of sparse rows to a dense matrix. Elements at the same place are added up."""
         with refusing(f"a dense batch of {shape[0]} x {shape[1]} elements"):
             places = _flat_places(batch, shape[1], self.rows.device)
             if not self._is_on_host:
@@ -250,14 +250,14 @@ class HeldRows(Held):
 
 
 class _Tally:
-    """Counts the chunks of an array that are read."""
+    """Counts how many chunks of one array a pass reads, and how many of them are different."""
 
     def __init__(self, array: Array) -> None:
         self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])
         self.seen = np.zeros(len(self.edges) - 1, bool)
 
     def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
-        """Counts the chunks of ranges that one call reads. No range is empty."""
+        """Counts the chunks that one call touches when it reads some ranges of elements. No range is empty."""
         is_read = np.zeros(len(self.edges), np.int64)
         filled = lengths > 0
         np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)
@@ -272,7 +272,7 @@ class _Tally:
 
 
 def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, none of which is empty, from their pieces to a batch. The rows lie one behind the other there."""
+    """Copies rows, none of which is empty, from blocks in host memory to a batch. The rows lie one behind the other there."""
     ranges = list(zip(pieces, map(slice, starts.tolist(), (starts + lengths).tolist()), strict=True))
     own = slice(int(targets[0]), int(targets[-1] + lengths[-1]))
     np.concatenate([piece.data[part] for piece, part in ranges], out=batch.data[own])
@@ -280,7 +280,7 @@ def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts
 
 
 def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, none of which is empty, from their pieces to a batch, all rows of a piece at once."""
+    """Copies rows, none of which is empty, from blocks in GPU memory to a batch: all rows from one piece of memory at once."""
     different = list({id(piece): piece for piece in pieces}.values())
     numbers = {id(piece): number for number, piece in enumerate(different)}
     number_of_row = np.array([numbers[id(piece)] for piece in pieces])
@@ -294,7 +294,7 @@ def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], star
 
 
 def _places(starts: Ints, lengths: Ints, device: str) -> Any:
-    """All positions in ranges that are not empty, one range behind the other, in the memory of a device."""
+    """All indices in some ranges that are not empty, concatenated, in the memory of a device."""
     steps = in_memory(ones(int(lengths.sum()), np.int64, device=device), "read")
     begins = np.cumsum(lengths) - lengths
     steps[begins] = np.diff(starts, prepend=0) - np.concatenate(([0], lengths[:-1] - 1))
@@ -302,7 +302,7 @@ def _places(starts: Ints, lengths: Ints, device: str) -> Any:
 
 
 def _flat_places(batch: RowBatch, columns: int, device: str) -> Any:
-    """The position of each element in the dense matrix, in C order."""
+    """For each stored element of a sparse batch, its flat index in the dense matrix, in C order."""
     lengths = np.diff(batch.borders)
     if device == "cpu":
         return np.repeat(np.arange(len(lengths)) * columns, lengths) + batch.indices
@@ -315,7 +315,7 @@ def _flat_places(batch: RowBatch, columns: int, device: str) -> Any:
 
 
 def _dense_on_device(places: Any, data: Any, shape: tuple[int, int]) -> Any:
-    """A dense matrix in the memory of the elements' device."""
+    """Makes a dense matrix on a GPU from elements and their flat indices."""
     dense = DeviceArray.empty((shape[0] * shape[1],), data.dtype, data.device)
     dense.fill(0)
     if _ascend(places) or _ascend(in_memory(sort(places), "read")):
@@ -328,7 +328,7 @@ def _dense_on_device(places: Any, data: Any, shape: tuple[int, int]) -> Any:
 
 
 def _add_up(dense: np.ndarray[Any, Any], places: Ints, data: np.ndarray[Any, Any]) -> None:
-    """Adds elements at their places to zeros."""
+    """Adds elements to a matrix of zeros at their flat indices, so that elements with equal indices are summed."""
     if _ascend(places):
         dense[places] = data
     else:
@@ -336,5 +336,5 @@ def _add_up(dense: np.ndarray[Any, Any], places: Ints, data: np.ndarray[Any, Any
 
 
 def _ascend(places: Any) -> bool:
-    """Whether each place is larger than the one before, so that no place occurs twice."""
+    """Whether each index is larger than the one before, so that no index occurs twice."""
     return bool(asnumpy((places[1:] > places[:-1]).all()))

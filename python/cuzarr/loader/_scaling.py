@@ -12,12 +12,13 @@ from cuzarr.loader._variables import Part
 
 
 def gathered_type(part: Part) -> np.dtype[Any]:
-    """The element type of gathered samples. Samples that must be scaled are gathered in their stored type."""
+    """The element type in which samples are copied to a batch, before they are scaled. Samples that must be scaled are gathered in their
+    stored type."""
     return part.dtype if part.is_plain else part.held
 
 
 def finished(raw: Any, part: Part, library: Library) -> Any:
-    """The samples of one array, decoded, scaled and converted."""
+    """Decodes and scales the samples that one array has in a batch, and converts them to the wanted type."""
     if part.decoding is not None:
         raw = _decoded(raw, part.decoding, library)
     raw = raw.reshape([extent for axis, extent in enumerate(raw.shape, -1) if axis not in part.dropped])
@@ -27,7 +28,7 @@ def finished(raw: Any, part: Part, library: Library) -> Any:
 
 
 def _scaled(raw: Any, part: Part, library: Library) -> Any:
-    """Scaled samples. Each step is a separate operation, so that the CPU and the GPU round alike."""
+    """Scales samples: ``(x * factor + shift - mean) / std``. Each step is a separate operation, so that the CPU and the GPU round alike."""
     scaling = part.scaling
     work = scaling.work_type(part.held if part.decoding is None else part.decoding.dtype, part.dtype)
 
@@ -48,7 +49,7 @@ def _scaled(raw: Any, part: Part, library: Library) -> Any:
 
 
 def _decoded(raw: Any, decoding: Decoding, library: Library) -> Any:
-    """The numbers that stored elements stand for, in the type of the rule."""
+    """Decodes stored elements by the rule in the array's attributes: applies scale and offset, and sets missing elements to NaN."""
     if decoding.read_as is not None:
         raw = library.view(raw, decoding.read_as)
     if decoding.dtype.kind in "iu":

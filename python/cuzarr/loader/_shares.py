@@ -17,7 +17,7 @@ from cuzarr.loader._plan import Ints
 
 @dataclass(frozen=True)
 class Share:
-    """The part of an epoch that one worker of one rank gets.
+    """The batches of an epoch that one worker process of one rank reads.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class Share:
 
     @property
     def count(self) -> int:
-        """Number of samples."""
+        """Number of samples in this share."""
         return sum(self.sizes)
 
 
 @dataclass(frozen=True)
 class Order:
-    """The samples of an epoch, in the order in which the epoch is divided.
+    """The samples of an epoch, in the order in which they are divided among ranks and workers.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class Order:
     are_apart: bool
 
     def part(self, start: int, count: int) -> Order:
-        """A stretch of the samples."""
+        """The ``count`` samples from index ``start`` on."""
         own = slice(start, start + count)
         return Order(self.starts[own], self.lowest[own], self.highest[own], self.are_apart)
 
 
 def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], random: np.random.Generator | None) -> Order:
-    """Samples in the order of their cells.
+    """Sorts samples by their cells, so that neighbours in the order read the same cells.
 
     If no sample crosses cells, the cells are in random order, so that stretches of samples come from everywhere. Samples that cross cells
     keep their order, because stretches that come from everywhere would read most cells several times. Only the start of the first stretch
@@ -86,7 +86,7 @@ def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], ra
 
 
 def batch_count(samples: int, size: int, world_size: int, *, drop_last: bool) -> int:
-    """The number of batches of each rank.
+    """The number of batches that each rank gets in an epoch.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def batch_count(samples: int, size: int, world_size: int, *, drop_last: bool) ->
 
 
 def batch_sizes(samples: int, size: int, world_size: int, rank: int, *, drop_last: bool) -> tuple[int, tuple[int, ...]]:
-    """The first sample of a rank, and the number of samples of each of its batches."""
+    """The index of a rank's first sample, and the number of samples in each of the rank's batches."""
     count = batch_count(samples, size, world_size, drop_last=drop_last)
     if drop_last:
         return rank * count * size, (size,) * count
@@ -119,7 +119,7 @@ def batch_sizes(samples: int, size: int, world_size: int, rank: int, *, drop_las
 
 
 def shares_of_workers(start: int, sizes: tuple[int, ...], workers: int, done: int = 0) -> list[Share]:
-    """The share of each worker of a rank, after ``done`` batches of the rank were taken.
+    """Divides a rank's batches among its worker processes, if ``done`` of the batches were already taken.
 
     Workers read stretches of batches, and PyTorch takes batches from them in turn. The first worker gets the stretch from which the next
     batch would have come, so that the order stays the same.

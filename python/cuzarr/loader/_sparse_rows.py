@@ -1,4 +1,4 @@
-"""Data sets of rows of stored sparse matrices."""
+"""A data set for training whose samples are rows of a stored sparse matrix."""
 
 from __future__ import annotations
 

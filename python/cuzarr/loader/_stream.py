@@ -1,4 +1,4 @@
-"""Samples of any arrays, in an order that the caller chooses."""
+"""A data set for training that takes samples from any arrays, in an order that the user chooses."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ _OPENED_AT_ONCE = 64
 
 
 Numbered = tuple[int, Any]
-"""A sample, as a caller gave it, with its number in the epoch."""
+"""The number of a sample in the epoch, and the sample as the user gave it."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The part of one array in a sample."""
+    """The array, and the box in it, from which one part of a sample is read."""
 
     array: Array
     box: Box
@@ -94,7 +94,8 @@ class _Part:
 
     @property
     def form(self) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-        """Shape and element type. Parts with equal forms are stacked. ``None`` for elements of variable length, which are not stacked."""
+        """The shape and element type of this part of a sample. Parts with equal forms are stacked. ``None`` for elements of variable
+        length, which are not stacked."""
         return None if self.array.metadata.data_type.is_variable else (self.box.shape, self.dtype)
 
 
@@ -103,7 +104,7 @@ _Parts = dict[str, _Part]
 
 @dataclass
 class _Read:
-    """A batch that is being read.
+    """One batch of a stream, from the start of its read until the user gets it.
 
     Attributes
     ----------
@@ -129,20 +130,20 @@ class _Read:
     batch: dict[str, Any] = field(default_factory=dict)
 
     def elements(self) -> list[Any]:
-        """Waits for the elements."""
+        """Waits until the batch has been read, and returns its elements."""
         assert self.future is not None
         return self.future.result()
 
 
 @dataclass
 class _Counts(Taken):
-    """The counts of a pass, in the form that :meth:`SampleStream.report` returns."""
+    """Numbers about a pass over a stream, which :meth:`SampleStream.report` returns."""
 
     skipped: int = 0
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Counts a batch that was returned."""
+        """Adds a batch that was returned to the counts."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped
@@ -246,7 +247,7 @@ class SampleStream(EpochDataset):
     def _wanted(
         self, epoch: int, place: tuple[int, int], first: int, step: int, left: threading.Event
     ) -> Iterator[list[Numbered]]:
-        """The samples of each ``step``-th batch of a rank, from the batch ``first`` on, with their numbers.
+        """Yields the samples of every ``step``-th batch of a rank, from batch ``first`` on: the batches that one worker reads.
 
         After the caller has left the loop, no further sample is requested.
         """
@@ -270,7 +271,7 @@ class SampleStream(EpochDataset):
     def _batches(
         self, progress: Progress, wanted: Iterator[list[Numbered]], left: threading.Event
     ) -> Generator[dict[str, Any], None, None]:
-        """Batches, read ahead by a thread."""
+        """Yields batches, which a thread reads ahead."""
         counts = self._counts = _Counts()
         started = time.perf_counter()
         reader = _Reader(self._library, self.skip_bad)
@@ -303,7 +304,7 @@ class SampleStream(EpochDataset):
                 del batch  # not kept while the next one is waited for
 
     def report(self) -> dict[str, int | float] | None:
-        """A report of the last pass in this process.
+        """Numbers about the last pass in this process: samples, batches, bad samples, bytes read and time waited.
 
         Returns
         -------
@@ -332,12 +333,14 @@ class SampleStream(EpochDataset):
 
 
 def _own_numbers(count: int, rank: int, world_size: int) -> range:
-    """The numbers of a rank's samples. An incomplete last round, which does not reach every rank, is left out."""
+    """The indices of the samples that belong to a rank, if the number of samples is known. An incomplete last round, which does not reach
+    every rank, is left out."""
     return range(rank, count // world_size * world_size, world_size)
 
 
 def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Callable[[Any], bool]) -> Iterator[Numbered]:
-    """The samples of a rank with their numbers. An incomplete last round, which does not reach every rank, is left out."""
+    """Yields the samples that belong to a rank, with their numbers, from an iterable of all samples. An incomplete last round, which does
+    not reach every rank, is left out."""
     if isinstance(samples, str | bytes | Mapping) or not isinstance(samples, Iterable):
         raise ArgumentTypeError(f"the function of samples gave {type(samples).__name__}, expected an iterable of samples")
     numbered = itertools.takewhile(is_awaited, enumerate(samples))
@@ -346,13 +349,15 @@ def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Call
 
 
 def _shares_in_turn(workers: int, done: int) -> list[Share]:
-    """The share of each worker of a rank, after ``done`` batches of the rank: PyTorch takes batches from the workers in turn."""
+    """Divides a stream's batches among the workers of a rank, if ``done`` of the batches were already taken: PyTorch takes batches from the
+    workers in turn."""
     own = [(worker + done) % workers for worker in range(workers)]
     return [Share(number, skipped=len(range(number, done, workers))) for number in own]
 
 
 def _then_failure(batches: Iterator[list[Numbered]]) -> Iterator[list[Numbered] | Exception]:
-    """The batches, and then the error of the caller's code, if one ended them. The reader raises it after the batches before it."""
+    """Yields the user's batches, and at last the exception that the user's code raised, if any. The reader raises it after the batches
+    before it."""
     try:
         yield from batches
     except Exception as error:  # noqa: BLE001, the reader raises it
@@ -360,7 +365,7 @@ def _then_failure(batches: Iterator[list[Numbered]]) -> Iterator[list[Numbered] 
 
 
 class _Reader:
-    """Reads batches of samples, a few at once. One thread calls its methods, apart from :meth:`cancel`.
+    """Reads the batches of a stream, a few at the same time. One thread calls its methods, apart from :meth:`cancel`.
 
     Attributes
     ----------
@@ -387,11 +392,12 @@ class _Reader:
         self._exits.close()
 
     def cancel(self) -> None:
-        """Ends all reads, and also those that begin later."""
+        """Cancels all reads, including those that begin later."""
         self._watch.cancel()
 
     def begin(self, batch: list[Numbered] | Exception) -> _Read:
-        """Opens the arrays of a batch, and begins to read it. :meth:`finish` raises errors, after the batches before this one."""
+        """Opens the arrays of a batch, and starts to read it in the background. :meth:`finish` raises errors, after the batches before this
+        one."""
         if isinstance(batch, Exception):
             return _Read(failure=batch)
         self._handles.open_ahead((given for _, sample in batch for given in _arrays_of(sample)), self._opening)
@@ -404,7 +410,7 @@ class _Reader:
         return self._started(read)
 
     def finish(self, read: _Read) -> _Read:
-        """Waits for a batch, and converts it to the form that the caller gets.
+        """Waits until a batch has been read, and converts it to the form that the user gets.
 
         Raises
         ------
@@ -426,7 +432,7 @@ class _Reader:
         return read
 
     def _add(self, read: _Read, number: int, sample: Any) -> None:
-        """Adds a sample to a batch, unless it is bad and left out."""
+        """Adds a sample to a batch. A bad sample (one that cannot be read) is left out or raises an error."""
         try:
             parts = self._parts(sample)
         except CuzarrError as error:
@@ -435,7 +441,7 @@ class _Reader:
             read.samples.append((number, parts))
 
     def _parts(self, sample: Any) -> _Parts:
-        """The arrays and selections of a sample.
+        """Opens the arrays of a sample, and checks its selections.
 
         Raises
         ------
@@ -465,7 +471,7 @@ class _Reader:
         return part
 
     def _started(self, read: _Read) -> _Read:
-        """Begins to read the samples of a batch by one call."""
+        """Starts one call that reads all samples of a batch."""
         reads: list[_Part] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():
@@ -487,7 +493,7 @@ class _Reader:
             return read_parts(boxes, outs, [None if part.form is None else part.dtype for part in reads])
 
     def _without_bad(self, read: _Read, error: CuzarrError) -> _Read:
-        """A batch whose read failed, read again without the samples that also fail alone.
+        """Starts to read a failed batch again, without the samples that fail when they are read alone.
 
         Raises
         ------
@@ -509,7 +515,7 @@ class _Reader:
         return self._started(rest)
 
     def _leave_out(self, read: _Read, number: int, error: CuzarrError) -> None:
-        """Counts a bad sample, or raises an error that names it.
+        """Counts a sample that cannot be read as left out, or raises an error that names it.
 
         Raises
         ------
@@ -526,7 +532,7 @@ class _Reader:
 
 
 def _arrays_of(sample: Any) -> Iterator[Any]:
-    """The arrays that a sample names, or their places. Anything invalid in the sample is ignored."""
+    """The arrays that a sample names: open ones, paths, URLs or stores. Anything invalid in the sample is ignored."""
     for pair in sample.values() if isinstance(sample, Mapping) else ():
         if isinstance(pair, tuple) and pair:
             yield pair[0]

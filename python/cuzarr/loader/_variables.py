@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     One: TypeAlias = Array | SupportsStorePath | StoreLike | "Variable"
 
 Window = Mapping[int | str, int | tuple[int, int]]
-"""For each sample axis, by name or number, the number of elements of a sample, or the offsets ``(start, stop)`` of its elements
+"""For each sample axis, by name or number: how many elements a sample has along it, or the offsets ``(start, stop)`` of these elements
 from the sample's position."""
 
 
@@ -36,7 +36,7 @@ Given: TypeAlias = "One | Sequence[One] | Mapping[str, One]"
 
 
 def parse_window(window: Any, what: str) -> dict[int | str, tuple[int, int]]:
-    """Offsets ``(start, stop)`` for each sample axis.
+    """Converts the argument ``window`` to offsets ``(start, stop)`` for each sample axis.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def _offsets(extent: Any, what: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Variable:
-    """An array of a sample, with settings that differ from those of the other arrays.
+    """An array from which samples are taken, with its own settings, such as another window, type or scaling.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Scaling:
         return not self.is_scaled and _is_number(self.mean, 0) and _is_number(self.std, 1)
 
     def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The float type in which no digit is lost. It is float64 if ``dtype`` is float64, if elements have more digits than float32
+        """The float type in which scaling loses no digit. It is float64 if ``dtype`` is float64, if elements have more digits than float32
         keeps, or if a mean is subtracted from a product that float32 would round. Else it is float32."""
         is_exact = held.kind in "fV" and held.itemsize <= 4 or held.itemsize <= 2
         is_rounded = self.is_scaled and not _is_number(self.mean, 0)
@@ -148,7 +148,7 @@ def _is_number(value: Any, number: float) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """One array of samples, opened and checked.
+    """One of the arrays from which samples are taken, opened and checked.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Part:
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """Shape of a sample. Dropped dimensions are included, with extent 1."""
+        """Shape of this array's part of a sample. Dropped dimensions are included, with extent 1."""
         shape = list(self.array.shape)
         for axis, (start, stop) in zip(self.axes, self.window, strict=True):
             if axis is not None:
@@ -194,7 +194,7 @@ class Part:
         return tuple(shape)
 
     def region(self, starts: Sequence[int], stops: Sequence[int]) -> tuple[slice, ...]:
-        """The part of the array that belongs to a box along the sample axes."""
+        """Converts a box along the sample axes to slices of this array; dimensions that are no sample axes are taken whole."""
         region = [slice(0, extent) for extent in self.array.shape]
         for axis, start, stop in zip(self.axes, starts, stops, strict=True):
             if axis is not None:
@@ -202,17 +202,17 @@ class Part:
         return tuple(region)
 
     def region_bytes(self, region: Sequence[slice]) -> int:
-        """Bytes of a part of the array in memory."""
+        """The size in memory of a region of the array, in bytes."""
         elems: int = math.prod(one.stop - one.start for one in region)
         return elems * self.held.itemsize
 
     @property
     def grid(self) -> tuple[AxisGrid, ...]:
-        """The chunks along each dimension of the array: the units that are decoded."""
+        """The grid of chunks along each dimension of the array; for a sharded array, of the inner chunks."""
         return self.array._chunk_grid.axes
 
     def chunk_count(self, region: Sequence[slice]) -> int:
-        """The number of chunks that a part of the array touches."""
+        """The number of chunks that a region of the array touches."""
         pairs = [(one, axis) for one, axis in zip(region, self.grid, strict=True)]
         return math.prod(
             axis.chunk_of(one.stop - 1) - axis.chunk_of(one.start) + 1 for one, axis in pairs if one.stop > one.start
@@ -220,7 +220,7 @@ class Part:
 
 
 class Form:
-    """The form in which arrays were given: one array, several, or several by name. Results have the same form.
+    """Remembers how the user passed arrays: one array, several, or several by name. Results have the same form.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class Form:
             raise InvalidArgumentError("got no variables, expected at least one array")
 
     def of(self, values: Sequence[Any]) -> Any:
-        """Values, one for each array, in the form in which the arrays were given."""
+        """Puts one value for each array into the form in which the user passed the arrays."""
         if self.names is not None:
             return dict(zip(self.names, values, strict=True))
         return values[0] if self.is_single else tuple(values)
@@ -306,20 +306,22 @@ class Parts:
 
     @property
     def are_rows(self) -> bool:
-        """Whether samples have a single sample axis, and one position along it in each array. Many samples are then copied at once."""
+        """Whether samples are rows: there is one sample axis, and a sample takes one position along it from each array. Many samples are
+        then copied at once."""
         return len(self.extents) == 1 and all(
             stop - start == 1 for part in self.parts for start, stop in part.window if part.axes[0] is not None
         )
 
 
 def _is_named(variables: Any) -> bool:
-    """Whether a dictionary holds arrays by name. Other dictionaries are stores."""
+    """Whether the argument ``variables`` is a dictionary of arrays by name. Other dictionaries are stores."""
     values = variables.values() if isinstance(variables, Mapping) else ()
     return bool(values) and all(is_array(one) or isinstance(one, Variable | str | os.PathLike | StorePath) for one in values)
 
 
 def _shared(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
-    """The parts, and for each the number of the first part of its array. Parts of one array are held in the same type."""
+    """Finds arrays that were given twice: returns the parts, and for each part the number of the first part with the same array. Parts of
+    one array are held in the same type."""
     firsts = [
         next(number for number, one in enumerate(parts) if one.axes == part.axes and one.array.same_as(part.array))
         for part in parts
@@ -370,7 +372,7 @@ def _opened(variable: Variable, window: dict[int | str, tuple[int, int]]) -> Par
 
 
 def _check_shapes(part: Part) -> None:
-    """Refuses arrays of a scaling that do not broadcast to a sample.
+    """Refuses arrays for scaling (such as ``mean``) whose shape does not broadcast to a sample's shape.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Weights of samples: epochs that draw samples with replacement."""
+"""Checks the weights with which epochs draw samples with replacement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def parse_weights(given: Any) -> Floats:
-    """Weights as 64-bit floats in the caller's shape, with the sum 1.
+    """Checks weights, and scales them so that their sum is 1; returns float64 in the same shape.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def parse_weights(given: Any) -> Floats:
 
 
 def check_shape(weights: Floats, shape: tuple[int, ...], what: str) -> None:
-    """Refuses weights of another shape.
+    """Refuses weights that do not have the shape ``shape``.
 
     Raises
     ------
@@ -48,5 +48,5 @@ def check_shape(weights: Floats, shape: tuple[int, ...], what: str) -> None:
 
 
 def fingerprint(weights: Floats) -> int:
-    """A number that differs for different weights, for the states of data sets."""
+    """A checksum of weights: saved states contain it, to detect that a data set has other weights."""
     return zlib.crc32(np.ascontiguousarray(weights).tobytes())

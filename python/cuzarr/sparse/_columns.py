@@ -305,7 +305,7 @@ def names_of(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A column as it is stored.
+    """The stored arrays of a column, opened but not read.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class _Stored:
 
     @property
     def arrays(self) -> list[Array]:
-        """The arrays that have an element for each row."""
+        """The column's arrays with one element for each row: the values or codes, and the mask if there is one."""
         return [self.values] if self.mask is None else [self.values, self.mask]
 
     @property
@@ -368,7 +368,8 @@ class StoredColumns:
         self.length = _common_length(group, self.columns.values())
 
     def read(self, rows: Any, device: str) -> dict[str, Column]:
-        """Rows of the columns by name. The arrays of all columns, labels included, are read by one plan."""
+        """Reads the given rows of all columns, and returns the columns by name. The arrays of all columns, labels included, are read by one
+        plan."""
         stored = self.columns
         places = places_of(rows, self.length)
         labels = {name: column.categories for name, column in stored.items() if column.categories is not None}
@@ -385,7 +386,7 @@ def _read(group: Group, names: list[str], rows: Any, device: str | None) -> dict
 
 
 def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:
-    """Columns with their arrays, found by two rounds of requests."""
+    """Opens columns and the arrays in them, by two rounds of requests."""
     nodes = group._nodes_at(names)
     parts = {name: _parts_of(node) for name, node in nodes.items()}
     inner = group._nodes_at([f"{name}/{part}" for name, own in parts.items() for part in own])
@@ -393,7 +394,7 @@ def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:
 
 
 def _parts_of(node: Array | Group) -> tuple[str, ...]:
-    """The names of the nodes below a column."""
+    """The names of the nodes below a column that is a group, such as codes and categories; empty for a column that is an array."""
     if isinstance(node, Array):
         return ()
     return ("codes", "categories") if encoding_of(node, _OF_GROUPS) == "categorical" else ("values", "mask")
@@ -410,7 +411,7 @@ def _stored(node: Array | Group, parts: list[Array | Group]) -> _Stored:
 
 
 def _stored_labels(node: Array | Group) -> _Stored:
-    """Categories: a column of numbers or text."""
+    """Opens the categories of a column, which are themselves stored like a column of numbers or text."""
     parts = list(node._nodes_at(list(_parts_of(node))).values()) if isinstance(node, Group) else []
     stored = _stored(node, parts)
     if stored.categories is not None:
@@ -426,7 +427,7 @@ def _array(node: Array | Group) -> Array:
 
 
 def _common_length(node: Array | Group, columns: Iterable[_Stored]) -> int:
-    """The number of rows.
+    """Checks that the arrays of all columns have one length, and returns this number of rows.
 
     Raises
     ------
@@ -458,7 +459,8 @@ def _check_types(column: _Stored) -> None:
 
 
 def _elements(reads: list[tuple[Array, Places]]) -> list[Any]:
-    """Elements at some places of arrays of one dimension. Elements of fixed size are read by one plan, and text by some threads."""
+    """Reads several arrays of one dimension, each at its own indices. Elements of fixed size are read by one plan, and text by some
+    threads."""
     is_text = [array.metadata.data_type.is_variable for array, _ in reads]
     fixed = [(array, single_ranges(places)) for (array, places), text in zip(reads, is_text, strict=True) if not text]
     texts = [read for read, text in zip(reads, is_text, strict=True) if text]

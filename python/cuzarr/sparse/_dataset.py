@@ -87,7 +87,7 @@ class CompressedDataset:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and number of columns."""
         return self._shape
 
     @property
@@ -102,7 +102,7 @@ class CompressedDataset:
 
     @property
     def backend(self) -> Literal["zarr"]:
-        """The kind of file, as anndata's data sets name it."""
+        """The kind of file, always ``"zarr"``, under the name that anndata's data sets use."""
         return "zarr"
 
     @property
@@ -234,7 +234,7 @@ class CompressedDataset:
 
     @property
     def _block(self) -> int:
-        """The number of elements read at once while columns are chosen: whole chunks, so that a scan of all elements decodes each once."""
+        """The number of elements that one call reads while columns are selected: whole chunks, so that a scan decodes each chunk once."""
         most = min(max(memory_limit_bytes(None) // _BYTES_PER_ELEMENT, _SMALLEST_BLOCK), _LARGEST_BLOCK)
         chunk = self._data.metadata._inner_chunks[0]
         return max(most // chunk, 1) * chunk
@@ -274,7 +274,7 @@ class CompressedDataset:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The chosen rows and columns of a matrix.
+    """The rows and columns of a stored matrix that one read selects.
 
     Attributes
     ----------
@@ -456,7 +456,7 @@ def read(
 
 
 def _explained(report: dict[str, Any]) -> str:
-    """An explanation as text."""
+    """Formats the report about a planned read as text."""
     (height, width), (rows, columns) = report["shape"], report["result"]
     lines, others = ("rows", "columns") if report["format"] == "csr" else ("columns", "rows")
     text = f"read {rows} x {columns} of a {report['format']} matrix of {height} x {width} into {report['device']}\n"
@@ -498,7 +498,7 @@ def _check_arrays(data: Array, indices: Array, indptr: Array) -> None:
 
 
 def _checked_pointer(array: Array, stored: np.ndarray[Any, Any], extent: int, count: int) -> Ints:
-    """A stored index pointer as int64.
+    """Checks a stored index pointer, and converts it to int64.
 
     Raises
     ------

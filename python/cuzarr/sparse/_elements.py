@@ -23,7 +23,7 @@ Held = Any
 
 @dataclass(frozen=True)
 class Elements:
-    """Reads the arrays ``data`` and ``indices`` of a stored matrix.
+    """Reads elements and their indices from the arrays ``data`` and ``indices`` of a stored matrix.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Elements:
     dtype: np.dtype[Any] | None
 
     def read(self, starts: Ints, lengths: Ints, kind: np.dtype[Any]) -> tuple[Any, Any]:
-        """Elements of ranges and their indices, of type ``kind``.
+        """Reads the elements in some ranges, and their indices, which are converted to the type ``kind``.
 
         Raises
         ------
@@ -66,8 +66,8 @@ class Elements:
 
 
 def choose_columns(elements: Elements, ranges: Ranges, columns: Places, kind: np.dtype[Any], block: int) -> tuple[Any, Any, Ints]:
-    """Data, indices and pointer of some columns of a CSR matrix. All elements of the ranges are read once, ``block`` of them at a time,
-    and chosen on their device."""
+    """Reads some columns of a CSR matrix, and returns their data, indices and pointer. All elements of the ranges are read once, ``block``
+    of them at a time, and chosen on their device."""
     chosen = _Columns(columns, elements.extent, elements.indices.device, kind)
     borders = np.zeros_like(ranges.borders)
     parts: list[tuple[Held, Held]] = []
@@ -95,7 +95,7 @@ def delivered(elements: Held) -> Any:
 
 
 class _Columns:
-    """Chosen columns.
+    """The columns that a read selects, prepared for selecting elements on a device.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class _Columns:
 
 
 class _Repeated:
-    """Repeats the elements of columns that are chosen several times, once for each place of their column in the result.
+    """Repeats the elements of columns that are selected several times: once for each time that their column is in the result.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class _Repeated:
         self.device = device
 
     def apply(self, data: Held, columns: Held, borders: Ints) -> tuple[Held, Held, Ints]:
-        """Data, indices and pointer of the result, from elements whose ``columns`` count each chosen column once."""
+        """Repeats elements, and returns the data, indices and pointer of the result. ``columns`` counts each selected column once."""
         if not len(columns):
             return data, columns, borders
         counts = self.counts[columns]

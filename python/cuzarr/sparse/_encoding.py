@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 def group_of(given: Group | SupportsStorePath | StoreLike) -> Group:
-    """The group for an argument that may be a group of cuzarr or zarr-python, or the path of a group."""
+    """Opens the group that an argument names: a group of cuzarr or zarr-python, or the path, URL or store of a group."""
     if isinstance(given, Group):
         return given
     return open_group(place_of(given) if is_node(given) else given, mode="r")  # type: ignore[arg-type]
 
 
 def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
-    """The type of encoding of a node. ``known`` has the version of each type that is read.
+    """The encoding of a node, such as ``"categorical"``, from its attribute ``encoding-type``. ``known`` has the version of each type that
+    is read.
 
     Raises
     ------
@@ -42,10 +43,10 @@ def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
 
 
 def trail(node: Array | Group) -> tuple[str]:
-    """The place of an error."""
+    """The place that an error names: an array or a group."""
     return (f"{'array' if isinstance(node, Array) else 'group'} '{node.name}'",)
 
 
 def broken(node: Array | Group, message: str) -> EncodingValidationError:
-    """The error for a node that breaks the encoding that its attributes name."""
+    """Makes the error for a node that breaks the encoding that its attributes name."""
     return EncodingValidationError(message, trail=trail(node), hint="write it again; this data is damaged")

@@ -86,7 +86,7 @@ class Matrix:
 
     @cached_property
     def has_sorted_indices(self) -> bool:
-        """Whether the columns of each row ascend. This is computed at the first access."""
+        """Whether the column indices of each row ascend. This is computed at the first access."""
         (falls,) = nonzero(self.indices[1:] < self.indices[:-1])
         if falls.size >= len(self.indptr):
             return False
@@ -201,7 +201,7 @@ class Matrix:
 
 
 def matrix_of(form: Format, shape: tuple[int, int], data: MemoryArray, indices: MemoryArray, indptr: Ints) -> Matrix:
-    """A matrix of elements and indices on a device, and a pointer on the host."""
+    """Makes a matrix from elements and indices on a device, and an index pointer on the host."""
     kind, device = index_type(data.size, shape), foreign.device_of(data)
     pointer = indptr.astype(kind)
     on_device: Any = pointer if device == "cpu" else convert.to_device(pointer, device)
@@ -209,7 +209,7 @@ def matrix_of(form: Format, shape: tuple[int, int], data: MemoryArray, indices: 
 
 
 def scipy_for(dtype: np.dtype[Any]) -> Any:
-    """SciPy's module of sparse matrices.
+    """Imports SciPy's module of sparse matrices, after a check that it supports an element type.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The rows or columns that a caller chooses, and ranges of elements of arrays of one dimension."""
+"""Converts the rows or columns that a user selects to ranges of elements in stored arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Places = range | Ints
 
 
 def places_of(selection: Any, extent: int) -> Places:
-    """The places that an integer, a slice, a list, an index array or a mask chooses. ``None`` chooses all.
+    """The numbers of the rows or columns that an integer, a slice, a list, an index array or a mask selects. ``None`` chooses all.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def places_of(selection: Any, extent: int) -> Places:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of elements, one behind the other.
+    """The ranges of stored elements that belong to selected rows.
 
     Attributes
     ----------
@@ -52,11 +52,11 @@ class Ranges:
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """The number of elements in all ranges."""
         return int(self.borders[-1])
 
     def part(self, first: int, stop: int) -> tuple[Ints, Ints]:
-        """Starts and lengths of the ranges with the elements ``first`` to ``stop``, ``stop`` excluded."""
+        """Starts and lengths of the ranges, cut to the elements ``first`` to ``stop`` (excluded), counted over all ranges."""
         ends = np.cumsum(self.lengths)
         begins = ends - self.lengths
         own = slice(np.searchsorted(ends, first, "right"), np.searchsorted(begins, stop, "left"))
@@ -65,7 +65,8 @@ class Ranges:
 
 
 def ranges_of(pointer: Ints, rows: Places) -> Ranges:
-    """The ranges of rows. Row ``i`` has the elements from ``pointer[i]`` to ``pointer[i + 1]``, the end excluded."""
+    """The ranges of stored elements that belong to the given rows of a matrix. Row ``i`` has the elements from ``pointer[i]`` to
+    ``pointer[i + 1]``, the end excluded."""
     if isinstance(rows, range) and rows.step == 1:
         own = pointer[rows.start : rows.stop + 1]
         return _joined(own[:1], own[-1:], own - own[0])
@@ -75,7 +76,7 @@ def ranges_of(pointer: Ints, rows: Places) -> Ranges:
 
 
 def single_ranges(rows: Places) -> Ranges:
-    """The ranges of rows that have one element each."""
+    """The ranges of the given rows in an array with one element for each row."""
     if isinstance(rows, range) and rows.step == 1:
         return _joined(np.array([rows.start]), np.array([rows.stop]), np.arange(len(rows) + 1))
     numbers = np.asarray(rows, np.int64)

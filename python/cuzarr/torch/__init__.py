@@ -36,7 +36,8 @@ __all__ = ["BatchDataset", "CropDataset", "RowDataset", "SampleStream", "SparseR
 
 
 class RowDataset(Dataset[Any]):  # type: ignore[misc]
-    """A data set of rows: item ``i`` is position ``i`` along the first dimension. Lists of positions are read in one call.
+    """A data set of rows: item ``i`` is row ``i`` of each array, the elements at position ``i`` along the first dimension. Lists of
+    positions are read in one call.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class RowDataset(Dataset[Any]):  # type: ignore[misc]
         return self._form.of([to_tensor(array[place]) for array in self.arrays])
 
     def __getitems__(self, places: Sequence[int]) -> list[Any]:
-        """The samples at these positions. ``DataLoader`` calls this method for a batch."""
+        """Reads the rows at several positions at once. ``DataLoader`` calls this method for a batch."""
         chosen = np.asarray(places, np.intp)
         read = [to_tensor(array.oindex[chosen]) for array in self.arrays]
         return [self._form.of(parts) for parts in zip(*read, strict=True)]

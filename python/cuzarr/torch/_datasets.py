@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class OfTorch(EpochDataset):
-    """The parts of a data set of batches that depend on PyTorch."""
+    """Base class of this module's data sets: makes batches of tensors, and asks PyTorch for ranks and worker processes."""
 
     _unranked: ClassVar[tuple[str, str]] = (
         "torch.distributed is not initialised",

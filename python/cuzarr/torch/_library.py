@@ -1,4 +1,4 @@
-"""Batches of tensors."""
+"""Makes batches of PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNED = {getattr(torch, f"u{name}"): getattr(torch, name) for name in ("int16"
 
 
 class TensorLibrary(Library):
-    """The library of tensors. On a GPU, the thread that makes batches has a stream of its own.
+    """Makes batches of PyTorch tensors on one device. On a GPU, the thread that makes batches has a stream of its own.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Elements as tensors."""
+"""Converts elements to PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torc
 
 
 def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Integers of the same size."""
+    """The integer type whose elements have the same size."""
     return np.dtype("u1") if dtype.itemsize == 1 else np.dtype(f"i{dtype.itemsize}")
 
 
 def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
-    """PyTorch's type of these elements.
+    """PyTorch's element type for a NumPy type.
 
     Raises
     ------

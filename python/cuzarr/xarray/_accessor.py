@@ -200,5 +200,5 @@ def _load(dataset: xarray.Dataset) -> xarray.Dataset:
 
 
 async def _load_others(dataset: xarray.Dataset) -> None:
-    """Loads the variables that can be awaited. Their errors are raised again when the rest is loaded."""
+    """Loads the variables for which xarray's ``load_async`` works. Their errors are raised again when the rest is loaded."""
     await asyncio.gather(*(variable.load_async() for variable in dataset.variables.values()), return_exceptions=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def opened_group(
     source: Any, path: str | None, *, mode: Any, consolidated: bool | None, storage_options: Any, zarr_format: Any
 ) -> Group:
-    """The group to show, found as by xarray's own engine: consolidated metadata is looked for at the root of the store."""
+    """Opens the group of a data set, as xarray's own engine does: it looks for consolidated metadata at the root of the store."""
     options = {"mode": "a" if mode == "a-" else mode, "storage_options": storage_options, "zarr_format": zarr_format}
     path = (path or "").strip("/")
     if isinstance(source, Group) and consolidated is None:
@@ -75,7 +75,7 @@ def _warn_unconsolidated() -> None:
 
 
 def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
-    """The format, given by its current or its former name. Refuses the locks of zarr-python 2."""
+    """The Zarr format, from the argument ``zarr_format`` or its former name ``zarr_version``. Refuses the locks of zarr-python 2."""
     if synchronizer is not None:
         raise UnsupportedError(
             f"synchronizer is {type(synchronizer).__name__}, expected None: locks are those of zarr-python 2",
@@ -85,7 +85,8 @@ def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
 
 
 def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
-    """The place of a group, with its chunks in another store if ``chunk_store`` is given."""
+    """Returns where to open a group: ``source``, or with ``chunk_store`` a store that reads chunks from there, and metadata from
+    ``source``."""
     if chunk_store is None:
         return source
     if is_node(source):

@@ -124,7 +124,8 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
 
 
 def _named_dimensions(array: Array) -> Any:
-    """The names of an array's dimensions, where xarray looks for them. In format 2 that is an attribute, or netCDF's own metadata."""
+    """The names of an array's dimensions, from the metadata in which xarray looks for them. In format 2 that is an attribute, or netCDF's
+    own metadata."""
     metadata = array.metadata
     if not isinstance(metadata, ArrayV2Metadata):
         return metadata.dimension_names
@@ -180,7 +181,7 @@ def _is_date(units: str) -> bool:
 
 
 def _masked(variable: xarray.Variable, array: Array, name: str) -> xarray.Variable | None:
-    """The variable with missing elements masked, if a fill value marks them. ``None`` if only NumPy can mask them."""
+    """Masks the missing elements of a variable: those that equal a fill value become NaN. ``None`` if only NumPy can mask them."""
     listed = [np.ravel(variable.attrs[key]) for key in ("_FillValue", "missing_value") if key in variable.attrs]
     fills = {fill for values in listed for fill in values.tolist() if fill == fill}
     if not fills:
@@ -206,7 +207,8 @@ def stored_variable(
     times: bool = True,
     dimensions: tuple[str, ...] | None = None,
 ) -> xarray.Variable:
-    """An array as a variable whose elements are not decoded. ``opening`` is told which of its elements xarray will read soon.
+    """Makes an xarray variable from an array, without decoding its elements. ``opening`` is told which of its elements xarray will read
+    soon.
 
     ``dimensions`` are the names of its dimensions, if the array stores none.
     """
@@ -239,7 +241,7 @@ def stored_variable(
 
 
 def _codecs(array: Array) -> dict[str, Any]:
-    """The codecs as zarr-python's objects, which ``to_zarr`` needs. Empty if zarr-python is not installed."""
+    """The codecs of an array as zarr-python's objects, which ``to_zarr`` needs. Empty if zarr-python is not installed."""
     try:
         from zarr import AsyncArray
         from zarr.storage import MemoryStore, StorePath

@@ -57,7 +57,7 @@ class LazyArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The awaited form of reading elements. xarray calls it for ``load_async``.
+        """Read elements by an awaited call. xarray calls it for ``load_async``.
 
         Parameters
         ----------
@@ -103,13 +103,13 @@ class LazyArray(BackendArray):
         return self._finished(elements)
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
-        """Whether these elements can be read by :func:`cuzarr.read_many`, together with others."""
+        """Whether :func:`cuzarr.read_many` can read this selection, together with selections of other arrays."""
         return (self._array.dtype.kind in "biufcmMSU" or self._array.metadata.data_type.is_variable) and all(
             (item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key
         )
 
     def _finished(self, elements: Any) -> Any:
-        """The elements of a read, in the form that xarray needs."""
+        """Converts elements that were read to the form that xarray needs."""
         if isinstance(elements, str | bytes):  # from an array without dimensions
             return np.array(elements, self.dtype)
         return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
@@ -154,7 +154,8 @@ class MaskedArray(LazyArray):
 
 
 class Expected:
-    """Reads that xarray makes one after the other while it opens a data set. The first of them reads the elements of all, by one call."""
+    """The list of reads that xarray will make one after the other while it opens a data set. The first of them reads the elements of all,
+    by one call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -163,11 +164,11 @@ class Expected:
         self._found: dict[_Place, list[Any]] = {}
 
     def add(self, lazy: LazyArray, key: tuple[slice, ...]) -> None:
-        """Expects one more read."""
+        """Adds a read that xarray will make soon."""
         self._waiting.append((lazy, key))
 
     def take(self, lazy: LazyArray, box: Box) -> Any:
-        """The elements of a box; ``None`` if the read was not expected, or its elements were already taken.
+        """Returns the elements of an expected read of ``box``; ``None`` if the read was not expected, or its elements were already taken.
 
         Raises
         ------
@@ -203,10 +204,10 @@ def _place(lazy: LazyArray, key: tuple[Any, ...]) -> _Place:
 
 
 class Opening:
-    """Two kinds of reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
+    """Predicts the reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
     variables from which it makes indexes.
 
-    One call makes all reads of a kind, when xarray asks for the first of them. So xarray may also open without indexes.
+    One call makes all reads of one of these two kinds, when xarray asks for the first of them. So xarray may also open without indexes.
     """
 
     def __init__(self) -> None:
@@ -215,7 +216,7 @@ class Opening:
         self._index_bytes = 0
 
     def expect(self, lazy: LazyArray, *, is_index: bool, is_time: bool) -> None:
-        """Expects the reads that xarray will make of a variable."""
+        """Adds the reads that xarray will make of a variable while it opens the data set."""
         if not all(lazy.shape):
             return
         lazy._expected = self._ends, self._indexes
@@ -234,7 +235,8 @@ _MOST_INDEX_BYTES = 16 << 20
 
 
 class _Turn:
-    """Reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads them all."""
+    """Collects the reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads
+    them all."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []
@@ -270,7 +272,8 @@ _turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
 
 
 def _turn() -> _Turn:
-    """The current turn of the running loop. Its reads begin when all tasks that are ready now have added theirs."""
+    """The object that collects the reads of the current iteration of the running event loop. Its reads begin when all tasks that are ready
+    now have added theirs."""
     loop = asyncio.get_running_loop()
     if loop not in _turns:
         _turns[loop] = _Turn()
@@ -279,7 +282,7 @@ def _turn() -> _Turn:
 
 
 def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
-    """The elements of several reads, or an exception for each one that failed. Boxes are read in one call."""
+    """Makes several reads, and returns the elements of each, or its exception if it failed. Boxes are read in one call."""
     together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
     boxes: dict[int, Any] = {}
     with suppress(CuzarrError):  # after an error, each box is read alone, so that only the failing one has an error

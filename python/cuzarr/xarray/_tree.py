@@ -22,14 +22,14 @@ _MEASURED = ("space", "time")
 
 @dataclass
 class ImageLevel:
-    """A level of an image, with the image's axes and channels."""
+    """One resolution level of an OME-Zarr image, with the image's axes and channels."""
 
     axes: tuple[Axis, ...]
     channels: tuple[str, ...]
     level: Level
 
     def names(self, array: Array) -> tuple[str, ...] | None:
-        """The names of an array's dimensions; ``None`` if the image has other axes than the array."""
+        """The names of the image's axes, for the dimensions of an array; ``None`` if the array has another number of dimensions."""
         return tuple(axis.name for axis in self.axes) if len(self.axes) == array.ndim else None
 
     def coordinates(self, variable: xarray.Variable) -> dict[str, xarray.Variable]:
@@ -69,7 +69,7 @@ class Members:
 
 
 def members_of(root: Group, dropped: Container[str], strict: bool) -> dict[str, Members]:
-    """The datasets below a group by their paths, found by one walk through the hierarchy.
+    """Finds the datasets below a group, by their paths, in one walk through the hierarchy.
 
     Levels of an image that lie directly in the image's group get separate datasets, because they differ in size along the same dimensions.
     """
@@ -97,7 +97,8 @@ def members_of(root: Group, dropped: Container[str], strict: bool) -> dict[str, 
 
 
 def _image_of(group: Group) -> Image | None:
-    """The image of a group. Unusable attributes count as no image, because the arrays can be opened without them."""
+    """The OME-Zarr image that a group's attributes describe, or ``None``. Unusable attributes count as no image, because the arrays can be
+    opened without them."""
     try:
         return image_of(group)
     except CuzarrError:

@@ -51,7 +51,7 @@ _COMPRESSOR_OF_GROUPS = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 
 
 
 class _NewArray:
-    """An array that is created together with others, before its elements are written."""
+    """An array that xarray asked for: it is created later, together with others, before its elements are written."""
 
     array: Array
 
@@ -62,7 +62,7 @@ class _NewArray:
 
     @property
     def attrs(self) -> _NewArray:
-        """The array itself. xarray writes attributes by the ``put`` of this object."""
+        """This object itself, because xarray writes attributes by calling ``put`` of the result."""
         return self
 
     def put(self, attributes: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class _NewArray:
 
 
 class _StoredArray:
-    """An array that gets its new shape before its elements are written."""
+    """An existing array that xarray writes to: its new shape is set later, before its elements are written."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -82,7 +82,7 @@ class _StoredArray:
 
 
 class _Target:
-    """A group in the form that xarray's store uses. Creations and changes of shape wait here, and are done in one batch."""
+    """Stands in for zarr-python's group inside xarray's store. Creations and changes of shape wait here, and are done in one batch."""
 
     def __init__(self, group: Group, *, is_new: bool) -> None:
         self.group = group
@@ -102,7 +102,8 @@ class _Target:
         return [] if self.is_new else list(self.group.members())
 
     def create(self, name: str, *, config: Mapping[str, Any], overwrite: bool, **options: Any) -> _NewArray:
-        """Called by xarray with the arguments of zarr-python's ``Group.create``. With ``overwrite``, the group is already empty."""
+        """Registers an array to be created; xarray calls this with the arguments of zarr-python's ``Group.create``. With ``overwrite``, the
+        group is already empty."""
         zarr_format = self.metadata.zarr_format
         defaults: dict[str, Any] = {
             **dict.fromkeys(("chunks", "filters", "serializer"), "auto"),
@@ -119,7 +120,7 @@ class _Target:
         return self._opened[-1]
 
     def settle(self) -> None:
-        """Creates the waiting arrays, and gives opened arrays their new shapes."""
+        """Creates all registered arrays, and gives opened arrays their new shapes."""
         resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
@@ -128,7 +129,8 @@ class _Target:
 
 
 class _Writes:
-    """Collects xarray's writes. Elements in memory wait, up to the memory limit, for one call. dask's blocks are written one by one."""
+    """Collects the elements that xarray writes, to store them in one call. Elements in memory wait, up to the memory limit, for one call.
+    dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -147,13 +149,13 @@ class _Writes:
             self._write()
 
     def _write(self) -> None:
-        """Creates all requested arrays, and writes the waiting elements."""
+        """Creates all registered arrays, and writes the elements that were collected."""
         self._target.settle()
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         write_many((target.array, region, source) for target, region, source in waiting)
 
     def finish(self, **options: Any) -> Any:
-        """Writes all waiting elements, and writes dask's blocks by ``ArrayWriter.sync`` with these options."""
+        """Writes all collected elements, and then dask's blocks, by ``ArrayWriter.sync`` with these options."""
         self._write()
         self._of_dask.targets = [target.array for target in self._of_dask.targets]
         return self._of_dask.sync(**options)
@@ -244,8 +246,8 @@ def write_dataset(
 
 
 def _on_devices(dataset: xarray.Dataset) -> xarray.Dataset:
-    """The data set with arrays on devices as arrays of cuzarr, over the same memory. xarray's encoding mixes arrays with NumPy's scalars,
-    which CuPy refuses.
+    """Converts a data set's arrays on GPUs to arrays of cuzarr, which share their memory. xarray's encoding mixes arrays with NumPy's
+    scalars, which CuPy refuses.
     """
     result = dataset.copy()
     for variable in result.variables.values():
@@ -261,7 +263,7 @@ def _when_stored(_: object, group: Group) -> Group:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Adds the name of the variable to errors."""
+    """A context manager that adds the name of a variable to errors."""
     try:
         yield
     except CuzarrError as error:

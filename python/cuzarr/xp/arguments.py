@@ -1,4 +1,4 @@
-"""Arguments of functions that take arrays in memory, and results of the same kind as the arguments."""
+"""Checks and converts the array arguments of functions, and gives results the array type of the arguments."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ X = "x : array\n    Elements in memory of any device, an array in a store, or a 
 """Description of the parameter ``x``, for docstrings of functions that take arrays of every kind."""
 
 LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan."
-"""Description of the result of such functions."""
+"""Description of the result, for docstrings of functions that take arrays of every kind."""
 
 NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
-"""Description of the errors of such functions."""
+"""Description of the error for a missing dimension, for docstrings of functions that take arrays of every kind."""
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, Expression, MemoryArray
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         def __call__(self, x1: ArrayLike, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedList(Protocol[Rest]):
-        """Like :class:`Planned`, for several arrays."""
+        """Like :class:`Planned`, for a function of a sequence of arrays."""
 
         @overload
         def __call__(self, arrays: Sequence[Lazy], /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -72,7 +72,7 @@ def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]
 
 
 def array(x: Any, name: str) -> Any:
-    """An array of any kind, unchanged. Any other value becomes a NumPy array."""
+    """Returns an array of any kind unchanged. Any other value becomes a NumPy array."""
     return x if hasattr(x, "shape") and not isinstance(x, np.generic) else host_array(x, name)
 
 
@@ -89,7 +89,7 @@ def refuse_lazy(x: Any, name: str) -> None:
 
 
 def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
-    """Elements in memory, without a copy: a NumPy array on the host, a :class:`DeviceArray` on a GPU.
+    """Returns the elements of an argument without a copy: a NumPy array on the host, a :class:`DeviceArray` on a GPU.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def in_memory(x: Any, name: str) -> np.ndarray[Any, Any] | DeviceArray:
 
 
 def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
-    """A result as an array of the kind that a caller expects for the argument ``x``.
+    """Converts a result to the array type that a caller expects for the argument ``x``.
 
     For a :class:`DeviceArray`, the result is also a :class:`DeviceArray`. Otherwise it is of the kind that reads return: CuPy's if CuPy
     is installed.
@@ -117,6 +117,7 @@ def like(result: np.ndarray[Any, Any] | DeviceArray, x: Any) -> Any:
 
 
 def along(x: Any, axis: int | str | None, name: str) -> tuple[np.ndarray[Any, Any] | DeviceArray, int]:
-    """Elements in memory, and the number of a dimension. Without ``axis``, the elements are flattened in C order."""
+    """Returns the elements of an argument in memory, and the number of the dimension ``axis``. Without ``axis``, the elements are flattened
+    in C order."""
     own = in_memory(x, name)
     return (own.reshape(-1), 0) if axis is None else (own, axis_number(axis, own.ndim, dimension_names(x)))

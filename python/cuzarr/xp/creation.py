@@ -57,7 +57,8 @@ _made_like = completing(
 
 @_made
 def asarray(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: bool | None = None) -> MemoryArray:
-    """An array in the memory of a device. It is copied only if it is on another device, and converted only if it has another type.
+    """Convert elements from any source to an array in the memory of a device. Elements are copied only if they are on another device, and
+    converted only if they have another type.
 
     Without ``device``, an array on a GPU stays there.
 
@@ -237,7 +238,7 @@ def _like(x: Any, dtype: Any, device: str | None) -> tuple[tuple[int, ...], Any,
 
 @_made_like
 def empty_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array. Its elements are not set. :func:`cuzarr.empty_like` stores an array.
+    """Allocate memory with the shape, type and device of an array, without setting the elements. :func:`cuzarr.empty_like` stores an array.
 
     Examples
     --------
@@ -270,7 +271,7 @@ def full_like(x: ArrayLike, fill_value: Scalar, dtype: DTypeLike | None = None, 
 
 @_made_like
 def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array. Its elements are 0. :func:`cuzarr.zeros_like` stores an array.
+    """Allocate memory with the shape, type and device of an array, filled with 0. :func:`cuzarr.zeros_like` stores an array.
 
     Examples
     --------
@@ -283,7 +284,7 @@ def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | No
 
 @_made_like
 def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> MemoryArray:
-    """Allocate memory with the shape, type and device of an array. Its elements are 1. :func:`cuzarr.ones_like` stores an array.
+    """Allocate memory with the shape, type and device of an array, filled with 1. :func:`cuzarr.ones_like` stores an array.
 
     Examples
     --------

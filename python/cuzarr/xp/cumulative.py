@@ -138,7 +138,7 @@ def cumulative_prod(
 @planned
 @_documented
 def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running sums along a dimension. NaN counts as 0.
+    """Running sums along a dimension, with NaN counted as 0.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def nancumsum(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = N
 @planned
 @_documented
 def nancumprod(x: Any, axis: int | str | None = None, dtype: DTypeLike | None = None) -> Any:
-    """Running products along a dimension. NaN counts as 1.
+    """Running products along a dimension, with NaN counted as 1.
 
     Returns
     -------

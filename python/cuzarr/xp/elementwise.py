@@ -49,7 +49,8 @@ __all__ = [
 
 
 class Function:
-    """A function of elements. It computes arrays in memory at once; for stored arrays and plans, it makes a plan."""
+    """A function that is applied to each element of arrays, such as ``sqrt`` or ``add``. It computes arrays in memory at once; for stored
+    arrays and plans, it makes a plan."""
 
     _operands: ClassVar[tuple[str, ...]]
 
@@ -74,7 +75,7 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 
 
 def _documentation(name: str, meaning: str, operands: tuple[str, ...], example: str, result: str) -> str:
-    """The docstring of a function: its meaning, followed by the text that all functions share."""
+    """Makes the docstring of a function: its meaning, followed by the text that all functions share."""
     broadcast = " Shapes are broadcast." if len(operands) > 1 else ""
     return f"""{meaning}
 
@@ -104,7 +105,7 @@ Examples
 
 
 class Unary(Function):
-    """A function of one operand."""
+    """A function, such as ``sqrt``, that is applied to each element of one operand."""
 
     _operands = ("x",)
 
@@ -119,7 +120,7 @@ class Unary(Function):
 
 
 class Binary(Function):
-    """A function of two operands, which are broadcast."""
+    """A function, such as ``add``, that is applied to the elements of two operands, which are broadcast."""
 
     _operands = ("x1", "x2")
 
@@ -134,7 +135,7 @@ class Binary(Function):
 
 
 class Ternary(Function):
-    """A function of a condition and two operands, which are broadcast."""
+    """A function, such as ``where``, that is applied to a condition and two operands, which are broadcast."""
 
     _operands = ("condition", "x", "y")
 

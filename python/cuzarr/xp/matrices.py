@@ -201,7 +201,7 @@ def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> tuple[
 
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
-    """The product of matrices, which are the last two dimensions. Other dimensions are broadcast.
+    """The product of matrices: the last two dimensions of each array are its matrices. Other dimensions are broadcast.
 
     NumPy computes it on the host. On a GPU, cuBLAS computes it for floats and complex numbers, and a kernel for integers and bools. An
     array of one dimension counts as a row on the left, and as a column on the right.
@@ -235,7 +235,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 
 def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> MemoryArray:
-    """The sums of products over dimensions of two arrays, computed by the same libraries as :func:`matmul`.
+    """The tensor product of two arrays, summed over the dimensions ``axes``, computed by the same libraries as :func:`matmul`.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
 
 
 def _paired(axes: Any, ours: int, theirs: int) -> tuple[list[int], list[int]]:
-    """The dimensions of each array over which products are summed."""
+    """For each of two arrays, the dimensions over which products are summed, from the argument ``axes``."""
     if not isinstance(axes, Iterable):
         count = whole(axes, "axes", 0)
         if count > min(ours, theirs):
@@ -336,7 +336,7 @@ def _product(
 
 
 def _together(name: str, own: list[Any]) -> list[DeviceArray]:
-    """Two arrays on one device, converted to one element type."""
+    """Converts two arrays to one element type, and refuses arrays on different devices."""
     places = [one.device if isinstance(one, DeviceArray) else "cpu" for one in own]
     if places[0] != places[1]:
         place = places[0] if places[0] != "cpu" else places[1]

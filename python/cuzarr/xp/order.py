@@ -172,7 +172,7 @@ def _gathered(own: np.ndarray[Any, Any] | DeviceArray, axis: int, indices: Any) 
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | str | None = -1) -> MemoryArray:
-    """The elements at indices along a dimension, where each line has its own indices.
+    """The elements at given indices along a dimension; each line along the dimension has its own indices.
 
     Parameters
     ----------

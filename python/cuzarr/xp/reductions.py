@@ -49,7 +49,7 @@ _documented = completing(
 
 
 def _mask(x: Any, where: Any, name: str) -> Any:
-    """The mask ``where`` in the shape of ``x``; ``None`` if all elements count.
+    """Broadcasts the mask ``where`` to the shape of ``x``; ``None`` if all elements count.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def _total(
     where: Any,
     skip_nan: bool = False,
 ) -> Any:
-    """Computes a sum or a product."""
+    """Computes ``sum`` or ``prod``, or their forms that skip NaN."""
     neutral, join = (0, elementwise.add) if name == "sum" else (1, elementwise.multiply)
     x = _counted(x, where, neutral, name)
     if dtype is not None:
@@ -103,7 +103,7 @@ def _total(
 
 
 def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any, skip_nan: bool = False) -> Any:
-    """Computes the smallest or the largest element."""
+    """Computes ``min`` or ``max``, or their forms that skip NaN."""
     x = array(x, name)
     if initial is None:
         if _mask(x, where, name) is not None:
@@ -151,7 +151,7 @@ def _spread(
     mean: Any,
     skip_nan: bool = False,
 ) -> Any:
-    """Computes a standard deviation or a variance."""
+    """Computes ``std`` or ``var``, or their forms that skip NaN."""
     x = array(x, name)
     if dtype is not None and np.can_cast(element_type(x), wanted_type(dtype)):
         x = astype(x, dtype, copy=False)  # so that deviations are not rounded to a smaller type

@@ -47,7 +47,7 @@ _Dims = list[tuple[int | None, int]]
 
 
 class _Source:
-    """An operand whose dimensions and elements are selected."""
+    """An array in memory, stored array or plan, from which a function selects elements and dimensions."""
 
     def __init__(self, x: Any, name: str) -> None:
         self.x = x if hasattr(x, "shape") else host_array(x, name)
@@ -62,7 +62,7 @@ class _Source:
         return len(self.shape)
 
     def axes(self, axis: Axis | Iterable[int | str]) -> list[int]:
-        """The numbers of dimensions that are given by number or name, each once; all for ``None``."""
+        """Converts dimensions, given by number or name, to their numbers, and refuses one given twice; ``None`` stands for all."""
         found = axes_of(axis, self.ndim, self.names)
         found = list(range(self.ndim)) if found is None else found
         if len(set(found)) != len(found):
@@ -70,20 +70,20 @@ class _Source:
         return found
 
     def all(self) -> _Along:
-        """Selectors of all elements."""
+        """Selectors that take all elements along each dimension."""
         return [(0, extent, 1) for extent in self.shape]
 
     def same(self) -> _Dims:
-        """The source's own dimensions."""
+        """The dimensions of a result that has the source's dimensions in their order."""
         return [(axis, 0) for axis in range(self.ndim)]
 
     def picked(self, along: _Along, dims: _Dims) -> Any:
-        """The selected elements: a plan, or computed at once."""
+        """Selects elements and dimensions: returns a plan for a stored array or a plan, else the elements."""
         names = self.names and tuple(None if axis is None else self.names[axis] for axis, _ in dims)
         return finished("picked", (along, dims), self.expr, (self.x, self.device), names)
 
     def range(self, axis: int, start: int, count: int) -> Any:
-        """A range of elements along one dimension."""
+        """Selects ``count`` elements from ``start`` on along one dimension."""
         along = self.all()
         along[axis] = (start if count else 0, count, 1)
         return self.picked(along, self.same())
@@ -367,7 +367,7 @@ def concatenate(arrays: Any, axis: int | str | None = 0) -> Any:
 
 
 def _in_a_row(x: Any) -> Any:
-    """The elements, flattened in C order."""
+    """Flattens an array or a plan in C order."""
     if not isinstance(x, Lazy):
         return x.reshape(-1)
     elements = plan(x)
@@ -547,7 +547,8 @@ def diff(x: Any, n: int = 1, axis: int | str = -1, prepend: ArrayLike | None = N
 
 
 def _beside(elements: Any, x: Any, axis: int) -> Any:
-    """Elements to join with ``x`` along a dimension, on its device. A number is repeated as often as needed."""
+    """Prepares elements that are to be joined with ``x`` along ``axis``: a number becomes an array on the device of ``x``. A number is
+    repeated as often as needed."""
     if elements is None or (hasattr(elements, "shape") and len(elements.shape)):
         return elements
     shape = tuple(1 if at == axis else extent for at, extent in enumerate(x.shape))

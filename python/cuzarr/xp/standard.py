@@ -58,14 +58,14 @@ TYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 compl
 
 
 class Info:
-    """Information about the namespace, as the standard requires: its devices, its types and its capabilities."""
+    """Information about this namespace, as the array API standard requires: its devices, its types and its capabilities."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Optional features of the standard."""
+        """Which optional features of the array API standard this namespace supports."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device of new arrays."""
+        """The device on which new arrays are made if none is given."""
         return str(device_name(None))
 
     def devices(self) -> list[str]:
@@ -78,18 +78,18 @@ class Info:
         return found
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """The default types of new arrays."""
+        """The element type of new arrays for each kind, if none is given."""
         names = {"real floating": "f8", "complex floating": "c16", "integral": "i8", "indexing": "i8"}
         return {kind: np.dtype(name) for kind, name in names.items()}
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
-        """The element types of the given kinds, by name."""
+        """The supported element types by name: all of them, or those of the given kinds."""
         found = {name: np.dtype(name) for name in ("bool", *TYPES)}
         return found if kind is None else {name: dtype for name, dtype in found.items() if isdtype(dtype, kind)}
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807, the standard's name
-    """The namespace's devices, types and capabilities."""
+    """Information about the devices, types and capabilities of this namespace, as the array API standard requires."""
     return Info()
 
 
@@ -148,12 +148,12 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> np.iinfo[Any]:
 
 
 def _own_type(value: Any) -> Any:
-    """The element type of an array. Any other value is returned unchanged."""
+    """Returns the element type of an array, and any other value unchanged."""
     return value if isinstance(value, type) else getattr(value, "dtype", value)
 
 
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
-    """Whether an element type is of a kind.
+    """Whether an element type belongs to a kind, such as ``"real floating"``.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = 
 
 @_documented
 def unstack(x: ArrayLike, /, *, axis: int | str = 0) -> tuple[Any, ...]:
-    """The parts of an array along one dimension, without that dimension.
+    """The slices of an array along one dimension, each without that dimension.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, *, axis: int | str | N
 
 @_documented
 def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | str | Sequence[int | str] | None = None) -> MemoryArray:
-    """The elements, shifted along a dimension. Elements that are shifted beyond one end enter at the other end.
+    """The elements, shifted cyclically along dimensions. Elements that are shifted beyond one end enter at the other end.
 
     Parameters
     ----------
@@ -592,7 +592,8 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 
 def _as_float(x: Any, beside: Any, name: str) -> Any:
-    """Real numbers as floats. A Python number takes the type of the other operand; integers of 8 bits become bfloat16 beside bfloat16."""
+    """Converts real numbers to floats. A Python number takes the type of the other operand; integers of 8 bits become bfloat16 beside
+    bfloat16."""
     if isinstance(x, int | float) and not isinstance(x, bool):
         return float(x)
     x = array(x, name)

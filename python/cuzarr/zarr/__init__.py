@@ -1,4 +1,5 @@
-"""cuzarr inside zarr-python: a codec pipeline, stores, buffers, and changes to zarr-python where a pipeline is not enough.
+"""Makes zarr-python read and write through cuzarr: a codec pipeline, stores, buffers, and changes to zarr-python itself where these are not
+enough.
 
 >>> import cuzarr.zarr, numpy as np, zarr
 >>> with cuzarr.zarr.enable():

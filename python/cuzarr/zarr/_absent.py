@@ -8,7 +8,7 @@ from cuzarr.errors import LibraryMissingError
 
 
 def absent(name: str, cause: Exception) -> type:
-    """A class that raises an error when it is used. The error says why the real class is not available."""
+    """Makes a class that raises ``LibraryMissingError`` when it is used. The error says why the real class is not available."""
 
     def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise LibraryMissingError(

@@ -1,4 +1,4 @@
-"""Starts reads before zarr-python lists their chunks.
+"""Starts reads of zarr-python's arrays early: before zarr-python has listed the chunks to read.
 
 To read a selection, zarr-python lists its chunks, makes five objects for each, looks up ``read`` of its pipeline, and calls
 it with a list of these objects. For chunks of 1 MiB that takes about as long as reading them to a GPU. If the selection is a box of a
@@ -47,7 +47,8 @@ _READER = _reader()
 
 
 class Ahead:
-    """The method ``read`` of a pipeline. Its work may begin when the method is looked up, before it is called."""
+    """A descriptor for the method ``read`` of a pipeline, which may start the read when the method is looked up. Its work may begin when
+    the method is looked up, before it is called."""
 
     def __init__(self, read: Any) -> None:
         self._read = read
@@ -62,7 +63,8 @@ class Ahead:
 
 
 class Started:
-    """A read that was started. It is called in place of the method ``read``."""
+    """A read that runs already; zarr-python calls this object in place of the method ``read``. It is called in place of the method
+    ``read``."""
 
     def __init__(self, known: dict[str, Any], request: _core.ChunkRequest, read: _core.StartedRead) -> None:
         self._is_for = (known["codec_pipeline"], known["indexer"], known["out_buffer"])
@@ -71,13 +73,13 @@ class Started:
         self._is_called = False
 
     def is_for(self, known: dict[str, Any]) -> bool:
-        """Whether this is the read for a call of zarr-python's function with these variables."""
+        """Whether this read was started for the call of zarr-python's function whose local variables are ``known``."""
         return all(
             mine is known.get(name) for mine, name in zip(self._is_for, ("codec_pipeline", "indexer", "out_buffer"), strict=True)
         )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Waits for the end of the read. The result does not name missing chunks; only callers that refuse missing chunks need that."""
+        """Waits until the read has ended. The result does not name missing chunks; only callers that refuse missing chunks need that."""
         self._is_called = True
         del batch_info, out  # a list of many small objects: freeing it takes time, so it is done while the read runs
         await _threads.until_over(self._read, self._request.cancel)
@@ -94,7 +96,8 @@ class Started:
 
 
 class _Begun(threading.local):
-    """This thread's last indexer, and the read that was started for it. One suffices: nothing is awaited before ``read`` is looked up."""
+    """For each thread, the indexer that zarr-python used last, and the read that was started for it. One suffices: nothing is awaited
+    before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None
@@ -104,7 +107,8 @@ _begun = _Begun()
 
 
 def _started(pipeline: Any, known: dict[str, Any]) -> Started | None:
-    """The read for a call of zarr-python's function that looks up ``read``: one that was started before, or a new one."""
+    """Returns the early read for a call of zarr-python's function: the one that was started before, or a new one. ``None`` if there can be
+    none."""
     indexer, started = _begun.indexer, _begun.read
     _begun.indexer = _begun.read = None
     if indexer is not None and indexer is known.get("indexer"):
@@ -145,7 +149,7 @@ def _line_of_list(reader: CodeType) -> int | None:
 
 
 def listen(pipeline: type) -> None:
-    """Makes reads by pipelines of this class start before their chunks are listed, if possible, until :func:`leave` is called."""
+    """Turns on early reads for pipelines of this class, where possible, until :func:`leave` is called."""
     global _users, _is_listening
     with _lock:
         _users += 1
@@ -154,7 +158,7 @@ def listen(pipeline: type) -> None:
 
 
 def leave() -> None:
-    """Ends the monitoring if no other caller needs it."""
+    """Turns off the early reads that ``listen`` turned on, if no other caller needs them."""
     global _users, _is_listening
     with _lock:
         _users -= 1
@@ -190,7 +194,7 @@ def _listen(pipeline: type) -> bool:
 
 
 def _begin(pipeline: type, frame: FrameType) -> None:
-    """Starts the read for the chunks that zarr-python's function is about to list. The call of ``read`` raises its errors."""
+    """Starts a read early, while zarr-python's function is about to list the chunks. The call of ``read`` raises its errors."""
     _begun.indexer = _begun.read = None
     try:
         known = frame.f_locals

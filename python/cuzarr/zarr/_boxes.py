@@ -32,7 +32,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """The replacement of a zarr-python function for arrays with pipelines of this class.
+    """Makes a replacement for a zarr-python function that reads or writes a selection: with pipelines of this class, it handles a box as a
+    whole.
 
     ``None`` if the function does not have the expected parameters.
     """
@@ -57,7 +58,8 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """A box of an array, used in place of a pipeline. It reads or writes the whole box, and ignores the chunks in its arguments."""
+    """Takes the place of a pipeline in zarr-python's functions, to read or write one box of an array. It reads or writes the whole box, and
+    ignores the chunks in its arguments."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -73,7 +75,8 @@ class Box:
     def of(
         cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
     ) -> Box | None:
-        """The box that an indexer selects; ``None`` if it selects no box, or if the store needs its chunks by name."""
+        """Makes the object for the box that an indexer selects. ``None`` if the indexer selects no box, or if the store must be asked for
+        each chunk by name."""
         axes = _axes(indexer)
         if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
             return None
@@ -108,7 +111,8 @@ class Box:
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
-        """Starts to read the box into ``out``; ``None`` if the read would have to wait first, or cuzarr cannot do it."""
+        """Starts to read the box into ``out`` without waiting. ``None`` if it would have to wait first, for example until the store is
+        open, or if cuzarr cannot read the box."""
         source = ready_source(self._store_path.store)
         if source is None:
             return None
@@ -151,7 +155,8 @@ class Box:
 
 
 def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
-    """First element, count and step of each dimension, and whether the result lacks it. ``None`` if the indexer does not select a box."""
+    """For each dimension, the first index, the count and the step of a box, and whether the result drops the dimension. ``None`` if the
+    indexer does not select a box."""
     if type(indexer) not in _INDEXERS or indexer.drop_axes:
         return None
     axes = []
@@ -166,7 +171,7 @@ def _axes(indexer: Any) -> list[tuple[int, int, int, bool]] | None:
 
 
 def count_chunks(indexer: Any, chunk_grid: Any) -> int:
-    """The number of chunks that the box of an indexer touches; 0 if it selects no box of a regular grid."""
+    """The number of chunks that the box selected by ``indexer`` touches; 0 if the indexer selects no box, or the grid is not regular."""
     axes = _axes(indexer)
     if axes is None or not chunk_grid.is_regular:
         return 0
@@ -194,7 +199,7 @@ _INDEXERS = {
 
 
 def _without_chunks(indexer: Any) -> Any:
-    """An indexer with the same shape that yields no chunks."""
+    """A copy of an indexer that yields no chunks, so that zarr-python does not list them."""
     found: Any = object.__new__(_INDEXERS[type(indexer)])
     vars(found).update(vars(indexer))
     return found

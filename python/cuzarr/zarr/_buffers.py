@@ -1,4 +1,4 @@
-"""Our buffers of GPU memory as buffers of zarr-python, over CuPy's arrays if CuPy is installed, else over ``cuzarr.DeviceArray``."""
+"""Buffer classes of GPU memory that zarr-python accepts, over CuPy's arrays if CuPy is installed, else over ``cuzarr.DeviceArray``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a pipeline's chunks on the Rust side. Converts codecs and a chunk's specification to one document, or refuses them with a
+"""Translates the codecs and the ``ArraySpec`` of zarr-python's chunks to one document for the Rust engine, or refuses them with a
 reason."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CODEC_MODULES = ("zarr.codecs.", "numcodecs.")
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunks of one specification, and the layout of their elements in NumPy's arrays."""
+    """The Rust engine's codecs for all chunks that share one zarr-python ``ArraySpec``, with their shape, fill value and type."""
 
     core: _core.Chunks
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Chunks:
         return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
-        """The request for a batch, if the batch is a box; else ``None``."""
+        """Makes the engine's request for the batch of chunks that zarr-python passes. ``None`` if the selected elements are not a box."""
         # zarr-python keeps a shard's elements beyond the array's edge. In other chunks it overwrites such elements.
         return _core.ChunkRequest.of_batch(batch, self.shape, out_shape, numbered, self.core.is_sharded)
 
@@ -66,7 +66,7 @@ _SHARD_CODE = {name: getattr(_ShardIndex, name) for name in ("get_chunk_slice", 
 
 
 def shards_are_patched() -> bool:
-    """Whether a program replaced zarr-python's code for shards."""
+    """Whether a program replaced zarr-python's methods for shards, and so expects that they are called."""
     return any(getattr(_ShardIndex, name) is not code for name, code in _SHARD_CODE.items())
 
 
@@ -75,7 +75,7 @@ _opened: deque[tuple[tuple[Any, ...], Any, Chunks]] = deque(maxlen=16)
 
 
 def open_chunks(codecs: tuple[Any, ...], spec: Any) -> Chunks:
-    """Opens chunks on the Rust side, from codecs and a specification of zarr-python.
+    """Translates codecs and an ``ArraySpec`` of zarr-python for the Rust engine.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _are_equal(known: tuple[Any, ...], codecs: tuple[Any, ...]) -> bool:
 
 
 def _compares_all(codec: Any) -> bool:
-    """Whether equality of codecs of this class compares class and configuration. For numcodecs' codecs, it does not."""
+    """Whether ``==`` of codecs of this class compares the class and the whole configuration. For numcodecs' codecs, it does not."""
     return is_dataclass(codec) and not isinstance(codec, V2Codec)
 
 

@@ -14,7 +14,7 @@ PIPELINE = "cuzarr.zarr.CodecPipeline"
 
 
 class Enabled:
-    """The change that :func:`enable` made. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+    """Returned by :func:`enable`: undoes the change to zarr-python. Leaving the ``with`` block, or :meth:`disable`, undoes it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Enabled:
         self._is_on = True
 
     def disable(self) -> None:
-        """Undo the change. A second call does nothing.
+        """Make zarr-python read and write by itself again. A second call does nothing.
 
         Examples
         --------

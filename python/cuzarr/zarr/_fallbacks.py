@@ -23,17 +23,17 @@ class FallbackWarning(CuzarrRuntimeWarning):
 
 
 class Fallback(Exception):
-    """The reason why cuzarr cannot carry out a call. It never leaves the package."""
+    """Raised when cuzarr cannot carry out a call, with the reason, so that zarr-python's own code does it. It never leaves the package."""
 
 
 def count_native(operation: str) -> None:
-    """Counts a ``"read"``, ``"write"``, ``"decode"`` or ``"encode"`` that cuzarr carried out."""
+    """Counts one operation (``"read"``, ``"write"``, ``"decode"`` or ``"encode"``) that cuzarr carried out for zarr-python."""
     with _lock:
         _native[operation] += 1
 
 
 def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> None:
-    """Counts a fall-back, and warns or logs unless ``told`` contains it, because it was already reported for the array.
+    """Counts a fall-back to zarr-python's code, and warns or logs once for each array: ``told`` has the reasons already reported.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
 
 
 def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
-    """Counts and warns like :func:`fall_back`, for an array on a GPU that is read or written through the host."""
+    """Counts and warns like :func:`fall_back` if elements of an array on a GPU must pass through the host."""
     _refuse_when_strict(f"elements would go by way of the host: {reason}")
     if _is_new(reason, True, told):
         warnings.warn(f"elements go by way of the host for this array: {printable(reason)}", FallbackWarning, stacklevel=3)
@@ -63,7 +63,8 @@ def _refuse_when_strict(message: str) -> None:
 
 
 def _is_new(reason: str, on_device: bool, told: set[tuple[str, bool]]) -> bool:
-    """Counts a reason, and adds it to an array's ``told``. Returns whether it was new there."""
+    """Counts a reason for a fall-back, and adds it to ``told``, the reasons already reported for the array. Returns whether it was new
+    there."""
     with _lock:
         _fallen[reason] += 1
     is_new = (reason, on_device) not in told

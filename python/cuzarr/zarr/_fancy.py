@@ -1,4 +1,4 @@
-"""Requests that are not boxes: whole chunks are decoded or encoded together, and NumPy or CuPy moves the elements."""
+"""Reads and writes selections that are not boxes: decodes or encodes whole chunks, and moves their elements by NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHOLE_SHARD_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """Chunks of one specification that are decoded together."""
+    """Some chunks of a batch that share one ``ArraySpec`` and are decoded together."""
 
     chunks: Chunks
     items: list[int]
@@ -33,12 +33,12 @@ class Group:
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
-        """The shape of all chunks, joined along the first dimension."""
+        """The shape of an array that holds all chunks of the group, joined along the first dimension."""
         shape = self.chunks.shape
         return (shape[0] * len(self.items), *shape[1:]) if shape else ()
 
     def chunk(self, elements: Any, rank: int) -> Any:
-        """One of the chunks, as a view of ``elements``."""
+        """A view of the elements of chunk number ``rank`` in ``elements``, which holds all chunks of the group."""
         if not self.chunks.shape:
             return elements
         extent = self.chunks.shape[0]
@@ -46,13 +46,13 @@ class Group:
 
 
 def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: bool) -> list[Group]:
-    """The chunks of a batch, divided into groups of limited size."""
+    """Divides the chunks of a batch into groups of limited size."""
     keys = [str(at) if numbered else item[0].path for at, item in enumerate(batch)]
     return _groups(list(range(len(batch))), [item[1] for item in batch], keys, chunks_of)
 
 
 def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
-    """The chunks whose value is not ``None``, numbered, and divided into groups of limited size."""
+    """Divides the chunks whose value is not ``None`` into groups of limited size, and names them by their numbers."""
     items = [at for at, value in enumerate(values) if value is not None]
     return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
 
@@ -73,13 +73,13 @@ def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Call
 
 
 def check(groups: list[Group], place: Any) -> None:
-    """Raises ``Fallback`` if shards are too large to be decoded whole."""
+    """Raises ``Fallback`` if whole shards would have to be decoded that are too large for this."""
     if is_host(place) and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
         raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
 
 
 def needs_host(array: Any) -> str:
-    """The reason why the host must move elements of an array on a GPU to their places; empty if there is none."""
+    """The reason why elements of an array on a GPU must pass through the host to be selected; an empty text if they need not."""
     return "index arrays on a GPU need CuPy" if isinstance(array, DeviceArray) else ""
 
 
@@ -91,7 +91,7 @@ def read(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> list[int]:
-    """Reads the selected elements of every chunk into ``place``. Returns the numbers of missing chunks."""
+    """Decodes every chunk of the groups, and copies its selected elements into ``place``. Returns the numbers of missing chunks."""
     if needs_host(place):
         host = np.empty(place.shape, place.dtype)
         missing = read(groups, batch, host, drop_axes, source, options)
@@ -121,7 +121,7 @@ def write(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> None:
-    """Writes elements into every chunk, and keeps the chunk's other elements."""
+    """Replaces the selected elements in every chunk of the groups by those of ``value``; the chunk's other elements stay."""
     value = value.cpu() if needs_host(value) else value
     for part in groups:
         elements = empty_like(value, part.stacked_shape, part.chunks)
@@ -145,5 +145,5 @@ def _selected(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: t
 
 
 def collect(values: dict[str, Any]) -> _core.ChunkStore:
-    """A store for encoded chunks, which keeps them in ``values``."""
+    """Makes a store that puts encoded chunks into the dictionary ``values``."""
     return _core.ChunkStore.python(_Dictionary(values))

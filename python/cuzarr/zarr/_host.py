@@ -17,7 +17,8 @@ from cuzarr.zarr._memory import is_host
 
 
 class _HostPrototype(BufferPrototype):
-    """The prototype of host memory. It equals every prototype, because zarr-python's codec for shards accepts only the configured one."""
+    """A buffer prototype whose buffers are in host memory. It equals every prototype, because zarr-python's codec for shards accepts only
+    the configured one."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferPrototype)
@@ -61,7 +62,7 @@ def _on_host(batch: list[Any]) -> list[Any]:
 
 
 async def read_by_zarr(pipeline: Any, batch: list[Any], out: Any, drop_axes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Reads with zarr-python's code, on the host."""
+    """Reads a batch by zarr-python's own code into host memory, and copies the result to ``out``."""
     place = out.as_ndarray_like()
     if is_host(place):
         return tuple(await pipeline.read(batch, out, drop_axes) or ())
@@ -72,7 +73,7 @@ async def read_by_zarr(pipeline: Any, batch: list[Any], out: Any, drop_axes: tup
 
 
 async def write_by_zarr(pipeline: Any, batch: list[Any], value: Any, drop_axes: tuple[int, ...]) -> None:
-    """Writes with zarr-python's code, on the host."""
+    """Copies ``value`` to host memory, and writes it by zarr-python's own code."""
     if is_host(value.as_ndarray_like()):
         await pipeline.write(batch, value, drop_axes)
         return

@@ -1,4 +1,4 @@
-"""Converts arrays of zarr-python to memory that the Rust side fills and reads."""
+"""Passes arrays of zarr-python to the Rust engine: as they are, or converted if the engine does not use their form."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def is_host(array: Any) -> bool:
 
 
 def box(array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """A view of a box of an array."""
+    """A view of the box of an array that begins at ``start`` and has the shape ``shape``."""
     if tuple(array.shape) == shape:
         return array
     return array[(*(slice(at, at + extent) for at, extent in zip(start, shape, strict=True)), ...)]
 
 
 def is_native(array: Any, chunks: Chunks) -> bool:
-    """Whether an array's elements have the form that the Rust side uses."""
+    """Whether the Rust engine can use an array's elements as they are: in the machine's byte order and of fixed size."""
     return bool(array.dtype == chunks.native) and not chunks.is_variable
 
 
 def wrap(array: Any, chunks: Chunks) -> _core.NdBuffer:
-    """The memory of an array as a buffer. :func:`is_native` must hold for the array."""
+    """Wraps the memory of an array as a buffer of the Rust engine, without copying. :func:`is_native` must hold for the array."""
     if isinstance(array, np.ndarray):
         return wrap_host(array)
     return wrap_device(array, chunks.data_type)
 
 
 def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
-    """New memory for elements of the native type, on the device of ``array``."""
+    """Allocates an array in the machine's byte order, on the device of ``array``."""
     if is_host(array):
         return np.empty(shape, chunks.native)
     if isinstance(array, DeviceArray):
@@ -52,7 +52,7 @@ def empty_like(array: Any, shape: tuple[int, ...], chunks: Chunks) -> Any:
 def read_box(
     request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, place: Any, options: dict[str, Any]
 ) -> list[int]:
-    """Reads a request into ``place``, which has the request's shape. Returns the numbers of missing chunks."""
+    """Reads the elements that ``request`` names into ``place``, which has the request's shape. Returns the numbers of missing chunks."""
     if chunks.is_variable:
         read, missing = request.read_variable(chunks.core, store, options, chunks.data_type.is_text)
         place[...] = strings.to_array(read, tuple(request.out_shape), chunks.data_type.native)
@@ -86,7 +86,7 @@ def _in_native_order(value: Any, native: np.dtype[Any]) -> Any:
 
 
 def write_box(request: _core.ChunkRequest, chunks: Chunks, store: _core.ChunkStore, value: Any, options: dict[str, Any]) -> None:
-    """Writes elements, broadcast to the shape of the request."""
+    """Writes ``value``, broadcast to the request's shape, to the elements that ``request`` names."""
     if chunks.is_variable:
         elements = np.broadcast_to(np.asarray(value), tuple(request.out_shape))
         request.write_variable(chunks.core, store, strings.to_list(elements), options, chunks.data_type.is_text)

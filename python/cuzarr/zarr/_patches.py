@@ -27,7 +27,8 @@ def _is_device_array(value: Any) -> bool:
 
 
 class _NumPy(types.ModuleType):
-    """NumPy, with another ``array``: for an array on a GPU, it returns an array on the GPU instead of raising an error."""
+    """Stands in for the module ``numpy`` inside zarr-python: its ``array`` returns an array on a GPU unchanged, where NumPy's raises an
+    error."""
 
     def __init__(self) -> None:
         super().__init__("numpy")
@@ -124,7 +125,7 @@ def _owner(repair: _Repair) -> tuple[Any, str] | None:
 
 
 def apply(pipeline: type) -> tuple[str, ...]:
-    """Applies the changes that fit this zarr-python, if no other caller did so already. Returns their names."""
+    """Changes zarr-python where its version allows it, unless another caller already did. Returns their names."""
     global _users
     with _lock:
         _users += 1
@@ -143,7 +144,7 @@ def apply(pipeline: type) -> tuple[str, ...]:
 
 
 def revert() -> None:
-    """Undoes the changes if no other caller needs them."""
+    """Undoes the changes of ``apply`` if no other caller needs them."""
     global _users
     with _lock:
         _users -= 1

@@ -1,4 +1,4 @@
-"""The codec pipeline for zarr-python.
+"""A codec pipeline by which zarr-python reads and writes through cuzarr.
 
 A request of zarr-python is a list of chunks, each with its key, the part of the chunk and the part of the result. If
 the parts form a box, the Rust side reads or writes all of them in one call, directly to or from zarr-python's array.
@@ -79,7 +79,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec], **kwargs: Any) -> Self:
-        """A pipeline with the given codecs. zarr-python calls it for each array.
+        """Make a pipeline with the given codecs. zarr-python calls it for each array.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: ArrayMetadata, store: Store | None) -> Self:
-        """The pipeline of an array.
+        """Make the pipeline for an array, from its metadata.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return cls.from_codecs(codecs).evolve_from_array_spec(spec)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        """This pipeline for one array: open settings of the codecs are filled in.
+        """Adapt this pipeline to an array: settings that codecs left open, such as an element size, are filled in.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @property
     def batch_size(self) -> int:
-        """The batch size of zarr-python's pipeline. In cuzarr a request is one batch."""
+        """The number of chunks in one batch of zarr-python's own pipeline. In cuzarr a request is one batch."""
         return self._base.batch_size
 
     @property
@@ -396,7 +396,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """The work for a request, or ``None`` if zarr-python's own code must do it."""
+        """Prepares a read or write, or returns ``None`` if zarr-python's own code must do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)
@@ -520,7 +520,9 @@ class CodecPipeline(ZarrCodecPipeline):
         return encoded
 
     def _chunks_of(self, spec: Any) -> Chunks:
-        """The opened chunks for a specification. The chunks of a request share it, so the last ones are tried first."""
+        """The Rust engine's codecs for an ``ArraySpec``, reused from an earlier call if possible. The chunks of a request share it, so the
+        last ones
+        are tried first."""
         for known, found in self._chunks:
             if known is spec or _same_chunks(known, spec):
                 break

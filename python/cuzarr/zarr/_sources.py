@@ -1,4 +1,4 @@
-"""Sources of a request's chunks, which the Rust side reads and writes.
+"""Makes zarr-python's stores accessible to the Rust engine, which reads and writes chunks in them.
 
 Known stores of zarr-python are read without their code: our own store reads a directory, and a dictionary is read
 directly. Other stores are read through their own methods.
@@ -33,7 +33,7 @@ def _directory(root: str, direct_io: str) -> _core.ChunkStore:
 
 
 def is_numbered(batch: list[Any]) -> bool:
-    """Whether the chunks of a batch are named by their numbers, because their store is read through its own methods."""
+    """Whether requests name the chunks of a batch by number, not by key: so where zarr-python's store methods must be called."""
     first = batch[0][0]
     if type(first) is not StorePath:
         return True
@@ -47,7 +47,7 @@ def _own(store: Any) -> _core.Store | None:
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """The source of a batch's chunks, opened in a coroutine of the running loop."""
+    """Makes the engine's store for the chunks of a batch; for coroutines on the running event loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -57,7 +57,7 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """The source of a batch's chunks, opened in a thread other than the loop's."""
+    """Makes the engine's store for the chunks of a batch; for threads other than the event loop's."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -67,7 +67,7 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """The source of a store's chunks, if it needs neither zarr-python's code nor a wait until the store is open."""
+    """Makes the engine's store for an open zarr-python store. ``None`` if the store is not open, or zarr-python's code must read it."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -100,7 +100,7 @@ def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, 
 
 
 def given_values(values: list[Any]) -> _core.ChunkStore:
-    """A source for encoded chunks in memory; ``None`` for a missing chunk."""
+    """Makes the engine's store for encoded chunks in memory, named by number. A missing chunk is ``None``."""
     return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
 
 
@@ -112,7 +112,7 @@ def _part(value: Any, start: int | None, stop: int | None) -> Any:
 
 
 class _Dictionary:
-    """The values of a zarr-python ``MemoryStore``, or any mapping from keys to its buffers."""
+    """Gives the Rust engine access to a zarr-python ``MemoryStore``, or to any mapping from keys to zarr-python's buffers."""
 
     def __init__(self, values: MutableMapping[str, Any]) -> None:
         self.values = values
@@ -137,7 +137,7 @@ def _byte_request(start: int | None, stop: int | None) -> Any:
 
 
 class _InMemory:
-    """zarr-python's byte getters with synchronous methods."""
+    """Gives the Rust engine access to zarr-python's byte getters that have synchronous methods."""
 
     def __init__(self, getters: list[Any], prototype: Any) -> None:
         self.getters = getters
@@ -154,7 +154,7 @@ class _InMemory:
 
 
 class _Coroutines:
-    """zarr-python's byte getters with coroutines, which a loop on another thread runs."""
+    """Gives the Rust engine access to zarr-python's byte getters that have coroutines, which an event loop on another thread runs."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.getters = getters
@@ -195,7 +195,7 @@ class _Coroutines:
 
 
 class _Shards(_Coroutines):
-    """Shards in a store that joins neighbouring ranges of a value by itself."""
+    """Like ``_Coroutines``, for shards in a store with ``get_ranges``, which itself joins neighbouring byte ranges of a shard."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: Any, chunks: Chunks, settings: Any) -> None:
         super().__init__(getters, prototype, loop)

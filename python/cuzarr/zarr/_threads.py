@@ -1,4 +1,4 @@
-"""Threads that wait for the Rust side, so that zarr-python's event loop need not wait.
+"""Runs blocking calls of the Rust engine on threads, so that zarr-python's event loop need not wait for them.
 
 They are separate from the loop's threads: requests may wait for coroutines of the loop, and the coroutines may need one of the loop's
 threads.
@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
-    """Runs ``call`` on a thread. When cancelled, it calls ``cancel`` and waits until ``call`` has ended."""
+    """Runs ``call`` on a thread, and awaits its result. When cancelled, it calls ``cancel`` and waits until ``call`` has ended."""
     future = asyncio.get_running_loop().run_in_executor(_threads(), call)
     try:
         return await asyncio.shield(future)
@@ -56,7 +56,7 @@ async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
 
 
 async def until_over(read: _core.StartedRead, cancel: Callable[[], None]) -> None:
-    """Waits for a read that runs on its own thread, and that wakes the loop itself. It is cancelled like :func:`run`."""
+    """Awaits the end of a read that runs on a thread of the Rust engine. It is cancelled like :func:`run`."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
     read.when_over(lambda: _wake(loop, over))

@@ -1,4 +1,4 @@
-"""The work for one request: the Rust side reads or writes a box, or NumPy or CuPy moves elements of whole chunks."""
+"""Prepares one read or write for zarr-python: of a box by the Rust engine alone, or of other elements with NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY_EXTENT = 1 << 62
 
 
 class Work:
-    """A request that can be carried out, on another thread or on this one."""
+    """A prepared read or write, which runs on another thread or on this one."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Work:
         self._work = work
 
     async def run(self) -> Any:
-        """Carries the request out while the running loop goes on."""
+        """Runs the read or write on another thread, and awaits its result."""
         is_write = self._operation == "write"
         source = await open_source(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = await _threads.run(lambda: self._work(source), self._cancel)
@@ -50,7 +50,7 @@ class Work:
         return result
 
     def run_sync(self) -> Any:
-        """Carries the request out on this thread, which must not be the loop's."""
+        """Runs the read or write on this thread, which must not be the event loop's."""
         is_write = self._operation == "write"
         source = open_source_sync(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = self._work(source)
@@ -62,13 +62,13 @@ class Work:
 
 
 def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
-    """Makes the work for these requests on other threads end at the next stored object."""
+    """Cancels requests that run on other threads: they end at the next stored object."""
     for request in requests:
         request.cancel()
 
 
 def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
-    """The work of reading a batch into ``place``. Its result is the list of missing chunks, by number.
+    """Prepares to read the batch of chunks that zarr-python passes into ``place``. Its result is the list of missing chunks, by number.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
 
 
 def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.ChunkRequest) -> Work | None:
-    """The work of reading a box into ``place``. The batch has the place of the box. ``None`` if ``place`` has another shape."""
+    """Prepares to read a box into ``place``. The batch has the place of the box. ``None`` if ``place`` has another shape."""
     if tuple(place.shape) != tuple(request.out_shape):
         return None
     options = run_options(batch[0][1], chunks)
@@ -100,7 +100,7 @@ def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.Chu
 
 
 def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.ChunkRequest) -> Work | None:
-    """The work of writing elements with the shape of a box, or one element everywhere. ``None`` if the shape or type does not fit."""
+    """Prepares to write a box: elements of its shape, or one element everywhere. ``None`` if the shape or type does not fit."""
     fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
     if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
         return None
@@ -109,7 +109,7 @@ def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.
 
 
 def writing(chunks_of: ChunksOf, batch: list[Any], elements: Any, drop_axes: tuple[int, ...]) -> Work:
-    """The work of writing ``elements`` to a batch. A single element is written everywhere.
+    """Prepares to write ``elements`` to the batch of chunks that zarr-python passes. A single element is written everywhere.
 
     Raises
     ------
@@ -143,7 +143,7 @@ _MEMORY_LIMIT_BYTES = 4 << 30
 
 
 def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:
-    """The Rust side's options for chunks of a specification."""
+    """The options with which the Rust engine reads and writes chunks: limits, threads and zarr-python's settings."""
     settings = spec.config
     limit = config.get("memory_limit")
     if limit is None and 4 * chunks.nbytes > _MEMORY_LIMIT_BYTES:
