@@ -6,7 +6,8 @@ parameters, its result if the annotation is not enough, and an example. :func:`d
 that ``help`` shows everything for each method.
 
 >>> import cuzarr
->>> print(cuzarr.Group.get_array.__doc__[22:85])
+>>> text = cuzarr.Group.get_array.__doc__
+>>> print(text[text.index("Parameters") :][:63])
 Parameters
 ----------
 path : str
