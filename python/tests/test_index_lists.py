@@ -77,7 +77,7 @@ def test_the_last_of_repeated_indices_counts(array: Any, kind: str) -> None:
 
 
 def test_repeated_indices_in_order_leave_the_elements_between_them(array: Any) -> None:
-    # As many indices as a chunk has rows: they do not cover it.
+    # There are as many indices as rows of a chunk. Because one is repeated, a row is left out.
     rows, columns = [0, 0, 1, 2], [6, 7, 8, 9, 9, 10]
     truth = TRUTH.copy()
     for at in range(4):

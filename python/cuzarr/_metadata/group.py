@@ -434,7 +434,7 @@ def as_node(node: Any) -> AnyArrayMetadata | GroupMetadata:
         raise TypeError(f"got {type(node).__name__}, expected metadata of an array or a group")
     from zarr.core.buffer.cpu import buffer_prototype
 
-    # Of zarr-python's metadata, only the documents that it would write have a stable form.
+    # zarr-python's classes change between versions. The documents that they write do not.
     return node_of({name: json.loads(value.to_bytes()) for name, value in node.to_buffer_dict(buffer_prototype).items()})
 
 

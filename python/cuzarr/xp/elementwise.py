@@ -380,7 +380,7 @@ def clip(x: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> 
 
 
 def _within(x: Any, min: Any, max: Any) -> tuple[Any, Any]:
-    # As in NumPy, a Python number beyond the element type is not used as a limit. A computation with it would be refused.
+    # NumPy ignores a limit that the element type cannot hold. Computing with such a number would be an error.
     dtype = getattr(x, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iu":
         bounds = np.iinfo(dtype)

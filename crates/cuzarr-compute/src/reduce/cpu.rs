@@ -7,7 +7,7 @@ use cuzarr_device::NdBuffer;
 use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::cast;
 
-use super::state::{Accumulator, Fold, State, Value, Wide, beats};
+use super::state::{Accumulator, Fold, Joint, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
 use cuzarr::Result;
 
@@ -180,6 +180,7 @@ struct Lanes<V> {
     skip_nan: bool,
     /// Number of rows that gave every lane an element.
     rows: u64,
+    /// Number of lanes to which a last, shorter row gave one element more.
     rest: usize,
     values: Vec<V>,
     seconds: Vec<f64>,
@@ -434,39 +435,29 @@ impl Fold {
                     c.iter_mut().zip(d).for_each(add);
                 }
             }
-            (Accumulator::Moments, _) if is_even(counts) && is_even(other_counts) => {
-                let (n, m) = (counts.first().copied().unwrap_or(0), other_counts.first().copied().unwrap_or(0));
-                if n == 0 || m == 0 {
-                    return if n == 0 {
-                        own_becomes([a, counts, c], [b, other_counts, d])
-                    };
+            (accumulator, wide) => match (equal_count(counts), equal_count(other_counts)) {
+                (Some(own), Some(other)) if accumulator == Accumulator::Moments => {
+                    let joint = Joint::new(own, other);
+                    for ((a, &b), (c, &d)) in a.iter_mut().zip(b).zip(c.iter_mut().zip(d)) {
+                        [*a, *c] = joint.moments([*a, *c], [b, d]);
+                    }
                 }
-                let (n, m) = (n as f64, m as f64);
-                let (share, weight) = (m / (n + m), n * m / (n + m));
-                for ((a, &b), (c, &d)) in a.iter_mut().zip(b).zip(c.iter_mut().zip(d)) {
-                    let mean = f64::from_bits(*a);
-                    let distance = f64::from_bits(b) - mean;
-                    *a = (mean + distance * share).to_bits();
-                    *c = (f64::from_bits(*c) + f64::from_bits(d) + distance * distance * weight).to_bits();
+                _ => {
+                    for lane in 0..a.len() {
+                        let own = State([a[lane], counts[lane], c[lane]]);
+                        let other = State([b[lane], other_counts[lane], d[lane]]);
+                        [a[lane], counts[lane], c[lane]] = accumulator.merge(wide, own, other).0;
+                    }
+                    return;
                 }
-            }
-            (Accumulator::Moments | Accumulator::Least | Accumulator::Greatest, _) => {
-                for lane in 0..a.len() {
-                    let other = State([b[lane], other_counts[lane], d[lane]]);
-                    let merged = self.accumulator.merge(self.wide, State([a[lane], counts[lane], c[lane]]), other);
-                    [a[lane], counts[lane], c[lane]] = merged.0;
-                }
-                return;
-            }
+            },
         }
         counts.iter_mut().zip(other_counts).for_each(|(count, other)| *count += other);
     }
 }
 
-fn is_even(counts: &[u64]) -> bool {
-    counts.iter().all(|count| *count == counts[0])
-}
-
-fn own_becomes(own: [&mut [u64]; 3], other: [&[u64]; 3]) {
-    own.into_iter().zip(other).for_each(|(own, other)| own.copy_from_slice(other));
+/// The number of elements of each lane, if all lanes have the same number and it is not 0.
+fn equal_count(counts: &[u64]) -> Option<u64> {
+    let first = counts.first().copied().filter(|&first| first > 0)?;
+    counts.iter().all(|&count| count == first).then_some(first)
 }

@@ -214,7 +214,7 @@ impl Accumulator {
     }
 }
 
-/// Joins moments by the formula of T. Chan, G. Golub, R. LeVeque (1979).
+/// Joins the moments of two groups of elements, of which one may be empty.
 fn moments(own: State, other: State) -> State {
     if other.0[1] == 0 {
         return own;
@@ -222,11 +222,31 @@ fn moments(own: State, other: State) -> State {
     if own.0[1] == 0 {
         return other;
     }
-    let mean = |state: State| f64::from_bits(state.0[0]);
-    let squares = |state: State| f64::from_bits(state.0[2]);
-    let (n, m) = (own.0[1] as f64, other.0[1] as f64);
-    let (all, distance) = (n + m, mean(other) - mean(own));
-    let joint = mean(own) + distance * (m / all);
-    let spread = squares(own) + squares(other) + distance * distance * (n * m / all);
-    State([joint.to_bits(), own.0[1] + other.0[1], spread.to_bits()])
+    let joint = Joint::new(own.0[1], other.0[1]);
+    let [mean, squares] = joint.moments([own.0[0], own.0[2]], [other.0[0], other.0[2]]);
+    State([mean, own.0[1] + other.0[1], squares])
+}
+
+/// The factors that join the moments of two groups of elements, by the formula of T. Chan, G. Golub, R. LeVeque (1979).
+/// They only depend on the numbers of elements, neither of which is 0.
+#[derive(Clone, Copy)]
+pub(super) struct Joint {
+    share: f64,
+    weight: f64,
+}
+
+impl Joint {
+    pub(super) fn new(own: u64, other: u64) -> Joint {
+        let (n, m) = (own as f64, other as f64);
+        Joint { share: m / (n + m), weight: n * m / (n + m) }
+    }
+
+    /// Joins the mean and the squared distances of two groups. All of them are bits of binary64.
+    #[inline(always)]
+    pub(super) fn moments(self, own: [u64; 2], other: [u64; 2]) -> [u64; 2] {
+        let ([mean, squares], [other_mean, other_squares]) = (own.map(f64::from_bits), other.map(f64::from_bits));
+        let distance = other_mean - mean;
+        let joint = mean + distance * self.share;
+        [joint.to_bits(), (squares + other_squares + distance * distance * self.weight).to_bits()]
+    }
 }

@@ -36,6 +36,7 @@ struct StoreLocks {
 
 impl Drop for StoreLocks {
     fn drop(&mut self) {
+        self.locks.retain(|lock| matches!(lock, Lock::Held(_)));
         if self.is_far && self.locks.len() > 1 {
             let locks: Vec<_> = self.locks.drain(..).map(|lock| Mutex::new(Some(lock))).collect();
             let release = |lock: &Mutex<Option<Lock>>| drop(lock.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -61,20 +62,24 @@ impl HeldDocuments {
             return Ok(HeldDocuments { _locks: held, _turn: turn });
         }
         let longest = if capabilities.far { LONGEST_FAR_PAUSE } else { LONGEST_PAUSE };
-        let (mut since, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (mut since, mut pause, mut is_waiting) = (Instant::now(), FIRST_PAUSE, false);
         while let Some(next) = paths.get(held.locks.len()) {
-            let tried = each(store, &paths[held.locks.len()..], |path| store.try_lock(path))?;
+            // While another caller holds the next lock, only this one is asked for.
+            let most = if is_waiting { 1 } else { paths.len() };
+            let wanted = &paths[held.locks.len()..paths.len().min(held.locks.len() + most)];
+            let tried = each(store, wanted, |path| store.try_lock(path))?;
             let mut tried = StoreLocks { locks: tried, is_far: capabilities.far };
             // A waiting caller only holds locks of earlier paths, so no two callers wait for each other.
             let free = tried.locks.iter().take_while(|lock| !matches!(lock, Lock::Busy)).count();
             held.locks.extend(tried.locks.drain(..free));
+            is_waiting = free < wanted.len();
             if free > 0 {
                 (since, pause) = (Instant::now(), FIRST_PAUSE);
             } else if capabilities.far && since.elapsed() > MOST_FAR_PATIENCE {
                 // The operating system releases the locks of a dead process. A server does not.
                 return Err(held_elsewhere(store, next));
             }
-            if held.locks.len() < paths.len() {
+            if is_waiting {
                 drop(tried);
                 cancellation.check()?;
                 std::thread::sleep(pause);

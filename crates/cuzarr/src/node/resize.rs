@@ -1,6 +1,6 @@
 //! Changes of shapes. The shapes of many arrays of a store change together, in as many rounds of requests as one shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::array::Array;
@@ -86,6 +86,8 @@ pub fn resize_all(arrays: &mut [ArrayResize<'_>]) -> Result<()> {
 
 /// Like [`resize_all`], but with options.
 pub(crate) fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions) -> Result<()> {
+    refuse_repeats(arrays)?;
+    // By the handle of the store, because another handle may refuse to write.
     let mut stores: Vec<(Arc<dyn Store>, Vec<&mut ArrayResize<'_>>)> = Vec::new();
     for array in arrays {
         match stores.iter_mut().find(|(store, _)| Arc::ptr_eq(store, array.array.store())) {
@@ -99,12 +101,17 @@ pub(crate) fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions
     })
 }
 
+/// Refuses an array that is to get two shapes, even if its handles have different handles of the store.
+fn refuse_repeats(arrays: &[ArrayResize<'_>]) -> Result<()> {
+    let mut places = HashSet::new();
+    let repeated = arrays.iter().find(|one| !places.insert(one.array.store().identity().below(one.array.path())));
+    let Some(ArrayResize { array, .. }) = repeated else { return Ok(()) };
+    let message = format!("{}: the array is to get two shapes", array.place());
+    Err(Error::new(ErrorKind::InvalidArgument, message))
+}
+
 /// Changes the shapes of arrays of one store, which are sorted by path.
 fn resize_of_store(store: &Arc<dyn Store>, arrays: &mut [&mut ArrayResize<'_>], options: ResizeOptions) -> Result<()> {
-    if let Some(twice) = arrays.windows(2).find(|pair| pair[0].array.path() == pair[1].array.path()) {
-        let message = format!("{}: the array is to get two shapes", twice[0].array.place());
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
     let tokens = arrays.iter().map(|array| array.array.options().cancellation.clone()).collect();
     let cancellation = CancellationToken::under(tokens);
     let place = |array: &&mut ArrayResize<'_>| {
@@ -313,6 +320,9 @@ mod tests {
         assert!(format!("{error:?}").contains("'/w'"), "{error:?}");
         let mut same = [open(&store, "w"), open(&store, "deep/u"), open(&store, "w")];
         assert_eq!(resize(&mut same, &[vec![1], vec![1], vec![2]]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let again: Arc<dyn Store> = Arc::new(Observed::new(Arc::clone(&store)));
+        let mut by_two_handles = [open(&store, "w"), open(&again, "w")];
+        assert_eq!(resize(&mut by_two_handles, &[vec![1], vec![2]]).unwrap_err().kind(), ErrorKind::InvalidArgument);
         store.delete("deep/v/zarr.json").unwrap();
         assert_eq!(resize(&mut arrays, &[vec![1], vec![8], vec![9]]).unwrap_err().kind(), ErrorKind::ArrayNotFound);
         assert!(arrays.iter().all(|array| array.shape() == [4]));
