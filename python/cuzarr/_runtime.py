@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuzarr import _core
 from cuzarr._config import config
+from cuzarr._locks import ProcessLock
 
 if TYPE_CHECKING:
     import asyncio  # imported inside functions only, because it takes as long to import as half of this package
@@ -31,7 +32,7 @@ class _Threads:
     """The threads that run awaited calls. Their number is the setting ``async.concurrency``."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._pool: ThreadPoolExecutor | None = None
         self._count = 0
 
@@ -144,7 +145,7 @@ def announce() -> None:
 class Loop:
     """An event loop in its own thread, for coroutines of other libraries."""
 
-    _lock = threading.Lock()
+    _lock = ProcessLock()
     _loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
@@ -159,8 +160,8 @@ class Loop:
 
     @classmethod
     def forget(cls) -> None:
-        """Forgets the loop's thread and lock in the child process after a fork, where neither can be used."""
-        cls._loop, cls._lock = None, threading.Lock()
+        """Forgets the loop in the child process after a fork, where its thread does not exist."""
+        cls._loop = None
 
     @classmethod
     def run(cls, coroutine: Any) -> Any:

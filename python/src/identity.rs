@@ -1,7 +1,7 @@
 //! Identities of stores that are written in Python: which stores refer to the same data.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cuzarr::store::Identity;
 use pyo3::prelude::*;
@@ -9,14 +9,20 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// Identities of the Python objects that stores access, by the objects' addresses, with the number of stores that hold
-/// each.
-static OBJECTS: Mutex<BTreeMap<usize, (Identity, usize)>> = Mutex::new(BTreeMap::new());
+/// What all stores over one Python object share. It keeps the object alive, so that no other object gets its address.
+struct Identified {
+    identity: Identity,
+    _object: Py<PyAny>,
+}
+
+/// The objects that stores access, by address. Only threads that hold Python's lock take this one, so no thread holds it
+/// while another one forks the process.
+static OBJECTS: Mutex<BTreeMap<usize, Weak<Identified>>> = Mutex::new(BTreeMap::new());
 
 /// Tells whether two stores written in Python access the same data: an address, or an object that is kept alive.
 pub struct Place {
     identity: Identity,
-    object: Option<Py<PyAny>>,
+    _object: Option<Arc<Identified>>,
 }
 
 impl Place {
@@ -26,21 +32,13 @@ impl Place {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;
             let place = Place::new(&what)?;
-            let identity = place.identity.below(path.trim_matches('/'));
-            return Ok(Place { identity, object: place.into_object() });
+            return Ok(Place { identity: place.identity.below(path.trim_matches('/')), ..place });
         }
         if let Ok(address) = what.cast::<PyString>() {
-            return Ok(Place { identity: Identity::address(address.to_str()?), object: None });
+            return Ok(Place { identity: Identity::address(address.to_str()?), _object: None });
         }
-        let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let (identity, holders) = objects.entry(what.as_ptr() as usize).or_insert_with(|| (Identity::unique(), 0));
-        *holders += 1;
-        Ok(Place { identity: identity.clone(), object: Some(what.clone().unbind()) })
-    }
-
-    /// Takes out the object that the place keeps alive, if there is one. The caller then counts as the object's holder.
-    fn into_object(mut self) -> Option<Py<PyAny>> {
-        self.object.take()
+        let object = identified(what);
+        Ok(Place { identity: object.identity.clone(), _object: Some(object) })
     }
 
     pub fn identity(&self) -> &Identity {
@@ -48,16 +46,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(object) = &self.object else { return };
-        let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = object.as_ptr() as usize;
-        if let Some((_, holders)) = objects.get_mut(&at) {
-            *holders -= 1;
-            if *holders == 0 {
-                objects.remove(&at);
-            }
-        }
+fn identified(object: &Bound<'_, PyAny>) -> Arc<Identified> {
+    let mut objects = OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = object.as_ptr() as usize;
+    if let Some(known) = objects.get(&address).and_then(Weak::upgrade) {
+        return known;
     }
+    objects.retain(|_, object| object.strong_count() > 0);
+    let new = Arc::new(Identified { identity: Identity::unique(), _object: object.clone().unbind() });
+    objects.insert(address, Arc::downgrade(&new));
+    new
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
+import cuzarr
 import pytest
 from conftest import gpu_device
 
@@ -95,33 +97,66 @@ BUSY = """
 import os, signal, sys, threading
 import numpy as np, cuzarr
 
-path = sys.argv[1]
-truth = np.arange(64, dtype="i4")
-cuzarr.create_array(path, data=truth, chunks=(16,))
-ended = threading.Event()
+through, path = sys.argv[1:]
+truth, kept = np.arange(64, dtype="i4"), {}
+
+if through == "wrapped":
+    from zarr.storage import LocalStore, WrapperStore
+if through == "zarr":
+    import cuzarr.zarr, zarr
+    zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})
+
+def place():
+    if through == "wrapped":
+        return WrapperStore(LocalStore(path))
+    return {"dict": kept, "named": "memory://kept"}.get(through, path)
+
+def read():
+    if through == "zarr":
+        return zarr.open_array(path, mode="r")[:]
+    out = np.zeros(64, "i4")
+    cuzarr.open_array(place(), mode="r", device="cpu").read(out=out)
+    return out
 
 def keep_reading():
-    array, out = cuzarr.open_array(path, mode="r", device="cpu"), np.zeros(64, "i4")
-    while not ended.is_set():
-        array.read(out=out)
+    while True:
+        for _ in range(10):
+            read()
+        array = cuzarr.open_array(place(), mode="r", device="cpu")
+        [array[:] for _ in range(100)]
 
-threads = [threading.Thread(target=keep_reading) for _ in range(4)]
-[thread.start() for thread in threads]
-for _ in range(20):
+cuzarr.create_array(place(), data=truth, chunks=(16,))
+read()  # zarr-python's own lock is held while it starts its event loop
+[threading.Thread(target=keep_reading, daemon=True).start() for _ in range(4)]
+for number in range(100):
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        out = np.zeros(64, "i4")
-        cuzarr.open_array(path, mode="r", device="cpu").read(out=out)
-        os._exit(0 if (out == truth).all() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-ended.set()
-[thread.join() for thread in threads]
-print("right")
+        os._exit(0 if (read() == truth).all() else 1)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        print(f"child {number} ended with {os.waitstatus_to_exitcode(status)}", flush=True)
+        os._exit(1)
+print("right", flush=True)
+os._exit(0)
 """
 
 
-def test_children_of_a_process_whose_threads_read_are_not_blocked(tmp_path: pathlib.Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", BUSY, str(tmp_path / "a")]
+@pytest.mark.parametrize("through", ["path", "named", "dict", "wrapped", "zarr"])
+def test_children_of_a_process_whose_threads_read_are_not_blocked(tmp_path: pathlib.Path, through: str) -> None:
+    if through in ("wrapped", "zarr"):
+        pytest.importorskip("zarr")
+    command = [sys.executable, "-W", "ignore", "-c", BUSY, through, str(tmp_path / "a")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stdout + done.stderr
+
+
+def test_all_locks_are_free_in_a_forked_child() -> None:
+    package = pathlib.Path(cuzarr.__file__).parent
+    found = [
+        f"{path.relative_to(package)}:{number}"
+        for path in sorted(package.rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"threading\.(Lock|RLock|Condition|Semaphore)\(", line) and path.name != "_locks.py"
+    ]
+    assert found == []

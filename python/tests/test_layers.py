@@ -20,7 +20,7 @@ TYPES = "typing"
 # each other.
 LAYERS = (
     ("_core",),
-    ("_text", "_docstrings", TYPES),
+    ("_text", "_docstrings", "_locks", TYPES),
     ("errors",),
     ("_names", "_numpy"),
     ("_checks",),

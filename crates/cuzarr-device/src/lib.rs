@@ -56,7 +56,7 @@ pub use ops::downsample;
 pub use ops::nonzero::{nonzero, nonzero_indices};
 pub use ops::scan::Scan;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
-pub use process::PerProcess;
+pub use process::{AppendOnlyMap, PerProcess};
 pub use stream::Stream;
 
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

@@ -1,5 +1,6 @@
-//! Values that exist once per process. A forked child gets its own.
+//! Values that live as long as the process, and stay usable in a forked child whatever other threads were doing.
 
+use std::borrow::Borrow;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -58,6 +59,81 @@ fn value_of<T>(slot: *mut Slot<T>, process: u32) -> Option<&'static T> {
     (slot.process == process).then_some(&slot.value)
 }
 
+/// A map whose entries are never changed or removed. It takes no lock, so a forked child finds its parent's entries in
+/// it and can add its own, even if other threads of the parent were adding some.
+///
+/// ```
+/// use cuzarr_device::AppendOnlyMap;
+/// static SIZES: AppendOnlyMap<String, u64> = AppendOnlyMap::new();
+/// assert_eq!(SIZES.insert("a".to_string(), 1), &1);
+/// assert_eq!(SIZES.insert("a".to_string(), 2), &1); // the first value stays
+/// assert_eq!((SIZES.get("a"), SIZES.get("b")), (Some(&1), None));
+/// ```
+pub struct AppendOnlyMap<K, V>(AtomicPtr<Entry<K, V>>);
+
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    /// The entry that was added before this one; null for the first.
+    before: *mut Entry<K, V>,
+}
+
+// SAFETY: entries are shared, and never changed once they are published.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for AppendOnlyMap<K, V> {}
+
+impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V> {
+    /// Makes an empty map.
+    #[allow(clippy::new_without_default)] // for statics, which need a constant
+    pub const fn new() -> AppendOnlyMap<K, V> {
+        AppendOnlyMap(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Returns the value of `key`, if there is one. Looks at each entry, so it suits small maps.
+    pub fn get<Q: Eq + ?Sized>(&self, key: &Q) -> Option<&'static V>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries(self.0.load(Ordering::Acquire)).find(|entry| entry.key.borrow() == key).map(|entry| &entry.value)
+    }
+
+    /// Adds `value`, unless the key has a value already. Returns the value that the key has now.
+    pub fn insert(&self, key: K, value: V) -> &'static V {
+        let mut last = self.0.load(Ordering::Acquire);
+        let mut fresh = Box::new(Entry { key, value, before: last });
+        loop {
+            if let Some(found) = self.entries(last).find(|entry| entry.key == fresh.key) {
+                return &found.value;
+            }
+            fresh.before = last;
+            let published = Box::into_raw(fresh);
+            match self.0.compare_exchange(last, published, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: `published` comes from a box, and is never freed now.
+                Ok(_) => return unsafe { &(*published).value },
+                Err(others) => last = others,
+            }
+            // SAFETY: `published` comes from a box, and no other code has seen it.
+            fresh = unsafe { Box::from_raw(published) };
+        }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries(self.0.load(Ordering::Acquire)).count()
+    }
+
+    /// Whether the map has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Acquire).is_null()
+    }
+
+    /// The entries from `last` on, newest first.
+    fn entries(&self, last: *mut Entry<K, V>) -> impl Iterator<Item = &'static Entry<K, V>> {
+        // SAFETY: null, or an entry that `insert` published, which is never freed or changed.
+        let entry = |at: *mut Entry<K, V>| -> Option<&'static Entry<K, V>> { unsafe { at.as_ref() } };
+        std::iter::successors(entry(last), move |newer| entry(newer.before))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -82,5 +158,18 @@ mod tests {
         let ours: &Mutex<i32> = value.get();
         assert_eq!(*ours.lock().unwrap(), 0);
         assert!(ptr::eq(ours, value.get()));
+    }
+    #[test]
+    fn threads_that_add_one_key_get_the_first_value() {
+        static VALUES: AppendOnlyMap<u32, u32> = AppendOnlyMap::new();
+        assert!(VALUES.is_empty());
+        let found = std::thread::scope(|threads| {
+            let adding = |thread: u32| (0..100).map(|key| *VALUES.insert(key, thread)).collect::<Vec<_>>();
+            let running: Vec<_> = (0..8).map(|thread| threads.spawn(move || adding(thread))).collect();
+            running.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(found.iter().all(|values| *values == found[0]));
+        assert_eq!((VALUES.len(), VALUES.get(&100)), (100, None));
+        assert!((0..100).all(|key| VALUES.get(&key) == Some(&found[0][key as usize])));
     }
 }

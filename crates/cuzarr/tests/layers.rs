@@ -550,6 +550,24 @@ fn may_be_unsafe(path: &Path) -> bool {
             && path.file_name().is_some_and(|name| name == "cuda.rs"))
 }
 
+/// The statics that hold a mutex of their own, and why a forked child never waits for it.
+const STATIC_LOCKS: [(&str, &str); 2] = [
+    ("crates/cuzarr-cli/src/interrupt.rs", "the command never forks"),
+    ("python/src/identity.rs", "its holders hold Python's lock, as the thread that forks does"),
+];
+
+/// Where statics hold a mutex, which another thread may hold when the process is forked, and that is not the process's
+/// own (`PerProcess`): line numbers.
+fn static_locks(tokens: &[Token]) -> Vec<usize> {
+    let is_name = |token: &Token| token.text.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    let starts = (0..tokens.len().saturating_sub(2))
+        .filter(|&at| tokens[at].text == "static" && is_name(&tokens[at + 1]) && tokens[at + 2].text == ":");
+    let of = |at: usize| tokens[at..].iter().take_while(|token| token.text != "=" && token.text != ";");
+    let names = |at: usize, name: &str| of(at).any(|token| token.text == name);
+    let is_lock = |&at: &usize| (names(at, "Mutex") || names(at, "Condvar")) && !names(at, "PerProcess");
+    starts.filter(is_lock).map(|at| tokens[at].line).collect()
+}
+
 fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} found:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -635,6 +653,25 @@ fn unsafe_stands_only_where_it_may() {
     report(&wrong);
 }
 
+#[test]
+fn a_forked_child_waits_for_no_lock_of_its_parent() {
+    let mut wrong = Vec::new();
+    for (path, text) in workspace() {
+        let is_program =
+            ["tests", "examples"].iter().any(|folder| path.components().any(|part| part.as_os_str() == *folder));
+        let found = static_locks(&without_tests(&tokens(&text)).0);
+        let listed = STATIC_LOCKS.iter().any(|(file, _)| path == Path::new(file));
+        match (listed, found.is_empty()) {
+            (true, true) => wrong.push(format!("{}: listed, without a static lock", path.display())),
+            (false, false) if !is_program => {
+                wrong.extend(found.iter().map(|line| format!("{}:{line}: a static mutex", path.display())));
+            }
+            _ => {}
+        }
+    }
+    report(&wrong);
+}
+
 /// A small house of its own, so that each check is seen to find what it is for.
 fn planted(files: &[(&str, &str)]) -> Vec<Source> {
     let root =
@@ -699,6 +736,14 @@ fn planted_names_are_found() {
     assert!(found[0].starts_with("plan/mod.rs:1:") && found[1].starts_with("plan/mod.rs:2:"), "{found:?}");
     let lines = mentions(&tokens("// unsafe\nfn f() {\n    unsafe { g(\"unsafe\") }\n}"), "unsafe");
     assert_eq!(lines, [3]);
+}
+
+#[test]
+fn planted_static_locks_are_found() {
+    let text = "static A: Mutex<u8> = Mutex::new(0);\nstatic B: PerProcess<Mutex<u8>> = PerProcess::new();\n\
+        fn f(a: &'static Mutex<u8>) {\n    static C: std::sync::Condvar = Condvar::new();\n}\n\
+        static D: OnceLock<Mutex<u8>> = OnceLock::new();\n#[cfg(test)]\nmod tests { static E: Mutex<u8> = x(); }";
+    assert_eq!(static_locks(&without_tests(&tokens(text)).0), [1, 4, 6]);
 }
 
 #[test]

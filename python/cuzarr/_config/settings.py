@@ -12,7 +12,6 @@ import json
 import os
 import pprint
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from typing import Any, Literal, TextIO
@@ -22,6 +21,7 @@ from cuzarr._config.classes import complete_places, dotted_name
 from cuzarr._config.environment import read_environment
 from cuzarr._config.keys import DEFAULTS, check_value, flatten, is_secret, nest, normalize_key, tell_of_no_effect, unknown_key
 from cuzarr._docstrings import documented
+from cuzarr._locks import ProcessLock
 from cuzarr.errors import ConfigInvalidError
 
 
@@ -91,7 +91,7 @@ class Config:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._set: dict[str, Any] = {}
         self._local: ContextVar[dict[str, Any]] = ContextVar("cuzarr_config_local", default={})  # noqa: B039, it is never changed
         self._environment: dict[str, tuple[Any, str]] | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import os
-import threading
 from collections.abc import Hashable, Iterable
 from concurrent.futures import Executor, wait
 from typing import Any
 
+from cuzarr._locks import ProcessLock
 from cuzarr._node.array import Array
 from cuzarr._node.open import array_of
 from cuzarr.errors import CuzarrError
@@ -24,7 +24,7 @@ class Handles:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         # The caller's object is kept beside the array, so that no other object gets the same identity.
         self._open: dict[Hashable, tuple[Any, Array]] = {}
         self._at: dict[str, list[Array]] = {}

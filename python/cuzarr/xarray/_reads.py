@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from xarray.backends import BackendArray
 from xarray.coding import variables
 from xarray.core import indexing
 
+from cuzarr._locks import ProcessLock
 from cuzarr._memory.box import Box, basic_box, is_integer
 from cuzarr._node.arguments import check_shape
 from cuzarr._node.array import Array
@@ -158,7 +158,7 @@ class Expected:
     by one call."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._waiting: list[tuple[LazyArray, tuple[slice, ...]]] = []
         # Elements that were read and not taken yet.
         self._found: dict[_Place, list[Any]] = {}

@@ -24,6 +24,7 @@ from typing import Any
 from zarr.core import array as zarr_array
 
 from cuzarr import _core
+from cuzarr._locks import ProcessLock
 from cuzarr.zarr import _threads
 from cuzarr.zarr._boxes import Box, count_chunks
 from cuzarr.zarr._fallbacks import count_native
@@ -136,7 +137,7 @@ def _start(known: dict[str, Any]) -> Started | None:
 
 # ------------------------------------------------------------------------------------------------------------ monitoring
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _users = 0
 _is_listening = False
 

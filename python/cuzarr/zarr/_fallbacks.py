@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections import Counter
 
 from cuzarr._config import config
+from cuzarr._locks import ProcessLock
 from cuzarr._text import printable
 from cuzarr.errors import CuzarrRuntimeWarning, FallbackRefusedError
 
 logger = logging.getLogger("cuzarr")
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _native: Counter[str] = Counter()
 _fallen: Counter[str] = Counter()
 

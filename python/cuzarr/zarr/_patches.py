@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from zarr.core.buffer import cpu
 from zarr.core.buffer.core import default_buffer_prototype
 
+from cuzarr._locks import ProcessLock
 from cuzarr.storage import Store
 from cuzarr.zarr._boxes import replacement
 
@@ -108,7 +108,7 @@ _REPAIRS = (
     _Repair("stores of cuzarr.storage are taken as they are", "zarr.storage._common", "make_store", _take_our_stores),
 )
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _users = 0
 _applied: list[tuple[Any, str, Any, str]] = []
 

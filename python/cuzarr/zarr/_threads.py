@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cuzarr import _core
+from cuzarr._locks import ProcessLock
 
 # Each request occupies a thread that waits. The Rust side's threads do the work.
 _MOST_REQUESTS = 128
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _executor: ThreadPoolExecutor | None = None
 
 
@@ -32,10 +32,8 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    # Threads do not survive a fork, and one of them may have held the lock.
-    global _executor, _lock
-    _executor = None
-    _lock = threading.Lock()
+    global _executor
+    _executor = None  # threads do not survive a fork
 
 
 if hasattr(os, "register_at_fork"):

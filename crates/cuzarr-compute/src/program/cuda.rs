@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use cuzarr_device::{Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, Stream, header};
+use cuzarr_device::{
+    Buffer, DType, Device, Function, Header, LaunchShape, Module, NdBuffer, Order, PerProcess, Stream, header,
+};
 
 use super::layout::Joint;
 use super::source::{self, Form, GROUPS};
@@ -25,7 +27,7 @@ const THREADS: u32 = 256;
 /// Largest number of blocks in a launch. Beyond it, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
-static KERNELS: Mutex<Option<HashMap<(Device, String), Function>>> = Mutex::new(None);
+static KERNELS: PerProcess<Mutex<HashMap<(Device, String), Function>>> = PerProcess::new();
 
 /// Returns the compiled kernel `name`. At its first use it is compiled from `text`, which includes some of `headers`.
 /// Different texts need different names: see [`kernel_name`].
@@ -38,8 +40,7 @@ pub(crate) fn function(
     headers: &'static [Header],
     text: impl FnOnce() -> String,
 ) -> Result<Function> {
-    let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = kernels.get_or_insert_default();
+    let mut known = KERNELS.get().lock().unwrap_or_else(PoisonError::into_inner);
     let key = (device, name.to_string());
     if let Some(function) = known.get(&key) {
         return Ok(function.clone());

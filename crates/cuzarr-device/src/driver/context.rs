@@ -1,6 +1,5 @@
 //! Devices that the process has used: the backend and home stream of each, and data that other modules keep for it.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 
 use crate::device::Device;
@@ -9,6 +8,7 @@ use crate::driver::cuda::CudaBackend;
 use crate::driver::simt::SimtBackend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
+use crate::process::{AppendOnlyMap, PerProcess};
 
 /// A device that this process has used, with its backend and its home stream. Made at first use and kept until the
 /// process ends.
@@ -39,7 +39,9 @@ impl<T: Default> PerDevice<T> {
     }
 }
 
-static CONTEXTS: OnceLock<Mutex<HashMap<Device, &'static Context>>> = OnceLock::new();
+static CONTEXTS: AppendOnlyMap<Device, Context> = AppendOnlyMap::new();
+/// Held while a context is made, so that two threads do not make two pools.
+static MAKING: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl Context {
     /// Returns the context of a device, which is made at the first call.
@@ -47,19 +49,22 @@ impl Context {
     /// # Errors
     /// `Unsupported` for `cpu`, `DeviceUnavailable` when the device cannot be used.
     pub(crate) fn get(device: Device) -> Result<&'static Context> {
-        let mut contexts = lock(CONTEXTS.get_or_init(Mutex::default));
-        if let Some(context) = contexts.get(&device) {
+        if let Some(context) = Context::existing(device) {
             return Ok(context);
         }
-        // Made under the lock, so that two threads do not make two pools. It happens once per device.
-        let context: &'static Context = Box::leak(Box::new(Context::new(device, contexts.len())?));
-        contexts.insert(device, context);
-        Ok(context)
+        if device == Device::Cpu {
+            return Err(Error::new(ErrorKind::Unsupported, "cpu has no driver context"));
+        }
+        let _making = lock(MAKING.get());
+        match Context::existing(device) {
+            Some(context) => Ok(context),
+            None => Ok(CONTEXTS.insert(device, Context::new(device, CONTEXTS.len())?)),
+        }
     }
 
     /// The context of a device, if it was used before. Starts nothing.
     pub(crate) fn existing(device: Device) -> Option<&'static Context> {
-        CONTEXTS.get().and_then(|contexts| lock(contexts).get(&device).copied())
+        CONTEXTS.get(&device)
     }
 
     fn new(device: Device, place: usize) -> Result<Context> {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use cuzarr_device::AppendOnlyMap;
 
 use super::url::Url;
 use super::zip::open_zip_file;
@@ -149,13 +151,11 @@ pub fn is_zip(place: &Path) -> bool {
 
 fn open_memory(_registry: &Registry, url: &Url) -> Result<Arc<dyn Store>> {
     // The only state of the process: named stores in memory.
-    static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
+    static NAMED: AppendOnlyMap<String, MemoryStore> = AppendOnlyMap::new();
     refuse_wrapping(url)?;
     let (name, prefix) = url.path().split_once('/').unwrap_or((url.path(), ""));
-    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    let store = named.entry(name.to_string()).or_default().clone();
-    drop(named);
-    below(Arc::new(store), prefix)
+    let store = NAMED.get(name).unwrap_or_else(|| NAMED.insert(name.to_string(), MemoryStore::default()));
+    below(Arc::new(store.clone()), prefix)
 }
 
 fn below(store: Arc<dyn Store>, prefix: &str) -> Result<Arc<dyn Store>> {

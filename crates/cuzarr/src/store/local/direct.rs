@@ -25,7 +25,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cuzarr_device::internal::resident_bytes;
-use cuzarr_device::{Buffer, Device, HostBytesMut};
+use cuzarr_device::{Buffer, Device, HostBytesMut, PerProcess};
 use rustix::fs::OFlags;
 
 /// Smallest read that bypasses the page cache. Smaller reads go through the cache: their neighbours are probably needed
@@ -40,7 +40,7 @@ const ALIGNMENT_BYTES: u64 = 4096;
 const MOST_READERS: usize = 4;
 
 /// How long a thread waits until it may read around the page cache. After that, a thread reads anyway: another drive
-/// may hang, or this process may have been forked while other threads were reading.
+/// may hang.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Size of one read around the page cache, and of a landing, which is the memory that it fills: a huge page. Landings
@@ -116,8 +116,8 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
 
 /// The aligned blocks of memory that no read uses now; drives write their bytes into such blocks.
 fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
-    static LANDINGS: Mutex<Vec<HostBytesMut>> = Mutex::new(Vec::new());
-    LANDINGS.lock().unwrap_or_else(PoisonError::into_inner)
+    static LANDINGS: PerProcess<Mutex<Vec<HostBytesMut>>> = PerProcess::new();
+    LANDINGS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
@@ -129,17 +129,24 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     Ok(both)
 }
 
+/// The threads that read around the page cache now.
+#[derive(Default)]
+struct Readers {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+static READERS: PerProcess<Readers> = PerProcess::new();
+
 /// The right of one thread to read around the page cache. Dropping it lets another thread read.
 struct DirectTurn;
 
-static READERS: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
-
 impl DirectTurn {
     fn wait() -> DirectTurn {
-        let readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |readers: &mut usize| *readers >= MOST_READERS;
-        let waited = ENDED.wait_timeout_while(readers, LONGEST_WAIT, full);
+        let readers = READERS.get();
+        let count = readers.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |count: &mut usize| *count >= MOST_READERS;
+        let waited = readers.ended.wait_timeout_while(count, LONGEST_WAIT, full);
         *waited.unwrap_or_else(PoisonError::into_inner).0 += 1;
         DirectTurn
     }
@@ -147,8 +154,9 @@ impl DirectTurn {
 
 impl Drop for DirectTurn {
     fn drop(&mut self) {
-        *READERS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        ENDED.notify_one();
+        let readers = READERS.get();
+        *readers.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        readers.ended.notify_one();
     }
 }
 
