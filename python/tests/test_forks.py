@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 
-import cuzarr
 import pytest
 from conftest import gpu_device
+
+import cuzarr
 
 PROGRAM = """
 import os, sys
