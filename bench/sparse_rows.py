@@ -1,12 +1,13 @@
 """Rows of a sparse matrix of single-cell data: `cuzarr.sparse` beside anndata with SciPy, and an upload where results are on a GPU.
 
-    python bench/sparse_rows.py [--device cuda:0] [--jobs whole random blocks columns] [--small] [--repeat 7] [--folder DIR] [--record DIR]
+    python bench/sparse_rows.py [--device cuda:0] [--jobs whole random blocks columns epoch] [--small] [--repeat 7] [--folder DIR] [--record DIR]
 
 The matrix has 200,000 rows, 20,000 columns and 10⁸ elements of float32 with indices of int32; with `--small`, 10,000 rows, 2,000 columns and 10⁶
 elements. Lengths of rows are log-normal, one row in a hundred is empty, and columns ascend. Chunks have 262,144 elements (1 MiB), zstd 3, in files that are
 in the page cache. `whole` reads everything, `random` 4,096 random rows, `blocks` 4,096 rows in 64 blocks, and `columns` 16 columns of 4,096 rows in 64 blocks.
-`ranges` is the floor: the same ranges of `data` and `indices` without checks and pointer. `new data set` reads the index pointer, too. anndata reads
-once, after one read that does not count, where it is installed. Times are milliseconds, medians of the repeats; every answer is compared with the truth. `--record DIR` writes a
+`epoch` takes all rows once in batches of 4,096 shuffled rows: `SparseRows`, beside annbatch with its own defaults (chunks of 512 rows, 32 read
+ahead) and the zarrs pipeline. `ranges` is the floor: the same ranges of `data` and `indices` without checks and pointer. `new data set` reads
+the index pointer, too. anndata and annbatch read once, after one read that does not count, where they are installed. Times are milliseconds, medians of the repeats; every answer is compared with the truth. `--record DIR` writes a
 record.
 """
 
@@ -21,6 +22,7 @@ from read import Place, write_record
 import cuzarr
 from cuzarr import sparse
 from cuzarr.codecs import ZstdCodec
+from cuzarr.loader import SparseRows
 from cuzarr.sparse._places import places_of, ranges_of
 
 CHUNK = 1 << 18
@@ -111,6 +113,43 @@ def by_anndata(path, place):
     return read
 
 
+def by_annbatch(path, place):
+    """A function that goes through all rows by annbatch, whose batches are on the device."""
+    try:
+        import anndata
+        import annbatch
+        import zarr
+        import zarrs  # noqa: F401, its pipeline is what annbatch advises
+    except ImportError:
+        return None
+
+    def batches():
+        with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
+            matrix = anndata.io.sparse_dataset(zarr.open_group(path, mode="r"))
+            loader = annbatch.Loader(batch_size=ROWS, shuffle=True, preload_to_gpu=place.cupy is not None)
+            for batch in loader.add_dataset(matrix):
+                yield batch["X"]
+
+    return batches
+
+
+def epochs(path, place, repeat):
+    """Milliseconds of an epoch of each way."""
+    module = place.cupy or np
+    matrix = sparse.sparse_dataset(path, device=place.device)
+    ways = {"SparseRows": lambda: SparseRows(matrix, ROWS, shuffle=True), "annbatch": by_annbatch(path, place)}
+    for name, batches in ways.items():
+        if batches is None:
+            continue
+
+        def epoch(batches=batches):
+            found = [(batch.shape[0], batch.data.size, module.asarray(batch.indices).sum(dtype="i8")) for batch in batches()]
+            return [tuple(map(int, one)) for one in found]
+
+        milliseconds, sums = measured(place, 1 if name == "annbatch" else repeat, epoch)
+        yield name, milliseconds, np.sum(sums, axis=0)
+
+
 def selections(jobs, shape, seed=5):
     """Rows and columns by job."""
     rng = np.random.default_rng(seed)
@@ -121,7 +160,7 @@ def selections(jobs, shape, seed=5):
         "blocks": (in_blocks.ravel(), None),
         "columns": (in_blocks.ravel(), rng.choice(shape[1], 16, replace=False)),
     }
-    return {job: found[job] for job in jobs}
+    return {job: found[job] for job in jobs if job in found}
 
 
 def ranges(dataset, rows):
@@ -133,7 +172,7 @@ def ranges(dataset, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", nargs="+", default=["whole", "random", "blocks", "columns"])
+    parser.add_argument("--jobs", nargs="+", default=["whole", "random", "blocks", "columns", "epoch"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--folder", type=pathlib.Path)
@@ -175,6 +214,11 @@ def main():
                         "milliseconds": round(milliseconds, 3),
                     }
                 )
+        if "epoch" in given.jobs:
+            for name, milliseconds, sums in epochs(path, place, given.repeat):
+                assert list(sums) == [shape[0], count, int(arrays[1].astype("i8").sum())], f"{name}: wrong rows"
+                print(f"epoch      {count:11,} elements  {name:14} {milliseconds:10.2f} ms", flush=True)
+                records.append({"job": "epoch", "elements": count, "by": name, "milliseconds": round(milliseconds, 3)})
     if given.record:
         unit = "milliseconds, medians of the repeats; every answer compared with the truth"
         write_record(given.record, place, records, "sparse_rows", unit)

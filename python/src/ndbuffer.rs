@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::internal::pool;
-use cuzarr_device::{Device, Layout, NdBuffer, Order, Scan, dlpack, nonzero_indices};
+use cuzarr_device::{Device, ElementRange, Layout, NdBuffer, Order, Scan, dlpack, nonzero_indices};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -202,6 +202,24 @@ impl PyNdBuffer {
     fn put(&self, py: Python<'_>, axis: usize, indices: &PyNdBuffer, values: &PyNdBuffer) -> PyResult<()> {
         let put = || self.inner.put(axis, &indices.inner.host_slice::<u64>()?, &values.inner);
         py.unlocked(put).py()
+    }
+
+    /// Copies ranges of other arrays into this one; all have one dimension and the same type. `ranges` are 8-byte
+    /// integers on the host, of shape (ranges, 4): the number of the array, the range's first element there and here, and
+    /// its number of elements.
+    fn copy_ranges(&self, py: Python<'_>, sources: Vec<PyRef<'_, PyNdBuffer>>, ranges: &PyNdBuffer) -> PyResult<()> {
+        let sources: Vec<NdBuffer> = sources.iter().map(|source| source.inner.clone()).collect();
+        let copy = || {
+            let ranges = ranges.inner.host_slice::<u64>()?;
+            let range = |of: &[u64]| ElementRange {
+                source: of[0] as usize,
+                start: of[1] as usize,
+                target: of[2] as usize,
+                len: of[3] as usize,
+            };
+            self.inner.copy_ranges(&sources, &ranges.chunks_exact(4).map(range).collect::<Vec<_>>())
+        };
+        py.unlocked(copy).py()
     }
 
     /// Returns one element for each index, with that index along a dimension, in new memory (NumPy's

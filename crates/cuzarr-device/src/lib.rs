@@ -54,6 +54,7 @@ pub use memory::host_bytes::{HostBytes, HostBytesMut, HostSlice};
 pub use memory::lease::Owner;
 pub use ops::downsample;
 pub use ops::nonzero::{nonzero, nonzero_indices};
+pub use ops::ranges::ElementRange;
 pub use ops::scan::Scan;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
 pub use process::{AppendOnlyMap, PerProcess};

@@ -515,6 +515,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cuzarr-device/src/ops/delta/cuda.rs",
     "crates/cuzarr-device/src/ops/downsample/cuda.rs",
     "crates/cuzarr-device/src/ops/gather/cuda.rs",
+    "crates/cuzarr-device/src/ops/ranges/cuda.rs",
     "crates/cuzarr-device/src/ops/lanes.rs",
     "crates/cuzarr-device/src/ops/launch.rs",
     "crates/cuzarr-device/src/ops/math.rs",

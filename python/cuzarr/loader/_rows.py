@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from cuzarr import _core
 from cuzarr._checks import refusing
 from cuzarr._memory.device_array import DeviceArray
+from cuzarr._memory.foreign import wrap_host
 from cuzarr._node.array import Array
 from cuzarr.loader._cells import Cells, chunk_starts, common_edges
 from cuzarr.loader._library import Library
@@ -25,7 +27,7 @@ from cuzarr.sparse._dataset import CSRDataset
 from cuzarr.sparse._elements import Elements, delivered
 from cuzarr.sparse._matrix import index_type, matrix_of
 from cuzarr.sparse._places import ranges_of
-from cuzarr.xp import asnumpy, cumsum, ones, sort, zeros
+from cuzarr.xp import asnumpy, cumsum, sort, zeros
 from cuzarr.xp.arguments import in_memory
 
 # A block has this many chunks, if it then takes at most this share of the memory limit, and the matrix has at least this many blocks.
@@ -147,7 +149,11 @@ class HeldRows(Held):
         self.rows, self.pointer = rows, rows.matrix._pointer
         self.numbers, self.cell_of = order.starts[:, 0], order.lowest[:, 0]
         self.cell_pointer = self.pointer[cells.edges[0]]
+        # By number, in the order in which they were read.
         self.pieces: dict[int, _Piece] = {}
+        self.next_piece = 0
+        # For each held block, the number of its piece.
+        self.piece_of = np.zeros(len(cells.sizes), np.int64)
         # For each held block, the distance from a position in the stored arrays to the same element's position in the piece.
         self.shifts = np.zeros(len(cells.sizes), np.int64)
         self.columns: dict[str, Column] | None = None
@@ -158,8 +164,8 @@ class HeldRows(Held):
 
     def enter(self, cells: Sequence[int]) -> tuple[_Piece, Ints]:
         own = np.sort(np.asarray(cells, np.int64))
-        piece = _Piece(int(self.cells.sizes[own].sum()), len(own))
-        self.pieces.update(dict.fromkeys(own.tolist(), piece))
+        piece, number = _Piece(int(self.cells.sizes[own].sum()), len(own)), self.next_piece
+        self.pieces[number], self.piece_of[own], self.next_piece = piece, number, number + 1
         self.bytes += piece.size
         return piece, own
 
@@ -186,10 +192,12 @@ class HeldRows(Held):
         return self.rows.columns.read(None, self.rows.device)
 
     def leave(self, cell: int) -> None:
-        piece = self.pieces.pop(cell)
+        number = int(self.piece_of[cell])
+        piece = self.pieces[number]
         piece.holders -= 1
         if not piece.holders:
             self.bytes -= piece.size
+            del self.pieces[number]
 
     # Batches.
 
@@ -214,9 +222,11 @@ class HeldRows(Held):
         lengths = self.pointer[numbers + 1] - self.pointer[numbers]
         if not (filled := np.flatnonzero(lengths)).size:
             return
-        pieces = [self.pieces[cell] for cell in cells[filled].tolist()]
-        gather = _gather_on_host if self._is_on_host else _gather_on_device
-        gather(batch, batch.borders[row + filled], pieces, starts[filled], lengths[filled])
+        used, sources = np.unique(self.piece_of[cells[filled]], return_inverse=True)
+        pieces = [self.pieces[number] for number in used.tolist()]
+        ranges = np.stack([sources, starts[filled], batch.borders[row + filled], lengths[filled]], axis=1).astype(np.uint64)
+        for target, name in ((batch.data, "data"), (batch.indices, "indices")):
+            _memory(target).copy_ranges([_memory(getattr(piece, name)) for piece in pieces], wrap_host(ranges))
 
     def formed(self, batch: RowBatch) -> Any:
         columns = self.rows.matrix.shape[1]
@@ -271,34 +281,9 @@ class _Tally:
 # ------------------------------------------------------------------------------------------------------------ elements
 
 
-def _gather_on_host(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, none of which is empty, from blocks in host memory to a batch. The rows lie one behind the other there."""
-    ranges = list(zip(pieces, map(slice, starts.tolist(), (starts + lengths).tolist()), strict=True))
-    own = slice(int(targets[0]), int(targets[-1] + lengths[-1]))
-    np.concatenate([piece.data[part] for piece, part in ranges], out=batch.data[own])
-    np.concatenate([piece.indices[part] for piece, part in ranges], out=batch.indices[own])
-
-
-def _gather_on_device(batch: RowBatch, targets: Ints, pieces: list[_Piece], starts: Ints, lengths: Ints) -> None:
-    """Copies rows, none of which is empty, from blocks in GPU memory to a batch: all rows from one piece of memory at once."""
-    different = list({id(piece): piece for piece in pieces}.values())
-    numbers = {id(piece): number for number, piece in enumerate(different)}
-    number_of_row = np.array([numbers[id(piece)] for piece in pieces])
-    for number, piece in enumerate(different):
-        own = np.flatnonzero(number_of_row == number)
-        device = piece.data.device
-        sources = _places(starts[own], lengths[own], device)
-        places = _places(targets[own], lengths[own], device)
-        batch.data[places] = piece.data[sources]
-        batch.indices[places] = piece.indices[sources]
-
-
-def _places(starts: Ints, lengths: Ints, device: str) -> Any:
-    """All indices in some ranges that are not empty, concatenated, in the memory of a device."""
-    steps = in_memory(ones(int(lengths.sum()), np.int64, device=device), "read")
-    begins = np.cumsum(lengths) - lengths
-    steps[begins] = np.diff(starts, prepend=0) - np.concatenate(([0], lengths[:-1] - 1))
-    return in_memory(cumsum(steps), "read")
+def _memory(elements: Any) -> _core.NdBuffer:
+    """The memory of a NumPy array or :class:`cuzarr.DeviceArray`."""
+    return elements._buffer if isinstance(elements, DeviceArray) else wrap_host(elements)
 
 
 def _flat_places(batch: RowBatch, columns: int, device: str) -> Any:

@@ -18,6 +18,7 @@ pub mod math;
 mod matmul;
 pub mod nan;
 pub mod nonzero;
+pub(crate) mod ranges;
 pub(crate) mod regions;
 pub mod scan;
 pub mod shuffle;

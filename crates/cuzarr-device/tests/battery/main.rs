@@ -5,4 +5,5 @@ mod arrays;
 mod devices;
 mod naive;
 mod random;
+mod ranges;
 mod transfers;
