@@ -21,10 +21,11 @@ LOOSE = re.compile(r"(?P<machine>.+?)-(?P<name>\d{4}-\d\d-\d\d(?:-.*)?)")
 BENCHES = {
     "decode": "decode deflate-fixed filters frames frames-written gzip gzip-frames gzip-sequences lz-links lz4 lz4-frames lz4-guesses one-frame "
     "zstd zstd-frames zstd-segments",
-    "read": "direct engine in-turn large peers peers-shards peers-2-shards peers-turns peers-zstd placement read-engine read-turns rooms roofline shards "
+    "read": "cliffs direct engine in-turn large peers peers-shards peers-2-shards peers-turns peers-zstd placement read-engine read-turns rooms roofline shards "
     "slab-series turns zstd-batches zstd-reads",
     "zarr-python": "enabled zarr-python",
     "compute": "compute compute-kernels elementwise mean-axes small-calls",
+    "sparse": "sparse sparse_rows",
     "storage": "cold latency storage",
     "write": "encode write write-parts",
 }

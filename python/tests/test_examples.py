@@ -17,7 +17,13 @@ MODULES = ["cuzarr", *(module.name for module in pkgutil.walk_packages(cuzarr.__
 
 SKIPPED = {"cuzarr.__main__", "cuzarr._core"}
 # Modules that serve a library, which not every machine has.
-OF_OTHERS = {"cuzarr.dask": "dask.array", "cuzarr.jax": "jax", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray"}
+OF_OTHERS = {
+    "cuzarr.dask": "dask.array",
+    "cuzarr.jax": "jax",
+    "cuzarr.storage.adapters.obstore": "obstore",
+    "cuzarr.torch": "torch",
+    "cuzarr.xarray": "xarray",
+}
 
 
 class Finder(doctest.DocTestFinder):
