@@ -199,7 +199,7 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// The array as the Rust library knows it.
+    /// Returns the array of the Rust library that this object makes available to Python.
     pub fn array(&self) -> &Array {
         &self.array
     }

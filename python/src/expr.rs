@@ -1,4 +1,4 @@
-//! Expressions for Python.
+//! Lazy array expressions as objects of Python, which are computed on request.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl PyExpr {
         Expr::apply(op, &operands).map(PyExpr).py()
     }
 
-    /// Converts the elements to another type.
+    /// Makes an expression that converts the elements of this one to another type.
     fn astype(&self, dtype: &str) -> PyResult<PyExpr> {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }

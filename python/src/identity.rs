@@ -9,7 +9,8 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// What all stores over one Python object share. It keeps the object alive, so that no other object gets its address.
+/// The identity that all stores over one Python object share. It keeps the object alive, so that no other object gets
+/// its address.
 struct Identified {
     identity: Identity,
     _object: Py<PyAny>,

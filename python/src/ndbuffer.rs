@@ -18,7 +18,7 @@ use crate::names::{parse_device, parse_dtype};
 /// An n-dimensional array in the memory of a device.
 #[pyclass(name = "NdBuffer", module = "cuzarr._core", frozen)]
 pub struct PyNdBuffer {
-    /// The array as the Rust library knows it.
+    /// The array of the Rust library that this object makes available to Python.
     pub inner: NdBuffer,
 }
 

@@ -1,4 +1,4 @@
-//! Values from Python stores. They may come at once or later, from any thread.
+//! Takes the values that stores written in Python deliver. They may come at once or later, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

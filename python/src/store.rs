@@ -33,7 +33,7 @@ use crate::replies::{Pending, PyChunkReply, bounds};
 /// A store of the Rust library, for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
-    /// The store as the Rust library knows it.
+    /// The store of the Rust library that this object makes available to Python.
     pub inner: Arc<dyn Store>,
 }
 

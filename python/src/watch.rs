@@ -23,7 +23,7 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Watches calls of the library from outside. It can stop calls, and remembers the keys that they have reached.
+/// Can stop running calls of the library, and remembers the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,

@@ -91,7 +91,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
 
 def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
-    """Makes an expression of the Rust side: that of its method ``how``, for operands of any kind.
+    """Makes an expression of the Rust side from operands of any kind, by the Rust method named ``how``.
 
     ``"apply"`` and ``"concatenated"`` take several operands, all other methods take one. A number behind a colon chooses one of
     a pair of results: ``"histogram:1"``.
@@ -120,7 +120,7 @@ def _as_memory(argument: Any) -> Any:
 
 
 def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
-    """Calls the method ``how`` of an expression of the Rust side, which returns another expression."""
+    """Calls the method named ``how`` of the Rust expression ``own``, and returns the expression that this method makes."""
     method, _, place = how.partition(":")
     if not method:
         return own

@@ -284,7 +284,7 @@ class _Fold:
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
-        """Merges partial results, in order, and finishes the total."""
+        """Merges the partial results of blocks in their order, and applies the user's ``finish``, if there is one, to the merged result."""
         total = copy.deepcopy(self._initial)
         for block, partial in zip(blocks, partials, strict=True):
             with naming(block, "reduce"):

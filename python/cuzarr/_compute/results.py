@@ -174,8 +174,8 @@ class Target:
             self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
-        """Converts a result to the target's element type, ready on every stream. If the target is in memory, the result is put into its
-        place immediately.
+        """Converts the result of a block to the target's element type, and makes its elements ready for use on every CUDA stream. If the
+        target is in memory, the result is put into its place immediately.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class Target:
 
 
 class Results:
-    """Writes the results of one call's blocks. Each one is written while the next one is computed.
+    """Writes the results of blocks to the target array, each while the result of the next block is computed.
 
     Parameters
     ----------

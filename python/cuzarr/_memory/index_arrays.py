@@ -101,7 +101,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Notes that an item which is no index array lies between the index arrays before and the next ones."""
+        """Notes that an item which is no index array separates the index arrays before it from those behind it."""
         self.was_listed = False
 
 

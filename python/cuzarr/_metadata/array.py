@@ -61,7 +61,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """Returns the value unchanged. Refuses one that is not a JSON object.
+    """Returns a parsed JSON value unchanged if it is an object; refuses any other value.
 
     Raises
     ------

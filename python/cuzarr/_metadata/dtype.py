@@ -383,7 +383,8 @@ def _described(native: np.dtype[Any]) -> Any:
 
 
 def _own_name(native: np.dtype[Any]) -> str:
-    """The ``name`` that a ``DataType`` for a NumPy dtype has: ``"fixed"``, or the name of a type that NumPy itself lacks."""
+    """The attribute ``name`` of the ``DataType`` for a dtype: Zarr's name for a type of ``ml_dtypes``, such as ``"bfloat16"``, else
+    ``"fixed"``."""
     if native.name == "bfloat16":
         return "bfloat16"
     return _numpy.SMALL_NUMBERS[native.name] if _numpy.is_small(native) else "fixed"

@@ -58,7 +58,7 @@ class Node(StoreNode):
 
     @property
     def attrs(self) -> Attributes:
-        """The attributes. Changes to this dictionary are written to the store."""
+        """The attributes of this array or group. Changes to this dictionary are written to the store."""
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:

@@ -93,8 +93,8 @@ class Held:
     # Overridden by the kinds of samples.
 
     def enter(self, cells: Sequence[int]) -> Any:
-        """Registers cells that are not held yet, and counts their bytes, before they are read. Returns the parts to read, for
-        :meth:`read`."""
+        """Registers cells (blocks of whole chunks) that are not in memory yet, and counts their bytes, before they are read. Returns the
+        parts to read, for :meth:`read`."""
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
@@ -102,7 +102,7 @@ class Held:
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Drops the elements of a cell."""
+        """Drops the elements of a cell, which is a block of whole chunks, from memory."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
@@ -136,7 +136,7 @@ class Held:
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Drops cells that are no longer needed."""
+        """Drops cells from memory that no further sample needs."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)

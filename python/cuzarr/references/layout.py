@@ -72,9 +72,9 @@ class Layout:
         self.dtype: np.dtype[Any] = np.dtype(object) if self.is_text else plain_type(dataset.dtype)
         self.chunks: tuple[int, ...] = tuple(max(extent, 1) for extent in shape)
         self.ranges: dict[ChunkCoords, ByteRange] = {}
-        """Chunks whose bytes in the file are those of Zarr's chunks."""
+        """For each chunk whose bytes in the file can be read as a Zarr chunk: the range of these bytes."""
         self.inline: dict[ChunkCoords, bytes] = {}
-        """The other chunks, as bytes of Zarr's chunks."""
+        """For each other stored chunk: the bytes of the Zarr chunk, which the table of references itself must hold."""
         self._filters: list[Document] = [{"id": "vlen-utf8"}] if self.is_text else []
         self.is_readable: bool = True
         """Whether h5py has all filters of the dataset."""
@@ -186,7 +186,7 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Encodes chunks that skip other filters than most chunks again, with the array's filters, and puts them into the table."""
+        """Puts chunks that skip other filters than most chunks into the table of references, encoded again with the array's filters."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -198,7 +198,8 @@ class Layout:
             self.inline[at] = encoded(self.document(None), decoded(other, self.read(chunk.place), self.dtype))
 
     def _fill_beyond(self) -> None:
-        """Puts chunks at the dataset's end into the table, encoded again, if their elements beyond it are not fill values in the file."""
+        """Corrects chunks that extend beyond the dataset's end, if their elements there are not fill values in the file. They are encoded
+        again, into the table."""
         for axis, (extent, had) in enumerate(zip(self.shape, self.dataset.shape, strict=True)):
             last, kept = divmod(had, self.chunks[axis])
             if extent == had or not kept:

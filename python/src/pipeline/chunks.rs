@@ -1,4 +1,4 @@
-//! The encoding of a request's chunks.
+//! Describes how the chunks of a request from zarr-python are encoded.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

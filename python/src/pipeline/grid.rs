@@ -28,7 +28,7 @@ pub struct Grid {
     pub out_start: Vec<u64>,
     /// The extents of the box, along each dimension of the result.
     pub out_shape: Vec<u64>,
-    /// Says which item of the request each chunk of the imaginary array is.
+    /// Maps each chunk of the imaginary array to its item in the request.
     pub places: Arc<Places>,
 }
 
