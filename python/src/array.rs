@@ -204,7 +204,7 @@ impl PyArray {
         &self.array
     }
 
-    /// Returns the array with the watches that apply to this thread, so that they can stop its calls.
+    /// Returns the array in a form whose calls can be stopped by the watches that apply to this thread.
     pub fn watched(&self) -> Array {
         let watches = Watches::current();
         watches.array(&self.array, &watches.token())

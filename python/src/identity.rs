@@ -27,8 +27,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a place from what a store's adapter gives: an address as text, or an object. The value may also be a tuple
-    /// of one of these and a path below it.
+    /// Makes a place, which identifies a store's data, from what the store's adapter gives: an address as text, or an
+    /// object. The value may also be a tuple of one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;

@@ -71,7 +71,7 @@ impl PyArrayMetadata {
         self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
-    /// Makes the documents for metadata without attributes.
+    /// Makes the metadata documents of an array without attributes.
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
         let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
         let checked = OnceLock::from(Arc::new(metadata));

@@ -206,7 +206,7 @@ class Sources:
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
-        """Refuses to write to ``out`` if it is one of these arrays, lies inside of one, or contains one."""
+        """Refuses to write to ``out`` if it is one of the input arrays, lies inside of one, or contains one."""
         target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]

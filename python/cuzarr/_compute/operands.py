@@ -160,7 +160,7 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:
-    """The device that a plan of these operands computes on, unless the caller names one; ``None`` for the configured one.
+    """The device that a plan with the operands ``values`` computes on, unless the caller names one; ``None`` for the configured one.
 
     It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan; ``None`` if there is neither.
 

@@ -17,7 +17,8 @@ Along = list[int | tuple[int, int, int] | _core.NdBuffer]
 
 
 def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any, ...]]:
-    """For each dimension, the range or list of the indices that a selection needs; and the key that then selects from these elements.
+    """For each dimension, the range or list of the indices that a selection needs; and the key that then selects from the elements that
+    were read.
 
     Raises
     ------

@@ -570,7 +570,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def compressors(self) -> tuple[NumcodecsCodec, ...]:
-        """The compressor, if there is one."""
+        """The array's compressor, as a tuple of one codec; empty if the array has none."""
         return () if self.compressor is None else (self.compressor,)
 
     @property

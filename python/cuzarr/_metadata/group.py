@@ -397,7 +397,8 @@ def node_of(
     consolidated: _core.Consolidated | None = None,
     trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
-    """Makes the metadata object of a stored node, with those consolidated below it. Later errors about the node name the ``trail``.
+    """Makes the metadata object of a stored array or group, for a group with the consolidated metadata of everything below it. Later errors
+    about the node name the ``trail``.
 
     Raises
     ------

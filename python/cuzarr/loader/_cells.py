@@ -148,7 +148,7 @@ def joined(edges: Ints, least: int) -> Ints:
 
 
 def cells_of(parts: Parts, edges: tuple[Ints, ...], chunks: ChunkEdges) -> Cells:
-    """Makes the cells with these edges, all of which are edges of chunks."""
+    """Makes the cells (blocks of whole chunks) whose edges along each axis are given; all of them are edges of chunks."""
     whole_bytes = sum(_bytes(parts.parts[number]) for number in chunks.whole)
     are_chunks = all(len(own) == len(given) for own, given in zip(edges, chunks.edges, strict=True))
     return Cells(edges, _sizes(parts, edges, chunks.whole), chunks.whole, whole_bytes, are_chunks)

@@ -162,7 +162,7 @@ def draw(
 
 
 def _found(sums: Floats, shares: Floats) -> Ints:
-    """For each share (0 to 1) of the total weight, the index of the entry in the cumulative weights ``sums`` in which it falls."""
+    """For each share (0 to 1) of the total weight, the index of the first cumulative weight in ``sums`` that is larger."""
     total = sums[-1]
     found: Ints = np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
     return found

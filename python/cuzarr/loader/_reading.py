@@ -110,7 +110,7 @@ class Held:
         raise NotImplementedError
 
     def copy(self, batch: Any, row: int, samples: Ints) -> None:
-        """Copies samples to the rows of a batch from ``row`` on; their cells must be held."""
+        """Copies samples to the rows of a batch from ``row`` on; the cells that contain the samples must be in memory."""
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
@@ -120,7 +120,8 @@ class Held:
     # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Marks the cells of some entries of the plan as needed until their last sample is copied. Returns the parts to read."""
+        """Marks cells, given as entries of the reading plan, as needed until the last sample in them is copied. Returns the parts to
+        read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -206,7 +207,7 @@ class Pass:
         return batch
 
     def _group(self) -> list[int]:
-        """The entries of the plan that one call reads next: as many cells as fit into ``group_bytes``."""
+        """The cells that one call reads next, as entries of the reading plan: as many as fit into ``group_bytes``."""
         plan, sizes = self.held.plan, self.held.cells.sizes
         entries: list[int] = []
         total = 0

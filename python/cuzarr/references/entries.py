@@ -1,4 +1,4 @@
-"""Entries of a table in kerchunk's JSON format: a key of Zarr format 2, and its value or where the value lies in a file."""
+"""Entries of a table of references in kerchunk's JSON format: a key of Zarr format 2, and its value or where the value lies in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chunks of an HDF5 dataset: where their bytes lie in the file, or bytes that the table itself must hold."""
+"""The chunks of an HDF5 dataset: where their bytes lie in the file, or bytes that a table of references itself must hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORTEST_PART = 1 << 16
 """Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size in bytes of a variable that is copied into the table because Zarr cannot decode the bytes in the file."""
+"""Largest size in bytes of a variable that is copied into a table of references because Zarr cannot decode the bytes in the file."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk in the grid of chunks."""
@@ -130,7 +130,7 @@ class Layout:
         return whole
 
     def _put_inline(self) -> None:
-        """Copies all elements of the dataset into one chunk inside the table."""
+        """Copies all elements of the dataset into one chunk inside the table of references."""
         if not math.prod(self.shape):
             return
         if self._size_bytes() > LONGEST_PART:
