@@ -167,7 +167,8 @@ impl PyNodeLock {
         slf
     }
 
-    /// Gives the node's lock back. In a bucket this takes a request, during which other threads run.
+    /// Releases the lock on the metadata of the array or group. In a bucket this takes a request, during which other
+    /// threads run.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.unlocked(|| drop(lock));
@@ -258,7 +259,8 @@ type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
-    /// Prepares paths for new nodes. With `overwrite`, deletes existing nodes at these paths; without it, refuses them.
+    /// Prepares the paths of a store at which arrays and groups will be created. With `overwrite`, deletes existing
+    /// nodes at these paths; without it, refuses them.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
         let parse = |(path, documents, consolidated): &Given<'_>| {

@@ -136,7 +136,7 @@ pub struct PyChunkReply {
 
 #[pymethods]
 impl PyChunkReply {
-    /// Answers the request with this index: by bytes, by `None` for a missing key, or by an exception.
+    /// Takes the value for the request with this index of the batch: bytes, `None` for a missing key, or an exception.
     fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if index >= self.pending.batch.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err(index));

@@ -72,7 +72,7 @@ class CopyPlan:
         self._document = document
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The plan as dictionaries, lists, text and numbers.
+        """The plan of the copy as dictionaries, lists, text and numbers.
 
         Returns
         -------

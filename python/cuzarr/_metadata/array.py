@@ -360,7 +360,7 @@ class ArrayMetadata(NodeMetadata):
         return self._documents, None
 
     def update_shape(self, shape: Iterable[int]) -> Self:
-        """This metadata with another shape. The array itself is not changed; :meth:`cuzarr.Array.resize` does that.
+        """A copy of this metadata with another shape. The array itself is not changed; :meth:`cuzarr.Array.resize` does that.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class ArrayMetadata(NodeMetadata):
         return object.__new__(type(self))._take(self._documents.with_shape(list(shape)))
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """This metadata with other attributes. The array itself is not changed; :meth:`cuzarr.Array.update_attributes` does that.
+        """A copy of this metadata with other attributes. The array itself is not changed; :meth:`cuzarr.Array.update_attributes` does that.
 
         Parameters
         ----------

@@ -343,7 +343,7 @@ class GroupMetadata(NodeMetadata):
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
-        """This metadata with other attributes. The group itself is not changed; :meth:`cuzarr.Group.update_attributes` does that.
+        """A copy of this metadata with other attributes. The group itself is not changed; :meth:`cuzarr.Group.update_attributes` does that.
 
         Parameters
         ----------

@@ -145,7 +145,7 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 
 
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
-    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the general path.
+    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the slower, general code.
 
     Most reads of small arrays are of this kind. For them, each step in Python would take as long as a step of reading.
     """

@@ -30,7 +30,7 @@ class Library:
         self.is_on_host = device == "cpu"
 
     def check(self, dtype: np.dtype[Any]) -> None:
-        """Refuses elements that the library does not support.
+        """Refuses an element type that the array library of the batches does not support.
 
         Raises
         ------

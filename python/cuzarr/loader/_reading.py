@@ -158,7 +158,7 @@ class Source:
     window: tuple[tuple[int, int], ...]
 
     def check(self, library: Library) -> None:
-        """Refuses elements that the library does not support.
+        """Refuses stored elements of a type that the array library of the batches does not support.
 
         Raises
         ------

@@ -432,7 +432,8 @@ class _Reader:
         return read
 
     def _add(self, read: _Read, number: int, sample: Any) -> None:
-        """Adds a sample to a batch. A bad sample (one that cannot be read) is left out or raises an error."""
+        """Adds a sample, as the boxes of arrays that must be read for it, to a batch. A bad sample (one that cannot be read) is left out or
+        raises an error."""
         try:
             parts = self._parts(sample)
         except CuzarrError as error:

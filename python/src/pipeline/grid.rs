@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cuzarr::internal::plan::KeyOf;
 use cuzarr::plan::{AxisSelection, Selection};
 
-/// The elements of one chunk that are wanted, along one dimension.
+/// The elements of one chunk that a request wants, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index, in the chunk, of the first wanted element.
     pub start: u64,
-    /// Number of wanted elements.
+    /// Number of wanted elements along the dimension.
     pub count: u64,
-    /// Distance between wanted elements.
+    /// Distance between two wanted elements, in elements.
     pub step: u64,
     /// Index in the result at which the first element goes; `None` if the result does not have the dimension.
     pub out_start: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Part {
 
 /// A box of wanted elements, as a selection of an imaginary array that consists of the chunks that hold them.
 pub struct Grid {
-    /// The imaginary array's shape.
+    /// Shape of the imaginary array, which consists of the chunks that hold the box.
     pub shape: Vec<u64>,
     /// The selection of the imaginary array that is the box.
     pub selection: Selection,

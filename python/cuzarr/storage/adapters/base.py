@@ -84,7 +84,8 @@ def cut(value: Any, start: int | None, stop: int | None) -> bytes:
 
 
 def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
-    """Serves requests one after the other. For each request, returns the value, ``None`` if it is missing, or an exception."""
+    """Reads the values that requests to a store name, one after the other. For each request, returns the value, ``None`` if it is missing,
+    or an exception."""
     found: list[Any] = []
     for request in requests:
         try:
