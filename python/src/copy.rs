@@ -61,7 +61,7 @@ impl PyCopy {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
 
-    /// The paths of the nodes that are left out because they cannot be read, each with its error.
+    /// The paths of the arrays and groups that the copy leaves out because they cannot be read, each with its error.
     fn unreadable(&self) -> Vec<(String, String)> {
         let unreadable = self.copied.iter().flat_map(|copied| copied.unreadable());
         unreadable.map(|(name, error)| (name.clone(), error.to_string())).collect()
@@ -269,7 +269,7 @@ impl PyCheckpoint {
         py.unlocked(|| Checkpoint::forget(&target)).py()
     }
 
-    /// Number of regions that are finished.
+    /// Number of regions of the array on which the work is finished.
     #[getter]
     fn finished(&self) -> u64 {
         self.0.finished()

@@ -117,7 +117,7 @@ impl PyExpr {
         self.0.picked(&pick).map(PyExpr).py()
     }
 
-    /// Applies the operation with this NumPy name.
+    /// Makes an expression that applies the operation with this NumPy name to the operands.
     #[staticmethod]
     fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
         let unknown = || {
@@ -145,7 +145,7 @@ impl PyExpr {
         Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
 
-    /// Reduces the elements with the operation of this NumPy name.
+    /// Makes an expression that reduces the elements with the operation of this NumPy name.
     fn reduced(
         &self,
         name: &str,

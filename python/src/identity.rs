@@ -16,8 +16,8 @@ struct Identified {
     _object: Py<PyAny>,
 }
 
-/// The objects that stores access, by address. Only threads that hold Python's lock take this one, so no thread holds it
-/// while another one forks the process.
+/// The Python objects that stores access, by address, each with the identity that the stores over it share. Only
+/// threads that hold Python's lock take this one, so no thread holds it while another one forks the process.
 static OBJECTS: Mutex<BTreeMap<usize, Weak<Identified>>> = Mutex::new(BTreeMap::new());
 
 /// Tells whether two stores written in Python access the same data: an address, or an object that is kept alive.

@@ -1,4 +1,4 @@
-//! N-dimensional arrays in the memory of a device, as objects of Python. It supports the buffer protocol, DLPack and
+//! N-dimensional arrays in the memory of a device, as objects of Python. They support the buffer protocol, DLPack and
 //! the CUDA array interface.
 
 use std::ffi::{c_int, c_void};

@@ -183,9 +183,9 @@ impl PyNodeLock {
         Ok(documents)
     }
 
-    /// Replaces the node's metadata documents as they were read last, and its entries in the consolidated metadata of
-    /// groups above. Returns false if another writer has changed a document since then. Then that document is not
-    /// written.
+    /// Replaces the metadata documents that were read last, and the entries for this array or group in consolidated
+    /// metadata of groups above. Returns false if another writer has changed a document since then. Then that document
+    /// is not written.
     fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyAny>, indent: Option<usize>) -> PyResult<bool> {
         let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();

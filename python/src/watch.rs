@@ -111,7 +111,7 @@ impl Watches {
     }
 }
 
-/// Lets Python code stop its calls of the library, and count the stored objects that they reach. It applies to all
+/// Lets Python code stop its calls of the library, and count the stored objects that they reach. A watch applies to all
 /// calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {

@@ -342,8 +342,8 @@ class _Stays:
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 
     def fitted(self, result: Any, block: BlockInfo, place: BlockInfo) -> Any:
-        """Reshapes the result of a block to the shape of the region that it fills in the output. It may lack the reduced dimensions, or
-        have them with extent 1."""
+        """Reshapes the result of a block to the shape of the region that it fills in the output. The result may lack the reduced
+        dimensions, or have them with extent 1."""
         if not hasattr(result, "shape"):
             result = np.asarray(result)
         gone, with_ones = (_Stays(self._axes, keeps).of(block.shape) for keeps in (False, True))

@@ -400,7 +400,7 @@ class Config:
         return self.set({"device": f"cuda:{device}" if isinstance(device, int) else device})
 
     def origin(self, key: str) -> str:
-        """The place where the value of a setting comes from.
+        """Tells where the value of a setting comes from, such as an environment variable.
 
         Parameters
         ----------

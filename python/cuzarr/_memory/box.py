@@ -78,7 +78,7 @@ def slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
 
 
 def signed_range(own: range) -> tuple[int, int, int]:
-    """Converts a range of indices, which may fall, to a start, a count and a step."""
+    """Converts a range of indices, which may descend, to a start, a count and a step."""
     return own.start if own else 0, len(own), own.step if len(own) > 1 else 1
 
 

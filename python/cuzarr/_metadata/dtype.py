@@ -157,7 +157,8 @@ class DataType:
 
     @functools.cached_property
     def _described(self) -> Any:
-        """The argument of ``numpy.dtype`` for this type. Types that NumPy lacks have their Zarr names, and lists stand for tuples."""
+        """The argument by which ``numpy.dtype`` makes this type. Types that NumPy lacks have their Zarr names, and lists stand for
+        tuples."""
         if self.is_variable:
             return "T" if self.name == "string" else "|O"
         return _described(self.native) if self.name == "fixed" else self.name

@@ -106,7 +106,7 @@ class CropWeights:
         self._shift_shares = shares / shares.sum()
 
     def shifts(self, random: np.random.Generator) -> list[int]:
-        """Draws a shift of the blocks along each axis, in chunks."""
+        """Draws at random by how many chunks the blocks of an epoch are shifted along each axis."""
         drawn = int(random.choice(len(self._shift_shares), p=self._shift_shares))
         return [int(one) for one in np.unravel_index(drawn, self._shifts)]
 

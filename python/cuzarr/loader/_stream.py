@@ -143,7 +143,7 @@ class _Counts(Taken):
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Adds a batch that was returned to the counts."""
+        """Counts a batch that was returned to the user."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped

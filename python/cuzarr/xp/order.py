@@ -244,8 +244,8 @@ def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
 
 
 def _unique(x: Any, name: str) -> tuple[Any, ...]:
-    """The distinct values in sorted order, the first position of each value, the position in them of every element's value, and the count
-    of each."""
+    """The distinct values in sorted order, the first position of each, for every element the index of its value, and the count of each
+    value."""
     own = in_memory(x, name)
     flat = own.reshape(-1)
     if isinstance(flat, np.ndarray):

@@ -59,7 +59,7 @@ impl Places {
 
 /// One dimension of a box that is put together from parts of chunks.
 struct Axis {
-    /// The distinct parts along this dimension, in their order in the result.
+    /// The distinct parts of chunks along this dimension of the box, in the order of the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,

@@ -33,7 +33,8 @@ class StoreAdapter(Protocol):
     has_sizes: bool
     has_versions: bool
     device: str | None
-    """The GPU that holds the values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by ``set_buffer``."""
+    """The GPU whose memory holds the store's values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by
+    ``set_buffer``."""
 
     def check_sent(self) -> None: ...
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
