@@ -90,7 +90,7 @@ def dictionary(value: Any, what: str) -> dict[Any, Any]:
 
 
 def function(value: Any, what: str) -> Any:
-    """Returns the argument unchanged. Refuses values that cannot be called.
+    """Returns an argument unchanged if it can be called, as a function can; refuses any other value.
 
     Raises
     ------

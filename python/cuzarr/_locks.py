@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class ProcessLock:
-    """A lock that belongs to one process. In a forked child nobody holds it: the thread that held it does not exist there."""
+    """A lock that is free in each newly forked process, because the thread that held it does not exist there."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

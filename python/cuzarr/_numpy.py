@@ -62,7 +62,7 @@ def parse_type(spec: Any) -> np.dtype[Any]:
 
 
 def check_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns a dtype unchanged. Refuses types that other libraries registered, except ``bfloat16`` and :data:`SMALL_NUMBERS`.
+    """Returns a NumPy dtype unchanged, but refuses types that other libraries registered, except ``bfloat16`` and :data:`SMALL_NUMBERS`.
 
     Raises
     ------

@@ -199,12 +199,12 @@ impl PyArray {
 }
 
 impl PyArray {
-    /// The array as the Rust library knows it.
+    /// Returns the array of the Rust library that this object makes available to Python.
     pub fn array(&self) -> &Array {
         &self.array
     }
 
-    /// Returns the array with the watches that apply to this thread, so that they can stop its calls.
+    /// Returns the array in a form whose calls can be stopped by the watches that apply to this thread.
     pub fn watched(&self) -> Array {
         let watches = Watches::current();
         watches.array(&self.array, &watches.token())

@@ -196,6 +196,8 @@ fn capsule<T: Interface>(py: Python<'_>, structure: Box<T>) -> PyResult<Bound<'_
     made.inspect_err(|_| unsafe { free(structure) })
 }
 
+/// Frees an Arrow struct, and what it owns unless a consumer took it.
+///
 /// # Safety
 /// The structure is boxed, and nothing else owns it.
 unsafe fn free<T: Interface>(structure: *mut T) {
@@ -207,6 +209,8 @@ unsafe fn free<T: Interface>(structure: *mut T) {
     }
 }
 
+/// Frees the Arrow struct that a Python capsule owns, when Python frees the capsule.
+///
 /// # Safety
 /// Python calls it, once, with a capsule that [`capsule`] made of a `T`.
 unsafe extern "C" fn drop_capsule<T: Interface>(capsule: *mut ffi::PyObject) {
@@ -218,6 +222,8 @@ unsafe extern "C" fn drop_capsule<T: Interface>(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// Marks an exported Arrow schema, which owns no memory, as released.
+///
 /// # Safety
 /// The caller passes a schema that [`capsules`] made, once. The schema may have been moved to another address.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
@@ -225,6 +231,8 @@ unsafe extern "C" fn release_schema(schema: *mut Schema) {
     unsafe { (*schema).release = None };
 }
 
+/// Frees the buffers of an exported Arrow array, and marks the array as released.
+///
 /// # Safety
 /// The caller passes an array that [`capsules`] made, once. The array may have been moved to another address.
 unsafe extern "C" fn release_array(array: *mut Array) {

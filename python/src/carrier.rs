@@ -14,9 +14,9 @@ use pyo3::types::{PyBytes, PyDict, PyIterator};
 use crate::ending::{Unlocked, attach};
 use crate::error::{IntoPython, PyResult};
 
-/// A Python function that carries out the passes of a copy elsewhere, such as on a cluster. It gets both ends of the
-/// copy, options, the memory limit, factors with method, ranges of the source, and boxes. It returns an iterator that
-/// yields once for each copied box, in the order of the boxes.
+/// A Python function that copies the boxes of an array in other processes, such as the workers of a cluster. It gets
+/// both ends of the copy, options, the memory limit, factors with method, ranges of the source, and boxes. It returns
+/// an iterator that yields once for each copied box, in the order of the boxes.
 pub struct Elsewhere {
     function: Py<PyAny>,
     raised: Mutex<Option<PyErr>>,

@@ -50,17 +50,18 @@ impl PyCopy {
         Ok(PyCopy { copied: Some(copied.py()?), token: places.options.cancellation })
     }
 
-    /// The plan as JSON.
+    /// The plan of the copy as JSON.
     fn plan(&self) -> String {
         self.copied.as_ref().map_or_else(|| "[]".into(), |copied| copied.to_json().to_string())
     }
 
-    /// Differences between the source's consolidated metadata and the nodes' own documents: one sentence for each node.
+    /// Differences between consolidated metadata of the source and the own documents of its arrays and groups: one
+    /// sentence for each.
     fn differences(&self) -> Vec<String> {
         self.copied.as_ref().map_or_else(Vec::new, |copied| copied.differences().to_vec())
     }
 
-    /// The paths of the nodes that are left out because they cannot be read, each with its error.
+    /// The paths of the arrays and groups that the copy leaves out because they cannot be read, each with its error.
     fn unreadable(&self) -> Vec<(String, String)> {
         let unreadable = self.copied.iter().flat_map(|copied| copied.unreadable());
         unreadable.map(|(name, error)| (name.clone(), error.to_string())).collect()
@@ -78,7 +79,7 @@ impl PyCopy {
     }
 }
 
-/// A planned pyramid, for `cuzarr.pyramid`.
+/// A planned image pyramid, for `cuzarr.pyramid`.
 #[pyclass(name = "Pyramid", module = "cuzarr._core")]
 pub struct PyPyramid {
     pyramid: Option<Pyramid>,
@@ -115,7 +116,7 @@ impl PyPyramid {
         Ok(PyPyramid { pyramid: Some(pyramid.py()?), token: places.options.cancellation })
     }
 
-    /// The plan as JSON.
+    /// The plan of the pyramid as JSON.
     fn plan(&self) -> String {
         self.pyramid.as_ref().map_or_else(|| "{}".into(), |pyramid| pyramid.to_json().to_string())
     }
@@ -247,7 +248,8 @@ pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Reads how far earlier work with the same name and the same region shape has come.
+    /// Opens the checkpoint of an array, and reads how far earlier work with the same name and the same region shape
+    /// has come.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();
@@ -267,7 +269,7 @@ impl PyCheckpoint {
         py.unlocked(|| Checkpoint::forget(&target)).py()
     }
 
-    /// Number of regions that are finished.
+    /// Number of regions of the array on which the work is finished.
     #[getter]
     fn finished(&self) -> u64 {
         self.0.finished()

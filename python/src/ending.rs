@@ -1,7 +1,7 @@
-//! The end of the interpreter. While it shuts down, Python ends every thread that asks for its lock. Such a thread is
-//! unwound, and PyO3 then aborts the process. So once the end has begun, only the thread that ends the interpreter may
-//! attach. It first waits for the attached threads. A thread that returns from work without the lock does not attach
-//! again.
+//! Keeps threads from running Python code once the interpreter has begun to end. While it shuts down, Python ends every
+//! thread that asks for its lock. Such a thread is unwound, and PyO3 then aborts the process. So once the end has
+//! begun, only the thread that ends the interpreter may attach. It first waits for the attached threads. A thread that
+//! returns from work without the lock does not attach again.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -85,7 +85,7 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> cuzarr::Result<T>) -> cuzarr::
     try_attach(work).unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "Python is shutting down")))
 }
 
-/// Running code without the interpreter's lock.
+/// Runs Rust code without the interpreter's lock.
 pub trait Unlocked {
     /// Releases the interpreter's lock, runs `work`, and takes the lock again. If the interpreter has begun to end by
     /// then, and another thread ends it, this thread sleeps until the process ends.

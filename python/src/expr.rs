@@ -1,4 +1,4 @@
-//! Expressions for Python.
+//! Lazy array expressions as objects of Python, which are computed on request.
 
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ impl PyExpr {
         self.0.picked(&pick).map(PyExpr).py()
     }
 
-    /// Applies the operation with this NumPy name.
+    /// Makes an expression that applies the operation with this NumPy name to the operands.
     #[staticmethod]
     fn apply(name: &str, operands: Vec<Bound<'_, PyAny>>) -> PyResult<PyExpr> {
         let unknown = || {
@@ -129,7 +129,7 @@ impl PyExpr {
         Expr::apply(op, &operands).map(PyExpr).py()
     }
 
-    /// Converts the elements to another type.
+    /// Makes an expression that converts the elements of this one to another type.
     fn astype(&self, dtype: &str) -> PyResult<PyExpr> {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }
@@ -145,7 +145,7 @@ impl PyExpr {
         Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
 
-    /// Reduces the elements with the operation of this NumPy name.
+    /// Makes an expression that reduces the elements with the operation of this NumPy name.
     fn reduced(
         &self,
         name: &str,

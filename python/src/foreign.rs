@@ -30,7 +30,7 @@ impl<T> PythonOwner<T> {
         PythonOwner(Some(object))
     }
 
-    /// The Python object. It is there until the value is dropped.
+    /// Returns the Python object that this value owns. It is there until the value is dropped.
     pub fn get(&self) -> Option<&T> {
         self.0.as_ref()
     }

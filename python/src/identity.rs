@@ -9,14 +9,15 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// What all stores over one Python object share. It keeps the object alive, so that no other object gets its address.
+/// The identity that all stores over one Python object share. It keeps the object alive, so that no other object gets
+/// its address.
 struct Identified {
     identity: Identity,
     _object: Py<PyAny>,
 }
 
-/// The objects that stores access, by address. Only threads that hold Python's lock take this one, so no thread holds it
-/// while another one forks the process.
+/// The Python objects that stores access, by address, each with the identity that the stores over it share. Only
+/// threads that hold Python's lock take this one, so no thread holds it while another one forks the process.
 static OBJECTS: Mutex<BTreeMap<usize, Weak<Identified>>> = Mutex::new(BTreeMap::new());
 
 /// Tells whether two stores written in Python access the same data: an address, or an object that is kept alive.
@@ -26,8 +27,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a place from what a store's adapter gives: an address as text, or an object. The value may also be a tuple
-    /// of one of these and a path below it.
+    /// Makes a place, which identifies a store's data, from what the store's adapter gives: an address as text, or an
+    /// object. The value may also be a tuple of one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;

@@ -71,7 +71,7 @@ impl PyArrayMetadata {
         self.documents.attributes().is_some() || document.get("attributes").is_none_or(|given| *given == Json::Null)
     }
 
-    /// Makes the documents for metadata without attributes.
+    /// Makes the metadata documents of an array without attributes.
     fn of(metadata: ArrayMetadata) -> PyArrayMetadata {
         let documents = NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata.clone())));
         let checked = OnceLock::from(Arc::new(metadata));
@@ -225,7 +225,7 @@ impl PyArrayMetadata {
         Ok(found)
     }
 
-    /// Returns this metadata with another shape.
+    /// Returns a copy of this metadata with another shape.
     fn with_shape(&self, shape: Vec<u64>) -> PyResult<Self> {
         let mut metadata = (**self.checked()?).clone();
         metadata.set_shape(shape).py()?;
@@ -236,7 +236,7 @@ impl PyArrayMetadata {
         Ok(made)
     }
 
-    /// Returns this metadata with other attributes.
+    /// Returns a copy of this metadata with other attributes.
     fn with_attributes(&self, attributes: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (outline, checked) = (self.outline.clone(), self.checked.clone());
         PyArrayMetadata { documents: self.documents.clone(), outline, checked }.with_attributes_of(attributes)

@@ -148,7 +148,7 @@ impl PyElementwiseKernel {
         Ok(PyElementwiseKernel(kernel.with_preamble(preamble).with_options(&options)))
     }
 
-    /// Number of inputs and number of outputs.
+    /// Number of inputs and number of outputs of the kernel.
     #[getter]
     fn counts(&self) -> (usize, usize) {
         self.0.counts()

@@ -1,4 +1,5 @@
-//! N-d memory for Python. It supports the buffer protocol, DLPack and the CUDA array interface.
+//! N-dimensional arrays in the memory of a device, as objects of Python. They support the buffer protocol, DLPack and
+//! the CUDA array interface.
 
 use std::ffi::{c_int, c_void};
 
@@ -18,7 +19,7 @@ use crate::names::{parse_device, parse_dtype};
 /// An n-dimensional array in the memory of a device.
 #[pyclass(name = "NdBuffer", module = "cuzarr._core", frozen)]
 pub struct PyNdBuffer {
-    /// The array as the Rust library knows it.
+    /// The array of the Rust library that this object makes available to Python.
     pub inner: NdBuffer,
 }
 
@@ -256,7 +257,7 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.scan(axis, operation)).py()? })
     }
 
-    /// Sets every element to these bytes.
+    /// Sets every element of the array to the value with the bytes `element`.
     fn fill(&self, py: Python<'_>, element: &[u8]) -> PyResult<()> {
         py.unlocked(|| self.inner.fill(element)).py()
     }

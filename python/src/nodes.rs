@@ -95,7 +95,7 @@ pub fn walk_nodes<'py>(
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
-/// Finds the nodes at several paths; `None` for paths without a node of this format.
+/// Finds the arrays and groups at several paths; `None` for paths without one of this Zarr format.
 #[pyfunction]
 pub fn find_nodes<'py>(
     py: Python<'py>,
@@ -133,7 +133,8 @@ pub fn consolidate<'py>(
     to_python(py, &found)
 }
 
-/// A lock on the metadata of one node, which is held until its `with` block ends. Until then, other changes wait.
+/// A lock on the metadata of one array or group, which is held until its `with` block ends. Until then, other changes
+/// wait.
 #[pyclass(name = "NodeLock", module = "cuzarr._core", frozen)]
 pub struct PyNodeLock {
     lock: Mutex<Option<Arc<NodeLock>>>,
@@ -166,7 +167,8 @@ impl PyNodeLock {
         slf
     }
 
-    /// Gives the node's lock back. In a bucket this takes a request, during which other threads run.
+    /// Releases the lock on the metadata of the array or group. In a bucket this takes a request, during which other
+    /// threads run.
     fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.unlocked(|| drop(lock));
@@ -181,8 +183,9 @@ impl PyNodeLock {
         Ok(documents)
     }
 
-    /// Replaces the documents that were read last, and the node's entries in consolidated copies above. Returns false
-    /// if another writer has changed a document since then. Then that document is not written.
+    /// Replaces the metadata documents that were read last, and the entries for this array or group in consolidated
+    /// metadata of groups above. Returns false if another writer has changed a document since then. Then that document
+    /// is not written.
     fn replace(&self, py: Python<'_>, documents: &Bound<'_, PyAny>, indent: Option<usize>) -> PyResult<bool> {
         let (lock, documents) = (self.lock()?, parse_alone(documents)?);
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -244,19 +247,20 @@ fn lay_out<'py>(py: Python<'py>, node: &NodeDocuments, indent: Option<usize>) ->
     Ok(laid_out)
 }
 
-/// Nodes that are about to be created, including missing groups above them.
+/// Arrays and groups that are about to be created, including missing groups above them.
 #[pyclass(name = "NewNodes", module = "cuzarr._core", frozen)]
 pub struct PyNewNodes {
     store: Arc<dyn cuzarr::store::Store>,
     nodes: node::NewNodes,
 }
 
-/// A node to create: its path, its documents, and the metadata consolidated below it.
+/// An array or group to create: its path, its metadata documents, and the metadata consolidated below it.
 type Given<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl PyNewNodes {
-    /// Prepares paths for new nodes. With `overwrite`, deletes existing nodes at these paths; without it, refuses them.
+    /// Prepares the paths of a store at which arrays and groups will be created. With `overwrite`, deletes existing
+    /// nodes at these paths; without it, refuses them.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, nodes: Vec<Given<'_>>, overwrite: bool) -> PyResult<Self> {
         let parse = |(path, documents, consolidated): &Given<'_>| {
@@ -268,13 +272,13 @@ impl PyNewNodes {
         Ok(PyNewNodes { store, nodes })
     }
 
-    /// The paths of all nodes that will be created, parents first.
+    /// The paths of all arrays and groups that will be created, each group before its members.
     #[getter]
     fn paths(&self) -> Vec<String> {
         self.nodes.paths().collect()
     }
 
-    /// Stores the documents of all new nodes.
+    /// Stores the metadata documents of all new arrays and groups.
     fn publish(&self, py: Python<'_>, indent: Option<usize>) -> PyResult<()> {
         py.unlocked(|| self.nodes.publish(&*self.store, indent)).py()
     }

@@ -1,4 +1,4 @@
-//! Values from Python stores. They may come at once or later, from any thread.
+//! Takes the values that stores written in Python deliver. They may come at once or later, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,7 +136,7 @@ pub struct PyChunkReply {
 
 #[pymethods]
 impl PyChunkReply {
-    /// Answers the request with this index: by bytes, by `None` for a missing key, or by an exception.
+    /// Takes the value for the request with this index of the batch: bytes, `None` for a missing key, or an exception.
     fn __call__(&self, py: Python<'_>, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if index >= self.pending.batch.len() {
             return Err(pyo3::exceptions::PyIndexError::new_err(index));

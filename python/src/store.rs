@@ -33,7 +33,7 @@ use crate::replies::{Pending, PyChunkReply, bounds};
 /// A store of the Rust library, for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
-    /// The store as the Rust library knows it.
+    /// The store of the Rust library that this object makes available to Python.
     pub inner: Arc<dyn Store>,
 }
 
@@ -269,7 +269,8 @@ impl PyStore {
         self.inner.capabilities().transactional
     }
 
-    /// Deletes a node and everything below it, and removes its entries from consolidated metadata above.
+    /// Deletes an array or group with everything below it, and removes its entries from consolidated metadata of groups
+    /// above.
     fn delete_node(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         py.unlocked(|| cuzarr::node::delete_node(&*self.inner, path)).py()
     }
@@ -398,7 +399,7 @@ impl PyStore {
 /// bytes.
 type ReferenceColumns = (Vec<String>, Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>);
 
-/// Adds references, given as columns and as inline values, to a table.
+/// Adds references, given as columns and as inline values, to a table of references.
 fn add_references(
     table: &ReferenceTable,
     columns: &ReferenceColumns,

@@ -23,7 +23,7 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Watches calls of the library from outside. It can stop calls, and remembers the keys that they have reached.
+/// Can stop running calls of the library, and remembers the keys that they have reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,
@@ -45,7 +45,8 @@ impl Watch {
         Watch { lists_missing: true, ..Watch::default() }
     }
 
-    /// Returns the missing keys that were read since this was last called, and forgets them.
+    /// Returns the keys that were read but are missing in the store, since the last call of this function, and forgets
+    /// them.
     pub fn take_missing(&self) -> HashSet<String> {
         std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
@@ -62,7 +63,7 @@ impl Watch {
     }
 }
 
-/// All watches that apply to one call.
+/// The watches that apply to one call of the library: each can stop the call, or remember the keys that it reaches.
 #[derive(Clone)]
 pub struct Watches(Arc<[Arc<Watch>]>);
 
@@ -110,8 +111,8 @@ impl Watches {
     }
 }
 
-/// A watch that a Python thread sets for its calls. It applies to all calls that begin on this thread inside its `with`
-/// block.
+/// Lets Python code stop its calls of the library, and count the stored objects that they reach. A watch applies to all
+/// calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,

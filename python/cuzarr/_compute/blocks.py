@@ -34,7 +34,8 @@ def regular_shards(array: Any) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Describes one block: where it lies in the arrays. Functions of :func:`cuzarr.map_blocks` and :func:`cuzarr.reduce` get this.
+    """Describes one block of a computation over arrays of any size: its number, and where it lies in the arrays. Functions of
+    :func:`cuzarr.map_blocks` and :func:`cuzarr.reduce` get this.
 
     Parameters
     ----------
@@ -205,21 +206,22 @@ class Sources:
             return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
 
     def refuse_overlap(self, out: Any) -> None:
-        """Refuses to write to ``out`` if it is one of these arrays, lies inside of one, or contains one."""
+        """Refuses to write to ``out`` if it is one of the input arrays, lies inside of one, or contains one."""
         target = out.store_path if is_stored(out) else out
         for source in self._in_stores:
             ends = [(place.store._handle, place.path) for place in (source.store_path, target)]
             _core.refuse_overlap(*ends)
 
     def origin(self, work: Sequence[Any]) -> str:
-        """A text that identifies the functions and their inputs, to recognise interrupted work. Other work rarely has the same text."""
+        """A text that identifies a computation by its functions and inputs, so that an interrupted run can be continued. Other computations
+        rarely have the same text."""
         names = [_name(one) if callable(one) else str(one) for one in work]
         places = [str(array.store_path) if is_stored(array) else "" for array in self.arrays]
         kinds = [(getattr(array, "shape", None), str(getattr(array, "dtype", array))) for array in self.arrays]
         return f"{', '.join(names)} of {list(zip(places, kinds, strict=True))}"
 
     def read(self, block: BlockInfo) -> list[Any]:
-        """Reads the part of each input that the function gets for a block."""
+        """Reads, for one block, the part of each input array that the user's function gets."""
         return [self._part(array, block) for array in self.arrays]
 
     def _part(self, array: Any, block: BlockInfo) -> Any:
@@ -243,7 +245,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads the inputs of blocks one after the other. Each block is read while the previous one is processed."""
+    """Reads the inputs of each block while the block before it is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch

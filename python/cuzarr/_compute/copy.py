@@ -72,7 +72,7 @@ class CopyPlan:
         self._document = document
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The plan as dictionaries, lists, text and numbers.
+        """The plan of the copy as dictionaries, lists, text and numbers.
 
         Returns
         -------
@@ -130,7 +130,8 @@ def _sizes(extents: Any, what: str) -> list[int | None]:
 
 
 def _extents(extents: Any, source: Any, what: str) -> list[int | None] | dict[str, int | None]:
-    """Lists the extents of chunks or shards along each dimension. For a group, a dictionary by dimension name stays a dictionary."""
+    """Converts the argument ``chunks`` or ``shards`` of a copy to a list with the extent along each dimension. For a group, a dictionary by
+    dimension name stays a dictionary."""
     if isinstance(extents, Mapping):
         if not is_stored(source):
             return dict(zip(map(str, extents), _sizes(extents.values(), what), strict=True))
@@ -298,7 +299,8 @@ class Job:
         return _sources.nodes.open(self.place, mode="r+", device=self.device)
 
     def _carrier(self, tell: Callable[[int], None]) -> Callable[..., Iterator[None]]:
-        """Makes the function by which workers of a cluster copy the boxes of a pass. It yields once for each copied box, in their order."""
+        """Makes the function that lets workers of a dask cluster copy the boxes of an array, in one pass over its data. It yields once for
+        each copied box, in their order."""
         count = itertools.count(1)
 
         def carry(
@@ -321,7 +323,7 @@ _End = tuple[str, str, bytes]
 
 @dataclass(frozen=True)
 class _CopyBox:
-    """Copies one box of a pass, in the process that calls it. Tasks of a cluster run this."""
+    """Copies one box of an array, in the process that calls this object: a worker of a dask cluster."""
 
     stores: tuple[Store, Store]
     ends: tuple[_End, _End]

@@ -531,7 +531,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return np.asarray(host_elements(self), dtype)
 
     def _within_limit(self, hint: str) -> Any:
-        """Computes all elements into memory. Refuses results larger than the memory limit.
+        """Computes all elements of the plan into memory, but refuses results larger than the memory limit.
 
         Raises
         ------

@@ -91,7 +91,7 @@ def operand(value: Any, device: str, what: str) -> _core.Expr | Number:
 
 
 def made(how: str, operands: tuple[Any, ...], arguments: tuple[Any, ...]) -> _core.Expr:
-    """Makes an expression of the Rust side: that of its method ``how``, for operands of any kind.
+    """Makes an expression of the Rust side from operands of any kind, by the Rust method named ``how``.
 
     ``"apply"`` and ``"concatenated"`` take several operands, all other methods take one. A number behind a colon chooses one of
     a pair of results: ``"histogram:1"``.
@@ -120,7 +120,7 @@ def _as_memory(argument: Any) -> Any:
 
 
 def made_of(how: str, own: _core.Expr, arguments: tuple[Any, ...]) -> _core.Expr:
-    """Calls the method ``how`` of an expression of the Rust side, which returns another expression."""
+    """Calls the method named ``how`` of the Rust expression ``own``, and returns the expression that this method makes."""
     method, _, place = how.partition(":")
     if not method:
         return own
@@ -160,7 +160,7 @@ def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, i
 
 
 def plan_device(values: tuple[Any, ...]) -> str | None:
-    """The device that a plan of these operands computes on, unless the caller names one; ``None`` for the configured one.
+    """The device that a plan with the operands ``values`` computes on, unless the caller names one; ``None`` for the configured one.
 
     It is the GPU whose memory holds an operand, else the device that was chosen for an array or a plan; ``None`` if there is neither.
 

@@ -211,7 +211,8 @@ def _stored(array: Any, chunks: Any, compressors: Any, codecs: Any) -> tuple[Any
 
 
 def _by_axis(values: Any, what: str, names: Sequence[str | None] | None, missing: Any) -> Any:
-    """Lists one value for each dimension. A dictionary gives them by dimension name; dimensions that it lacks get ``missing``."""
+    """Converts an argument such as ``scale`` or ``factors`` to a list of one value for each dimension. A dictionary gives them by dimension
+    name; dimensions that it lacks get ``missing``."""
     if not isinstance(values, Mapping):
         return None if values is None else items(values, what, "one value for each dimension")
     if names is None:

@@ -284,7 +284,7 @@ class _Fold:
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
-        """Merges partial results, in order, and finishes the total."""
+        """Merges the partial results of blocks in their order, and applies the user's ``finish``, if there is one, to the merged result."""
         total = copy.deepcopy(self._initial)
         for block, partial in zip(blocks, partials, strict=True):
             with naming(block, "reduce"):
@@ -319,12 +319,14 @@ class _Stays:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """Converts extents or starts in the inputs to those in the result. A reduced dimension that is kept gets the value ``reduced``."""
+        """Converts extents or starts along the dimensions of the inputs to those along the dimensions of a reduction's result. A reduced
+        dimension that is kept gets the value ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
     def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
-        """Extents along the inputs' dimensions: from the result's extents, and for reduced dimensions from ``others``.
+        """Converts extents along the dimensions of a reduction's result to extents along those of its inputs; reduced dimensions get theirs
+        from ``others``.
 
         Without ``extents``, all of ``others``.
         """
@@ -340,7 +342,8 @@ class _Stays:
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 
     def fitted(self, result: Any, block: BlockInfo, place: BlockInfo) -> Any:
-        """Reshapes a result to the shape of its place in the output. It may lack the reduced dimensions, or have them with extent 1."""
+        """Reshapes the result of a block to the shape of the region that it fills in the output. The result may lack the reduced
+        dimensions, or have them with extent 1."""
         if not hasattr(result, "shape"):
             result = np.asarray(result)
         gone, with_ones = (_Stays(self._axes, keeps).of(block.shape) for keeps in (False, True))

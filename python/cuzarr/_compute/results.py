@@ -59,7 +59,7 @@ def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, A
 
 
 def continued(place: StorePath) -> Any:
-    """Opens the array that interrupted work may have begun at a place; ``None`` if there is no array."""
+    """Opens the array at a path of a store, which interrupted work may have begun; ``None`` if there is no array."""
     _core.Checkpoint.check_place((place.store.handle, place.path))
     with contextlib.suppress(ArrayNotFoundError), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*: unfinished ", CuzarrUserWarning)
@@ -174,8 +174,8 @@ class Target:
             self.array = _sources.nodes.create_array(self._place, shape=self._shape, dtype=dtype, **settings)
 
     def take(self, place: BlockInfo, result: Any) -> Any:
-        """Converts a result to the target's element type, ready on every stream. If the target is in memory, the result is put into its
-        place immediately.
+        """Converts the result of a block to the target's element type, and makes its elements ready for use on every CUDA stream. If the
+        target is in memory, the result is put into its place immediately.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class Target:
         return convert.device_elements(result, self.array.metadata.data_type)
 
     def write(self, place: BlockInfo, result: Any) -> None:
-        """Writes a result that :meth:`take` returned to its place in a stored target."""
+        """Writes the result of a block, as :meth:`take` returned it, to the block's region of a stored target array."""
         if not is_stored(self.array):
             return
         where = box(place.start, place.shape)
@@ -210,7 +210,7 @@ class Target:
 
 
 class Results:
-    """Writes the results of one call's blocks. Each one is written while the next one is computed.
+    """Writes the results of blocks to the target array, each while the result of the next block is computed.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class Results:
             _core.Checkpoint.forget(handle)
 
     def put(self, place: BlockInfo, result: Any) -> None:
-        """Starts writing the next result, after the one before it is written."""
+        """Starts to write the result of the next block, after the result of the block before it is written."""
         self._target.open(result)
         self._look_back()
         taken = self._target.take(place, result)

@@ -11,7 +11,7 @@ from cuzarr.errors import ConfigInvalidError
 CLASSES = ("buffer", "ndbuffer")
 """Configuration keys whose values are buffer classes."""
 PLACES = ("device", *CLASSES)
-"""Keys that choose the device of elements, each in its own way."""
+"""Configuration keys that choose whether elements are read to the host or to a GPU: by the device's name, or by a buffer class."""
 
 
 def resolve_class(name: Any) -> Any:

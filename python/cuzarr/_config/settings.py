@@ -26,7 +26,7 @@ from cuzarr.errors import ConfigInvalidError
 
 
 class ConfigSet:
-    """The result of :meth:`Config.set`. The change is made already; in a ``with`` statement, it is undone when the block ends."""
+    """A change of settings that :meth:`Config.set` has made; in a ``with`` statement, it is undone when the block ends."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class ConfigSet:
 
 
 class LocalSet:
-    """The result of :meth:`Config.local`. The change holds inside the ``with`` block, for this task or thread only."""
+    """A change of settings by :meth:`Config.local`, which holds inside a ``with`` block, for this task or thread only."""
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
@@ -104,7 +104,7 @@ class Config:
         return self._environment
 
     def origins(self) -> tuple[object, ...]:
-        """The objects that hold all values of the settings. As long as these are the same objects, no setting has changed.
+        """Objects by which a program can tell whether a setting has changed: as long as they are the same objects, none has.
 
         >>> before = cuzarr.config.origins()
         >>> with cuzarr.config.set({"array.order": "F"}):
@@ -400,7 +400,7 @@ class Config:
         return self.set({"device": f"cuda:{device}" if isinstance(device, int) else device})
 
     def origin(self, key: str) -> str:
-        """The place where the value of a setting comes from.
+        """Tells where the value of a setting comes from, such as an environment variable.
 
         Parameters
         ----------

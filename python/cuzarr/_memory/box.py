@@ -41,7 +41,7 @@ def expand_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def normalize_index(index: Any, extent: int) -> int:
-    """Counts an index from the start of the dimension. Refuses one that is out of bounds."""
+    """Converts an index, which may be negative, to one that counts from the start of the dimension. Refuses one that is out of bounds."""
     number = int(index)
     if number < 0:
         number += extent
@@ -78,7 +78,7 @@ def slice_indices(item: slice, extent: int) -> tuple[int, int, int]:
 
 
 def signed_range(own: range) -> tuple[int, int, int]:
-    """The start, count and step of a range."""
+    """Converts a range of indices, which may descend, to a start, a count and a step."""
     return own.start if own else 0, len(own), own.step if len(own) > 1 else 1
 
 

@@ -17,7 +17,7 @@ Along = list[int | tuple[int, int, int] | _core.NdBuffer]
 
 
 def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any, ...]]:
-    """For each dimension, the range or list of the indices that a selection needs; and the key that then selects from these elements.
+    """For each dimension, the range or list of indices to read; and the key that selects the wanted elements from those that were read.
 
     Raises
     ------

@@ -74,7 +74,8 @@ def is_opaque(dtype: np.dtype[Any]) -> bool:
 
 
 def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether the Rust side can tell two different types apart. It cannot for structures, strings, byte orders and units of time."""
+    """Whether two NumPy types are equal, or differ in a way that the Rust side's names show. The names do not show structures, strings,
+    byte orders and units of time."""
     both_are_times = own.kind in "mM" and wanted.kind in "mM"
     return own == wanted or not (is_opaque(own) or is_opaque(wanted) or both_are_times)
 

@@ -101,7 +101,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Notes that an item which is no index array lies between the index arrays before and the next ones."""
+        """Notes that an item which is no index array separates the index arrays before it from those behind it."""
         self.was_listed = False
 
 
@@ -165,7 +165,7 @@ def _is_array(item: Any) -> bool:
 
 
 def _counted(item: Any, extent: int, where: Callable[[Any, Any, Any], Any]) -> Numbers:
-    """Counts indices from the start of the dimension. Refuses indices out of bounds."""
+    """Converts indices, which may be negative, to ones that count from the start of the dimension. Refuses indices out of bounds."""
     numbers = item.astype("i8")
     outside = (numbers < -extent) | (numbers >= extent)
     if bool(outside.any()):

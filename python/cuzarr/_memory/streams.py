@@ -1,4 +1,4 @@
-"""Takes CUDA streams of other libraries."""
+"""Finds the ``cudaStream_t`` of CUDA streams of other libraries."""
 
 from __future__ import annotations
 

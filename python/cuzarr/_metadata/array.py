@@ -61,7 +61,7 @@ def parse_attributes(attributes: Any) -> dict[str, Any]:
 
 
 def as_mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """Returns the value unchanged. Refuses one that is not a JSON object.
+    """Returns a parsed JSON value unchanged if it is an object; refuses any other value.
 
     Raises
     ------
@@ -360,7 +360,7 @@ class ArrayMetadata(NodeMetadata):
         return self._documents, None
 
     def update_shape(self, shape: Iterable[int]) -> Self:
-        """This metadata with another shape. The array itself is not changed; :meth:`cuzarr.Array.resize` does that.
+        """A copy of this metadata with another shape. The array itself is not changed; :meth:`cuzarr.Array.resize` does that.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class ArrayMetadata(NodeMetadata):
         return object.__new__(type(self))._take(self._documents.with_shape(list(shape)))
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """This metadata with other attributes. The array itself is not changed; :meth:`cuzarr.Array.update_attributes` does that.
+        """A copy of this metadata with other attributes. The array itself is not changed; :meth:`cuzarr.Array.update_attributes` does that.
 
         Parameters
         ----------
@@ -570,7 +570,7 @@ class ArrayV2Metadata(ArrayMetadata):
 
     @property
     def compressors(self) -> tuple[NumcodecsCodec, ...]:
-        """The compressor, if there is one."""
+        """The array's compressor, as a tuple of one codec; empty if the array has none."""
         return () if self.compressor is None else (self.compressor,)
 
     @property

@@ -54,7 +54,7 @@ def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:
 def find_node(
     place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None, *, arrays: bool | None = None
 ) -> AnyNodeMetadata | None:
-    """Reads the metadata of the array or group at a place; ``None`` if there is none.
+    """Reads the metadata of the array or group at a path of a store; ``None`` if there is none.
 
     ``arrays`` limits the search to arrays (``True``) or groups (``False``), if the format has different names for their documents.
     """
@@ -68,7 +68,7 @@ def find_node(
 
 
 def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
-    """Converts the documents that were found at a place to a metadata object."""
+    """Converts the metadata documents that were found at a path of a store to a metadata object."""
     documents, consolidated, _ = found
 
     def trail() -> tuple[str, str]:
@@ -83,17 +83,17 @@ def value_of(place: StorePath, found: FoundNode) -> AnyNodeMetadata:
 
 
 def array_not_found(place: StorePath) -> ArrayNotFoundError:
-    """The error to raise if there is no array at a place."""
+    """The error to raise if there is no array at a path of a store."""
     return ArrayNotFoundError(f"no array in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def group_not_found(place: StorePath) -> GroupNotFoundError:
-    """The error to raise if there is no group at a place."""
+    """The error to raise if there is no group at a path of a store."""
     return GroupNotFoundError(f"no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
 def nothing_found(place: StorePath) -> GroupNotFoundError:
-    """The error to raise if there is neither an array nor a group at a place."""
+    """The error to raise if there is neither an array nor a group at a path of a store."""
     return GroupNotFoundError(f"no array and no group in store {_told(place)}", hint=_hint_of_absence(place))
 
 
@@ -118,7 +118,7 @@ def _hint_of_absence(place: StorePath) -> str | None:
 
 
 def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMetadata:
-    """Reads the metadata of the array at a place.
+    """Reads the metadata of the array at a path of a store.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def read_array(place: StorePath, zarr_format: ZarrFormat | None) -> AnyArrayMeta
 
 
 def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidated: bool | str | None = None) -> GroupMetadata:
-    """Reads the metadata of the group at a place.
+    """Reads the metadata of the group at a path of a store.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def read_group(place: StorePath, zarr_format: ZarrFormat | None, use_consolidate
 
 @contextmanager
 def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, overwrite: bool) -> Iterator[Sequence[str]]:
-    """Creates arrays and groups at paths below a place, and missing groups above them, when the ``with`` block ends.
+    """Creates arrays and groups at paths below a path of a store, and missing groups above them, when the ``with`` block ends.
 
     Yields the paths in the store of all nodes to create. A group comes before its members.
 

@@ -157,7 +157,8 @@ class DataType:
 
     @functools.cached_property
     def _described(self) -> Any:
-        """The argument of ``numpy.dtype`` for this type. Types that NumPy lacks have their Zarr names, and lists stand for tuples."""
+        """The argument by which ``numpy.dtype`` makes this type. Types that NumPy lacks have their Zarr names, and lists stand for
+        tuples."""
         if self.is_variable:
             return "T" if self.name == "string" else "|O"
         return _described(self.native) if self.name == "fixed" else self.name
@@ -383,7 +384,8 @@ def _described(native: np.dtype[Any]) -> Any:
 
 
 def _own_name(native: np.dtype[Any]) -> str:
-    """The ``name`` that a ``DataType`` for a NumPy dtype has: ``"fixed"``, or the name of a type that NumPy itself lacks."""
+    """The attribute ``name`` of the ``DataType`` for a dtype: Zarr's name for a type of ``ml_dtypes``, such as ``"bfloat16"``, else
+    ``"fixed"``."""
     if native.name == "bfloat16":
         return "bfloat16"
     return _numpy.SMALL_NUMBERS[native.name] if _numpy.is_small(native) else "fixed"

@@ -75,7 +75,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
 
     def part(self, paths: Mapping[str, str]) -> FoundNodes:
-        """A copy that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
+        """A copy of this consolidated metadata that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
         part = FoundNodes(self._found, {}, self._trail)
         part._nodes = {new: self._nodes[old] for new, old in paths.items()}
         return part
@@ -167,7 +167,7 @@ class ConsolidatedMetadata:
             yield path, nodes.is_array(path) if isinstance(nodes, FoundNodes) else isinstance(nodes[path], ArrayMetadata)
 
     def _part(self, paths: Mapping[str, str]) -> ConsolidatedMetadata:
-        """A copy that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
+        """A copy of this consolidated metadata that has only some of the nodes, under new paths. ``paths`` maps new paths to old ones."""
         nodes = self.flattened_metadata
         part = nodes.part(paths) if isinstance(nodes, FoundNodes) else {new: nodes[old] for new, old in paths.items()}
         return ConsolidatedMetadata(part)
@@ -343,7 +343,7 @@ class GroupMetadata(NodeMetadata):
         return cls(attributes, zarr_format, _parse_consolidated(consolidated), document)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> GroupMetadata:
-        """This metadata with other attributes. The group itself is not changed; :meth:`cuzarr.Group.update_attributes` does that.
+        """A copy of this metadata with other attributes. The group itself is not changed; :meth:`cuzarr.Group.update_attributes` does that.
 
         Parameters
         ----------
@@ -397,7 +397,8 @@ def node_of(
     consolidated: _core.Consolidated | None = None,
     trail: Callable[[], tuple[str, ...]] = tuple,
 ) -> AnyArrayMetadata | GroupMetadata:
-    """Makes the metadata object of a stored node, with those consolidated below it. Later errors about the node name the ``trail``.
+    """Makes the metadata object of a stored array or group; that of a group has the consolidated metadata of everything below it. Later
+    errors about the node name the ``trail``.
 
     Raises
     ------

@@ -103,7 +103,7 @@ def check_shape(array: Any, shape: tuple[int, ...]) -> None:
 
 
 def require_array(value: Any, name: str = "arr") -> Any:
-    """Returns the value unchanged. Refuses one without shape and dtype.
+    """Returns an argument unchanged if it is an array; refuses a value without shape and dtype.
 
     Raises
     ------

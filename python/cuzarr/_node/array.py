@@ -137,7 +137,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> Self:
-        """The array at a place in a store, from its metadata document ``data``. Nothing is read.
+        """The array at a path of a store, from its metadata document ``data``. Nothing is read.
 
         Parameters
         ----------

@@ -145,7 +145,7 @@ def placement(array: OpenArray, prototype: Any) -> tuple[str, Any]:
 
 
 def read_plain(array: OpenArray, selection: Any) -> np.ndarray[Any, Any] | None:
-    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the general path.
+    """Quickly reads ``array[...]`` for integers and slices; ``None`` if the selection or the array needs the slower, general code.
 
     Most reads of small arrays are of this kind. For them, each step in Python would take as long as a step of reading.
     """
@@ -201,7 +201,7 @@ def new_memory(array: OpenArray, nd_buffer: Any, device: str, shape: tuple[int, 
 
 
 def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
-    """Copies elements that were read into memory of the caller's own buffer class. Without such a class, returns them unchanged."""
+    """Copies elements, after they were read, into memory of the caller's own buffer class. Without such a class, returns them unchanged."""
     device, nd_buffer = placement(array, prototype)
     if nd_buffer is None:
         return elements
@@ -212,7 +212,8 @@ def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
 
 
 def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
-    """Passes a value that will be written through the caller's own buffer class. Without such a class, returns it unchanged."""
+    """Wraps a value in the caller's own buffer class, before it is written to a stored array. Without such a class, returns it
+    unchanged."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     _, nd_buffer = placement(array, prototype)
@@ -313,7 +314,8 @@ def turn(array: OpenArray, box: Chosen) -> _core.Update:
 
 
 def taken_apart(array: OpenArray, value: Any) -> Any:
-    """Converts a value that a caller writes to a NumPy array. Arrays in a GPU's memory, and Python strings, stay as they are."""
+    """Converts a caller's value to a NumPy array, before it is written to a stored array. Arrays in a GPU's memory, and Python strings,
+    stay as they are."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     data_type = array._metadata.data_type

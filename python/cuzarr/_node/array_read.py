@@ -53,7 +53,7 @@ def check_fixed(array: OpenArray) -> None:
 
 
 def read(array: OpenArray, selection: Any, out: Any, dtype: Any, prototype: Any) -> Any:
-    """Reads one box; see :meth:`cuzarr.Array.read`."""
+    """Reads one box of a stored array's elements; see :meth:`cuzarr.Array.read`."""
     return _read_box(array, basic_box(selection, array.shape), dtype, out, prototype)
 
 
@@ -204,7 +204,8 @@ def _read_rows(
 
 
 def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], dtype: Any) -> Any:
-    """The array for a buffer that was read. Without a ``dtype``, it has the type of ``array[...]``."""
+    """Makes the array that a caller gets from the buffer into which elements were read. Without a ``dtype``, it has the type of
+    ``array[...]``."""
     elements = convert.result_array(buffer, native)
     return elements if dtype is not None else in_own_order(array, elements)
 

@@ -26,7 +26,7 @@ from cuzarr._node.indexing import (
 
 
 def _as_index(selection: Any) -> Any:
-    """Returns a selection unchanged. If it is a stored array of cuzarr or zarr-python, returns the elements of this array."""
+    """Returns the elements of a selection that is a stored array of cuzarr or zarr-python, and any other selection unchanged."""
     return np.asarray(selection) if is_array(selection) else selection
 
 

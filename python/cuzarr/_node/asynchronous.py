@@ -52,13 +52,14 @@ def to_sync(value: Any) -> Any:
 
 
 async def run_node(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Awaits a blocking call. Arrays and groups become synchronous ones in its arguments, and asynchronous ones in its result."""
+    """Runs a blocking call of an array's or a group's method on another thread, and awaits its result. Arrays and groups become synchronous
+    ones in its arguments, and asynchronous ones in its result."""
     arguments = {name: to_sync(value) for name, value in kwargs.items()}
     return to_async(await run(call, *map(to_sync, args), **arguments))
 
 
 def _awaited(method: Callable[..., Any]) -> Any:
-    """The asynchronous form of a method of ``Array`` or ``Group``."""
+    """Makes the awaited form of a method of ``Array`` or ``Group``."""
 
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return await run_node(method, self._node, *args, **kwargs)
@@ -397,7 +398,7 @@ class AsyncGroup(_AsyncNode):
 
     @classmethod
     def from_dict(cls, store_path: StorePath, data: dict[str, Any]) -> AsyncGroup:
-        """The group at a place in a store, from its metadata document ``data``. Nothing is read or written.
+        """The group at a path of a store, from its metadata document ``data``. Nothing is read or written.
 
         Parameters
         ----------

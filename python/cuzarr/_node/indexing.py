@@ -279,7 +279,7 @@ def check_fields(fields: Fields | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def one_field(fields: Fields | None) -> str | None:
-    """The name of the one field to write. Refuses several fields."""
+    """The name of the field of structured elements that an assignment writes, if a selection names one. Refuses several fields."""
     if fields is None or isinstance(fields, str):
         return fields
     if len(fields) > 1:

@@ -236,7 +236,7 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing. Called after a read into new memory, which needs no conversion."""
+    """Does nothing: it stands for the conversion of a result, which a read into new memory does not need."""
 
 
 def boxes_of(

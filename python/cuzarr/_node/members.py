@@ -50,7 +50,8 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
 
 
 def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMetadata | None) -> AnyNodeMetadata | None:
-    """Gives a group that was read from its own document the consolidated metadata of its members. Arrays are returned unchanged."""
+    """Adds consolidated metadata of the members to the metadata of a group, which were read from the group's own document. Arrays are
+    returned unchanged."""
     remembered = consolidated.below(name) if isinstance(node, GroupMetadata) and name in consolidated.flattened_metadata else None
     if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
         return replace(node, consolidated_metadata=remembered.consolidated_metadata)
@@ -63,13 +64,14 @@ def is_trusted(place: StorePath) -> bool:
 
 
 def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
-    """A hint that names a member with a name similar to a wrong one."""
+    """A hint for an error message: the member of the group whose name is most similar to the wrong name in ``path``."""
     name = normalize_path(path)
     return did_you_mean(name, _names_beside(place, group, name))
 
 
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
-    """The paths of known nodes near a path, for a hint. Empty if finding them would need requests to a remote store."""
+    """The paths of the arrays and groups near a wrong path, from which a hint suggests the most similar one. Empty if finding them would
+    need requests to a remote store."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)

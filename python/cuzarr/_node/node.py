@@ -58,11 +58,11 @@ class Node(StoreNode):
 
     @property
     def attrs(self) -> Attributes:
-        """The attributes. Changes to this dictionary are written to the store."""
+        """The attributes of this array or group. Changes to this dictionary are written to the store."""
         return Attributes(self)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Add and replace attributes, in one write of the document.
+        """Add and replace attributes, in one write of the metadata document.
 
         Parameters
         ----------
@@ -134,11 +134,11 @@ class Attributes(MutableMapping[str, Any]):
         return len(self._node._metadata.attributes)
 
     def put(self, d: Mapping[str, Any]) -> None:
-        """Replaces all attributes, in one write of the document."""
+        """Replaces all attributes, in one write of the metadata document."""
         self._node._change_attributes(dictionary(d, "attributes"), is_all=True)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Adds and replaces attributes, in one write of the document."""
+        """Adds and replaces attributes, in one write of the metadata document."""
         with refusing("attributes"):
             changes = dict(*args, **kwargs)
         self._node._change_attributes(changes)

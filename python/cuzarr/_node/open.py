@@ -349,7 +349,7 @@ def group(
     attributes: dict[str, Any] | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Group:
-    """Open a group. It is created if it is missing, and replaced with ``overwrite=True``.
+    """Open a group, which is created if it is missing. With ``overwrite=True``, it is replaced.
 
     Parameters
     ----------

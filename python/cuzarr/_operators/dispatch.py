@@ -31,7 +31,8 @@ class Lazy:
     """An array whose elements are read or computed on request: a stored array, a view of one, or a plan."""
 
     _is_plan = False
-    """Whether the elements must be computed first. NumPy's own functions do not get the elements of such arrays."""
+    """Whether the elements must be computed before they can be used, as those of a plan. NumPy's own functions do not get the elements of
+    such arrays."""
 
     _own_device: str | None
     """The device that was chosen for this array's elements; ``None`` if the configured device is used."""

@@ -40,7 +40,7 @@ from cuzarr.errors import UnsupportedError
 
 
 def copy_all(*args: object, **kwargs: object) -> tuple[int, int, int]:
-    """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole groups.
+    """Always raises an error, as zarr-python's function does. Use :func:`cuzarr.copy`, which copies whole groups.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def copy_all(*args: object, **kwargs: object) -> tuple[int, int, int]:
 
 
 def copy_store(*args: object, **kwargs: object) -> tuple[int, int, int]:
-    """Not supported, as in zarr-python. Use :func:`cuzarr.copy`, which copies whole hierarchies.
+    """Always raises an error, as zarr-python's function does. Use :func:`cuzarr.copy`, which copies whole hierarchies.
 
     Raises
     ------

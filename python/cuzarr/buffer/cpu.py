@@ -206,11 +206,11 @@ def as_numpy_array_wrapper(
 
 
 buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""The prototype of host memory."""
+"""The pair of buffer classes (prototype) for host memory."""
 
 
 def numpy_buffer_prototype() -> BufferPrototype:
-    """The prototype of host memory, independent of the configuration.
+    """The pair of buffer classes (prototype) for host memory, independent of the configuration.
 
     Returns
     -------

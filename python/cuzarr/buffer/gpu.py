@@ -221,6 +221,6 @@ class NDBuffer(DeviceMemory, _classes.NDBuffer):
 
 
 buffer_prototype: BufferPrototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""The prototype of a GPU's memory."""
+"""The pair of buffer classes (prototype) for a GPU's memory."""
 
 _names.list_public(globals())

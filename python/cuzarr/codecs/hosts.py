@@ -52,7 +52,7 @@ class NumcodecsHost:
 
 
 class LzmaHost(NumcodecsHost):
-    """Decodes and encodes LZMA. Refuses to decode more than ``limit_bytes`` bytes.
+    """Decodes and encodes chunks with LZMA. Refuses to decode more than ``limit_bytes`` bytes.
 
     A few encoded bytes can decode to a thousand times more bytes, and numcodecs has no limit.
     """
@@ -86,7 +86,8 @@ class LzmaHost(NumcodecsHost):
 
 
 class PickleHost(NumcodecsHost):
-    """The codec that unpickles objects. It is used only if the configuration allows it, and does not need numcodecs' own permission."""
+    """Decodes chunks of pickled Python objects. It is used only if the configuration allows it, and does not need numcodecs' own
+    permission."""
 
     def decode(self, encoded: bytes) -> bytes:
         return self._elements(pickle.loads(encoded))

@@ -51,8 +51,8 @@ class Batch:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""The key of a piece, the part of an array that a cell holds: the number of the array, and the start of the piece along those sample axes
-that the array has."""
+"""The key of a piece, which is the part of an array in one cell: the array's number, and the piece's start along the array's sample
+axes."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Piece:
 
 
 class HeldBoxes(Held):
-    """Holds the pieces of arrays that a pass has in memory or is reading, and cuts samples out of them.
+    """Holds the parts of arrays that one pass over the samples has in memory or is reading, and cuts samples out of them.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ class HeldBoxes(Held):
         self.pieces: dict[Key, _Piece] = {}
 
     def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """The key and the array of each piece that a cell needs: one piece for each different array."""
+        """For one cell, a block of whole chunks: the key and the array of each part that must be in memory, one for each different
+        array."""
         starts, _ = self.cells.box(cell)
         found = []
         for number, part in enumerate(self.parts.parts):
@@ -95,7 +96,7 @@ class HeldBoxes(Held):
         return found
 
     def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each sample axis, the positions at which the pieces of array ``number`` start, and the end of the last piece."""
+        """Along each sample axis, the starts of the pieces into which array ``number`` is divided, and the end of the last piece."""
         if self.parts.sources[number] in self.cells.whole:
             return tuple(edge[[0, -1]] for edge in self.cells.edges)
         return self.cells.edges
@@ -188,8 +189,8 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The copies that build one array's sample from held pieces: for each, slices of the sample, slices of the piece, and the piece's
-        elements."""
+        """The copies that build a sample of an array from pieces in memory: for each copy, slices of the sample and of a piece, and the
+        piece's elements."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

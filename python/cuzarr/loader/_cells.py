@@ -109,8 +109,8 @@ def _axis_edges(parts: Parts, large: Sequence[int], own: Sequence[int], axis: in
 
 
 def common_edges(grids: Sequence[AxisGrid], extent: int) -> Ints:
-    """The positions along an axis at which chunks of all grids begin, and the end of the axis; if these are too far apart, the positions
-    for the largest chunks."""
+    """The positions along an axis at which chunks of all grids begin, and the end of the axis. If these are too far apart, the positions
+    for the grid with the largest chunks."""
     largest = max(grids, key=lambda grid: grid.largest)
     if all(grid.edge is not None for grid in grids):
         common = math.lcm(*(grid.largest for grid in grids))
@@ -148,7 +148,7 @@ def joined(edges: Ints, least: int) -> Ints:
 
 
 def cells_of(parts: Parts, edges: tuple[Ints, ...], chunks: ChunkEdges) -> Cells:
-    """Makes the cells with these edges, all of which are edges of chunks."""
+    """Makes the cells (blocks of whole chunks) whose edges along each axis are given; all of them are edges of chunks."""
     whole_bytes = sum(_bytes(parts.parts[number]) for number in chunks.whole)
     are_chunks = all(len(own) == len(given) for own, given in zip(edges, chunks.edges, strict=True))
     return Cells(edges, _sizes(parts, edges, chunks.whole), chunks.whole, whole_bytes, are_chunks)
@@ -169,8 +169,8 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a memory limit that cannot hold the ``mixed`` cells whose samples are mixed, and the cells that are read meanwhile, unless
-    all cells fit.
+    """Refuses a memory limit that cannot hold ``mixed`` cells, whose samples are mixed, and the cells that are read meanwhile. A limit that
+    holds all cells is enough.
 
     Raises
     ------

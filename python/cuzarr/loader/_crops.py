@@ -106,7 +106,7 @@ class CropWeights:
         self._shift_shares = shares / shares.sum()
 
     def shifts(self, random: np.random.Generator) -> list[int]:
-        """Draws a shift of the blocks along each axis, in chunks."""
+        """Draws at random by how many chunks the blocks of an epoch are shifted along each axis."""
         drawn = int(random.choice(len(self._shift_shares), p=self._shift_shares))
         return [int(one) for one in np.unravel_index(drawn, self._shifts)]
 
@@ -162,7 +162,7 @@ def draw(
 
 
 def _found(sums: Floats, shares: Floats) -> Ints:
-    """For each share (0 to 1) of the total weight, the index of the entry in the cumulative weights ``sums`` in which it falls."""
+    """For each share (0 to 1) of the total weight, the index of the first cumulative weight in ``sums`` that is larger."""
     total = sums[-1]
     found: Ints = np.searchsorted(sums, np.minimum(shares * total, np.nextafter(total, 0)), side="right").astype(np.int64)
     return found

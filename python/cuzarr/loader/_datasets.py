@@ -194,8 +194,8 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """Divides a memory limit: returns the bytes for each purpose, and the bytes that one call reads, if at least ``least`` cells are
-    mixed."""
+    """Divides the memory limit of an epoch among its purposes, such as the cells whose samples are mixed. Returns the parts, and the bytes
+    that one call reads; at least ``least`` cells are mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest

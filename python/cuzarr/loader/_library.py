@@ -30,7 +30,7 @@ class Library:
         self.is_on_host = device == "cpu"
 
     def check(self, dtype: np.dtype[Any]) -> None:
-        """Refuses elements that the library does not support.
+        """Refuses an element type that the array library of the batches does not support.
 
         Raises
         ------
@@ -57,7 +57,8 @@ class Library:
         return elements if self.is_on_host else DeviceArray(device_buffer(elements), elements.dtype)
 
     def delivered(self, memory: Any) -> Any:
-        """Converts a finished array to the type that the user gets: CuPy's on a GPU if CuPy is installed."""
+        """Converts an array of a batch, after samples were copied into it, to the type that the user gets: CuPy's on a GPU if CuPy is
+        installed."""
         return memory if self.is_on_host else result_array(memory._buffer, memory.dtype)
 
     def converted(self, elements: Any) -> Any:

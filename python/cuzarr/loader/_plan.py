@@ -148,7 +148,7 @@ class _Growth:
         self.largest = int(max(cell_bytes[cell] for cell in self.groups_of))
 
     def run(self) -> None:
-        """Puts every cell that a sample touches into the order."""
+        """Puts every cell that a sample touches into the order in which the epoch reads cells."""
         cells = sorted(self.groups_of)
         if self.random is not None:
             cells = self.random.permutation(cells).tolist()
@@ -162,8 +162,8 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """An unread cell for which a cell of the frontier waits. The frontier is the set of read cells that wait for a neighbour. ``None``
-        if the frontier may grow or is empty, or the order is not random."""
+        """An unread cell for which a cell in memory waits, because some samples touch both. The frontier is the set of read cells that wait
+        for a neighbour. ``None`` if the frontier may grow or is empty, or the order is not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.

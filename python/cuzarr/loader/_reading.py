@@ -93,8 +93,8 @@ class Held:
     # Overridden by the kinds of samples.
 
     def enter(self, cells: Sequence[int]) -> Any:
-        """Registers cells that are not held yet, and counts their bytes, before they are read. Returns the parts to read, for
-        :meth:`read`."""
+        """Registers cells (blocks of whole chunks) that are not in memory yet, and counts their bytes, before they are read. Returns the
+        parts to read, for :meth:`read`."""
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
@@ -102,7 +102,7 @@ class Held:
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Drops the elements of a cell."""
+        """Drops the elements of a cell, which is a block of whole chunks, from memory."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
@@ -110,7 +110,7 @@ class Held:
         raise NotImplementedError
 
     def copy(self, batch: Any, row: int, samples: Ints) -> None:
-        """Copies samples to the rows of a batch from ``row`` on; their cells must be held."""
+        """Copies samples to the rows of a batch from ``row`` on; the cells that contain the samples must be in memory."""
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
@@ -120,7 +120,8 @@ class Held:
     # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Marks the cells of some entries of the plan as needed until their last sample is copied. Returns the parts to read."""
+        """Marks cells, given as entries of the reading plan, as needed until the last sample in them is copied. Returns the parts to
+        read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -136,7 +137,7 @@ class Held:
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Drops cells that are no longer needed."""
+        """Drops cells from memory that no further sample needs."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)
@@ -157,7 +158,7 @@ class Source:
     window: tuple[tuple[int, int], ...]
 
     def check(self, library: Library) -> None:
-        """Refuses elements that the library does not support.
+        """Refuses stored elements of a type that the array library of the batches does not support.
 
         Raises
         ------
@@ -206,7 +207,7 @@ class Pass:
         return batch
 
     def _group(self) -> list[int]:
-        """The entries of the plan that one call reads next: as many cells as fit into ``group_bytes``."""
+        """The cells that one call reads next, as entries of the reading plan: as many as fit into ``group_bytes``."""
         plan, sizes = self.held.plan, self.held.cells.sizes
         entries: list[int] = []
         total = 0

@@ -132,7 +132,7 @@ class RowBatch:
 
 
 class HeldRows(Held):
-    """Holds the blocks of rows that a pass has in memory or is reading, and gathers batches from them.
+    """Holds the blocks of rows that one pass over the samples has in memory or is reading, and gathers batches from them.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class HeldRows(Held):
 
 
 class _Tally:
-    """Counts how many chunks of one array a pass reads, and how many of them are different."""
+    """Counts how many chunks of one array a pass over the samples reads, and how many of these chunks are different."""
 
     def __init__(self, array: Array) -> None:
         self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])

@@ -143,7 +143,7 @@ class _Counts(Taken):
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Adds a batch that was returned to the counts."""
+        """Counts a batch that was returned to the user."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped
@@ -432,7 +432,8 @@ class _Reader:
         return read
 
     def _add(self, read: _Read, number: int, sample: Any) -> None:
-        """Adds a sample to a batch. A bad sample (one that cannot be read) is left out or raises an error."""
+        """Adds a sample, as the boxes of arrays that must be read for it, to a batch. A bad sample (one that cannot be read) is left out or
+        raises an error."""
         try:
             parts = self._parts(sample)
         except CuzarrError as error:

@@ -131,7 +131,7 @@ class Scaling:
 
     @property
     def is_plain(self) -> bool:
-        """Whether elements are left unchanged."""
+        """Whether the formula leaves elements unchanged."""
         return not self.is_scaled and _is_number(self.mean, 0) and _is_number(self.std, 1)
 
     def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -181,7 +181,7 @@ class Part:
 
     @property
     def is_plain(self) -> bool:
-        """Whether elements are left unchanged."""
+        """Whether samples have the stored elements unchanged, neither decoded nor scaled."""
         return self.scaling.is_plain and self.decoding is None
 
     @property

@@ -24,7 +24,7 @@ class Choice:
     strict: bool = False
     drop: Iterable[str] = ()
     left_out: list[LeftOut] = field(default_factory=list, init=False)
-    """Variables that were left out of the table because of an error."""
+    """Variables that were left out of the table of references because of an error."""
 
     def __post_init__(self) -> None:
         drop = [self.drop] if isinstance(self.drop, str) else self.drop

@@ -1,4 +1,4 @@
-"""Entries of a table in kerchunk's JSON format: a key of Zarr format 2, and its value or where the value lies in a file."""
+"""Entries of a table of references in kerchunk's JSON format: a key of Zarr format 2, and its value or where the value lies in a file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 Reference = str | list[str | int]
-"""A key's entry in a table: its value, as text or ``base64:…``; or where the value lies in a file: URL, first byte, number of bytes."""
+"""The entry of a key in a table of references: the value, as text or ``base64:…``; or where the value lies in a file (URL, first byte,
+size)."""
 
 Document = dict[str, Any]
 """The parsed contents of ``.zarray``, ``.zgroup`` or ``.zattrs``."""
 
 
 def inline(value: bytes) -> str:
-    """Converts a value to the text that stands for it in a table."""
+    """Converts the bytes of a key's value to the text that stands for them in a table of references."""
     return "base64:" + base64.b64encode(value).decode()
 
 

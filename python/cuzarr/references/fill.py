@@ -14,7 +14,7 @@ from cuzarr.references.names import unicode_text
 
 
 def fill_of(dataset: h5py.Dataset, dtype: np.dtype[Any], described: Document, has_gaps: bool) -> Any:
-    """The fill value of an HDF5 dataset, for its array in the table.
+    """The fill value of an HDF5 dataset, for its array in a table of references.
 
     If there are elements that were never written, it is HDF5's fill value, else the value that marks missing elements.
 

@@ -130,7 +130,7 @@ class Hdf5File:
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)
 
     def nodes(self, whole_rows: int = 0) -> Iterator[Group | Variable]:
-        """The groups and variables of the file, as those of a table. A group comes before its members.
+        """The groups and variables of the file, in the form that a table of references is made from. A group comes before its members.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class Hdf5File:
         return variable
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """The keys that this adds to a table of references, each with its entry."""
+        """The keys that this HDF5 file adds to a table of references, each with its entry."""
         for node in self.nodes():
             yield from node.references()
 

@@ -117,7 +117,7 @@ class JoinedVariable:
         self.axis = names.index(self.dimension) if self.dimension in names else None
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """The keys that this adds to a table of references, each with its entry."""
+        """The keys that this variable adds to a table of references, each with its entry."""
         for number in range(1, len(self.variables)):
             self._check(number)
         if self.axis is None:
@@ -163,7 +163,7 @@ class JoinedVariable:
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Compares a coordinate that is not joined. Its values must be equal in all files: they locate other variables' elements."""
+        """Refuses a coordinate that is not joined, if its values differ between the files: they locate the elements of other variables."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return
@@ -204,7 +204,8 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether the table can refer to the chunks in the files: no chunk crosses the end of a file, and encodings and units are equal."""
+        """Whether references to the chunks in the files are enough: no chunk crosses the end of a file, and encodings and units are
+        equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
@@ -230,7 +231,7 @@ class JoinedVariable:
         return document
 
     def _joined(self) -> Iterator[tuple[str, Reference]]:
-        """The keys of the chunks, with references to the chunks in all files."""
+        """The keys of the joined variable's documents and chunks, with references to the chunks in all files."""
         assert self.axis is not None
         first = self.variables[0]
         yield from documents(first.path, self._document(), first.attributes)
@@ -240,7 +241,8 @@ class JoinedVariable:
             before += -(-variable.shape[self.axis] // first.layout.chunks[self.axis])
 
     def _inline(self) -> Iterator[tuple[str, Reference]]:
-        """The values of all files joined, encoded as one chunk inside the table."""
+        """The keys of the joined variable's documents and of one chunk, whose bytes (the values of all files) the table of references
+        itself holds."""
         assert self.axis is not None
         first = self.variables[0]
         size = sum(math.prod(variable.shape) * variable.layout.dataset.dtype.itemsize for variable in self.variables)

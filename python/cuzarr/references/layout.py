@@ -1,4 +1,4 @@
-"""The chunks of an HDF5 dataset: where their bytes lie in the file, or bytes that the table itself must hold."""
+"""The chunks of an HDF5 dataset: where their bytes lie in the file, or bytes that a table of references itself must hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORTEST_PART = 1 << 16
 """Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size in bytes of a variable that is copied into the table because Zarr cannot decode the bytes in the file."""
+"""Largest size in bytes of a variable that is copied into a table of references because Zarr cannot decode the bytes in the file."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk in the grid of chunks."""
@@ -72,9 +72,9 @@ class Layout:
         self.dtype: np.dtype[Any] = np.dtype(object) if self.is_text else plain_type(dataset.dtype)
         self.chunks: tuple[int, ...] = tuple(max(extent, 1) for extent in shape)
         self.ranges: dict[ChunkCoords, ByteRange] = {}
-        """Chunks whose bytes in the file are those of Zarr's chunks."""
+        """For each chunk whose bytes in the file can be read as a Zarr chunk: the range of these bytes."""
         self.inline: dict[ChunkCoords, bytes] = {}
-        """The other chunks, as bytes of Zarr's chunks."""
+        """For each other stored chunk: the bytes of the Zarr chunk, which the table of references itself must hold."""
         self._filters: list[Document] = [{"id": "vlen-utf8"}] if self.is_text else []
         self.is_readable: bool = True
         """Whether h5py has all filters of the dataset."""
@@ -130,7 +130,7 @@ class Layout:
         return whole
 
     def _put_inline(self) -> None:
-        """Copies all elements of the dataset into one chunk inside the table."""
+        """Copies all elements of the dataset into one chunk inside the table of references."""
         if not math.prod(self.shape):
             return
         if self._size_bytes() > LONGEST_PART:
@@ -186,7 +186,7 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Encodes chunks that skip other filters than most chunks again, with the array's filters, and puts them into the table."""
+        """Puts chunks that skip other filters than most chunks into the table of references, encoded again with the array's filters."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -198,7 +198,8 @@ class Layout:
             self.inline[at] = encoded(self.document(None), decoded(other, self.read(chunk.place), self.dtype))
 
     def _fill_beyond(self) -> None:
-        """Puts chunks at the dataset's end into the table, encoded again, if their elements beyond it are not fill values in the file."""
+        """Corrects chunks that extend beyond the dataset's end, if their elements there are not fill values in the file. They are encoded
+        again, into the table."""
         for axis, (extent, had) in enumerate(zip(self.shape, self.dataset.shape, strict=True)):
             last, kept = divmod(had, self.chunks[axis])
             if extent == had or not kept:

@@ -110,7 +110,7 @@ def _make(
 
 
 def _group_names(files: Sequence[File]) -> list[str]:
-    """The names of the groups that files become in a table: file names without their extensions."""
+    """The names of the groups that files become in a table of references: file names without their extensions."""
     names: list[str] = []
     for file in files:
         name = PurePosixPath(os.fspath(file).partition("?")[0]).stem

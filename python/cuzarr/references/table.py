@@ -19,18 +19,18 @@ class Table:
 
     refs: dict[str, Reference]
     left_out: list[LeftOut]
-    """Variables of the files that are not in the table, with the reasons."""
+    """Variables of the files that are not in the table of references, with the reasons."""
     urls: list[str]
-    """The URLs of the files to which the table refers."""
+    """The URLs of the files to which the table of references refers."""
 
     @property
     def document(self) -> Document:
-        """The table as a dictionary, which can be written as JSON."""
+        """The table of references as a dictionary, which can be written as JSON."""
         return {"version": 1, "refs": self.refs}
 
     @property
     def text(self) -> str:
-        """The table as JSON text."""
+        """The table of references as JSON text."""
         return json.dumps(self.document)
 
 

@@ -12,7 +12,7 @@ from cuzarr.references.fill import fill_value
 from cuzarr.references.layout import Layout
 
 SHORT_BYTES = 512
-"""Chunks of at most this number of bytes are copied into the table."""
+"""Chunks of at most this number of bytes are copied into the table of references, instead of referred to."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Group:
     attributes: Document
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """The keys that this adds to a table of references, each with its entry."""
+        """The keys that this group adds to a table of references, each with its entry."""
         return documents(self.path, None, self.attributes)
 
 
@@ -51,12 +51,12 @@ class Variable:
         return self.layout.document(fill_value(self.fill, self.layout.dtype))
 
     def references(self) -> Iterator[tuple[str, Reference]]:
-        """The keys that this adds to a table of references, each with its entry."""
+        """The keys that this variable adds to a table of references, each with its entry."""
         yield from documents(self.path, self.document(), self.attributes)
         yield from self.chunk_references()
 
     def chunk_references(self, axis: int = 0, first: int = 0) -> Iterator[tuple[str, Reference]]:
-        """The keys of the array's chunks, each with its entry in the table.
+        """The keys of the array's chunks, each with its entry in a table of references.
 
         Parameters
         ----------

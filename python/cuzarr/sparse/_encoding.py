@@ -43,7 +43,7 @@ def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:
 
 
 def trail(node: Array | Group) -> tuple[str]:
-    """The place that an error names: an array or a group."""
+    """Names an array or a group for an error message, by its kind and its path."""
     return (f"{'array' if isinstance(node, Array) else 'group'} '{node.name}'",)
 
 

@@ -86,7 +86,8 @@ def _of_references(store: Any, through_python: _core.Store) -> _core.Store | Non
 
 
 def _of_parquet(fs: Any, root: str, through_python: _core.Store) -> _core.Store | None:
-    """The store of a table of references in Parquet. The references of an array's chunks are read when a chunk of it is needed."""
+    """Opens the store that a Parquet table of references describes, which fsspec has opened. The references of an array's chunks are read
+    when a chunk of it is needed."""
     # The URLs in the table are not known yet. Any host is enough to test the options.
     options = _options(fs, dict.fromkeys((protocol for protocol in fs.fss if protocol), "localhost"))
     table = ParquetTable(fs.references, str(fs.target))
@@ -116,7 +117,8 @@ def _references(fs: Any) -> ReferenceColumns:
 
 
 def _options(fs: Any, hosts: dict[str, str]) -> list[tuple[str, str]] | None:
-    """Options to open the files of a table of references. ``hosts`` has one host per protocol. ``None`` if only fsspec can open them."""
+    """Options by which the Rust side opens the files to which a table of references refers. ``hosts`` has one host per protocol. ``None``
+    if only fsspec can open them."""
     default = _protocol(fs.fss[None])
     chosen: list[list[tuple[str, str]]] = []
     for protocol, host in hosts.items():

@@ -85,7 +85,7 @@ class ReferenceColumns:
         self._sizes.append(size)
 
     def add_inline(self, key: str, value: bytes | str) -> None:
-        """Adds a key whose value is in the table itself."""
+        """Adds a key whose value is in the table of references itself."""
         plain = value if isinstance(value, bytes) else value.encode()
         self.inline.append((key, base64.b64decode(plain[7:]) if plain.startswith(b"base64:") else plain))
 

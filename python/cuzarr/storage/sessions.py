@@ -21,7 +21,7 @@ Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], fl
 
 
 class _UnknownError(Exception):
-    """Raised if a session's state has a part that only Icechunk understands."""
+    """Raised if the state of an Icechunk session has a part that only Icechunk understands."""
 
 
 def of_session(store: Any) -> Opened | None:
@@ -227,7 +227,7 @@ def _virtual(containers: list[Any], permissions: Mapping[str, Any]) -> Iterator[
 
 
 def _state(packed: bytes) -> Any:
-    """Decodes a session's state, which is a MessagePack document."""
+    """Decodes the state of an Icechunk session, which is a MessagePack document."""
     reader = _Reader(packed)
     value = reader.value()
     if reader.at != len(packed):
@@ -291,7 +291,8 @@ class _Reader:
         return {self._name(): self.value() for _ in range(length)}
 
     def _name(self) -> str:
-        """Reads the name of an entry. In a map for a nested enum variant, ``{"Client": "AllowHttp"}``, the name is the value."""
+        """Reads the name of an entry in a MessagePack map. In a map for a nested enum variant, ``{"Client": "AllowHttp"}``, the name is the
+        value."""
         match self.value():
             case str(name):
                 return name

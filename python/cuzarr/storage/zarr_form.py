@@ -526,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """A mapping around the caller's. It stores zarr-python's buffers in place of the bytes that a cuzarr store writes."""
+    """Lets a cuzarr store use a caller's mapping: the bytes that the store writes are put there as buffers of zarr-python."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -548,7 +548,7 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """A mapping around the caller's. It stores zarr-python's buffers in place of the GPU buffers that a cuzarr store writes."""
+    """Lets a cuzarr store use a caller's mapping: the GPU buffers that the store writes are put there as buffers of zarr-python."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

@@ -56,7 +56,7 @@ def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torc
 
 
 def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The integer type whose elements have the same size."""
+    """The integer type in which elements of ``dtype`` can be viewed, because it has the same size."""
     return np.dtype("u1") if dtype.itemsize == 1 else np.dtype(f"i{dtype.itemsize}")
 
 

@@ -103,7 +103,7 @@ class LazyArray(BackendArray):
         return self._finished(elements)
 
     def _is_box(self, key: tuple[Any, ...]) -> bool:
-        """Whether :func:`cuzarr.read_many` can read this selection, together with selections of other arrays."""
+        """Whether :func:`cuzarr.read_many` can read the selection ``key`` of this array, together with selections of other arrays."""
         return (self._array.dtype.kind in "biufcmMSU" or self._array.metadata.data_type.is_variable) and all(
             (item.step or 1) > 0 if isinstance(item, slice) else is_integer(item) for item in key
         )
@@ -216,7 +216,7 @@ class Opening:
         self._index_bytes = 0
 
     def expect(self, lazy: LazyArray, *, is_index: bool, is_time: bool) -> None:
-        """Adds the reads that xarray will make of a variable while it opens the data set."""
+        """Adds to the expected reads those that xarray will make of a variable while it opens the data set."""
         if not all(lazy.shape):
             return
         lazy._expected = self._ends, self._indexes

@@ -72,7 +72,7 @@ def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]
 
 
 def array(x: Any, name: str) -> Any:
-    """Returns an array of any kind unchanged. Any other value becomes a NumPy array."""
+    """Returns an array of any kind unchanged, and converts any other value to a NumPy array."""
     return x if hasattr(x, "shape") and not isinstance(x, np.generic) else host_array(x, name)
 
 

@@ -244,7 +244,8 @@ def _repeated(own: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
 
 
 def _unique(x: Any, name: str) -> tuple[Any, ...]:
-    """The distinct elements, sorted; the first position of each; for every element the position of its value; the counts."""
+    """The distinct values in sorted order, the first position of each, for every element the index of its value, and the count of each
+    value."""
     own = in_memory(x, name)
     flat = own.reshape(-1)
     if isinstance(flat, np.ndarray):

@@ -58,8 +58,8 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """Takes the place of a pipeline in zarr-python's functions, to read or write one box of an array. It reads or writes the whole box, and
-    ignores the chunks in its arguments."""
+    """Stands in for a codec pipeline inside zarr-python's functions, to read or write one box of an array. It reads or writes the whole
+    box, and ignores the chunks in its arguments."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]

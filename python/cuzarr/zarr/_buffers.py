@@ -73,4 +73,4 @@ register_buffer(Buffer)
 register_ndbuffer(NDBuffer)
 
 buffer_prototype = core.BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
-"""The prototype of a GPU's memory, for ``prototype=``."""
+"""The pair of zarr-python's buffer classes for a GPU's memory, for the argument ``prototype``."""

@@ -56,7 +56,8 @@ class Chunks:
         return math.prod(map(int, self.shape)) * self.data_type.item_bytes
 
     def request(self, batch: list[Any], out_shape: tuple[int, ...], *, numbered: bool) -> _core.ChunkRequest | None:
-        """Makes the engine's request for the batch of chunks that zarr-python passes. ``None`` if the selected elements are not a box."""
+        """Makes the Rust engine's request for the batch of chunks that zarr-python passes. ``None`` if the selected elements are not a
+        box."""
         # zarr-python keeps a shard's elements beyond the array's edge. In other chunks it overwrites such elements.
         return _core.ChunkRequest.of_batch(batch, self.shape, out_shape, numbered, self.core.is_sharded)
 

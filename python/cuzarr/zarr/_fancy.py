@@ -73,7 +73,7 @@ def _groups(items: list[int], specs: list[Any], keys: list[str], chunks_of: Call
 
 
 def check(groups: list[Group], place: Any) -> None:
-    """Raises ``Fallback`` if whole shards would have to be decoded that are too large for this."""
+    """Raises ``Fallback`` if whole shards would have to be decoded into host memory that are larger than ``_WHOLE_SHARD_BYTES``."""
     if is_host(place) and any(part.chunks.core.is_sharded and part.chunks.nbytes > _WHOLE_SHARD_BYTES for part in groups):
         raise Fallback("some elements of large shards: zarr-python finds the inner chunks, which are decoded here")
 

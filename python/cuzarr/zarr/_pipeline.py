@@ -164,22 +164,22 @@ class CodecPipeline(ZarrCodecPipeline):
 
     @property
     def codecs(self) -> tuple[Any, ...]:
-        """The codecs, in order of encoding."""
+        """All codecs of this pipeline, in order of encoding."""
         return self._codecs
 
     @property
     def array_array_codecs(self) -> tuple[Any, ...]:
-        """The codecs from arrays to arrays."""
+        """The codecs of this pipeline from arrays to arrays."""
         return self._base.array_array_codecs
 
     @property
     def array_bytes_codec(self) -> ArrayBytesCodec:
-        """The codec from arrays to bytes."""
+        """The codec of this pipeline from arrays to bytes."""
         return self._base.array_bytes_codec
 
     @property
     def bytes_bytes_codecs(self) -> tuple[Any, ...]:
-        """The codecs from bytes to bytes."""
+        """The codecs of this pipeline from bytes to bytes."""
         return self._base.bytes_bytes_codecs
 
     @property

@@ -33,7 +33,7 @@ def _directory(root: str, direct_io: str) -> _core.ChunkStore:
 
 
 def is_numbered(batch: list[Any]) -> bool:
-    """Whether requests name the chunks of a batch by number, not by key: so where zarr-python's store methods must be called."""
+    """Whether zarr-python's store methods must be called for the chunks of a batch, so that requests name chunks by number, not by key."""
     first = batch[0][0]
     if type(first) is not StorePath:
         return True
@@ -47,7 +47,7 @@ def _own(store: Any) -> _core.Store | None:
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the engine's store for the chunks of a batch; for coroutines on the running event loop."""
+    """Makes the store from which the Rust engine reads the chunks of a batch; for coroutines on the running event loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -57,7 +57,7 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the engine's store for the chunks of a batch; for threads other than the event loop's."""
+    """Makes the store from which the Rust engine reads the chunks of a batch; for threads other than the event loop's."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -67,7 +67,8 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """Makes the engine's store for an open zarr-python store. ``None`` if the store is not open, or zarr-python's code must read it."""
+    """Makes the store by which the Rust engine accesses an open zarr-python store. ``None`` if the store is not open, or zarr-python's code
+    must read it."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -100,7 +101,7 @@ def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, 
 
 
 def given_values(values: list[Any]) -> _core.ChunkStore:
-    """Makes the engine's store for encoded chunks in memory, named by number. A missing chunk is ``None``."""
+    """Makes the store from which the Rust engine reads encoded chunks in memory, which are named by number. A missing chunk is ``None``."""
     return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
 
 

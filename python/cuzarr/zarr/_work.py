@@ -68,7 +68,8 @@ def cancel_all(requests: Iterable[_core.ChunkRequest]) -> None:
 
 
 def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[int, ...]) -> Work:
-    """Prepares to read the batch of chunks that zarr-python passes into ``place``. Its result is the list of missing chunks, by number.
+    """Prepares to read parts of chunks, which zarr-python passes as one batch, into the array ``place``. Its result is the list of missing
+    chunks, by number.
 
     Raises
     ------

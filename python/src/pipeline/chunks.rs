@@ -1,4 +1,4 @@
-//! The encoding of a request's chunks.
+//! Describes how the chunks of a request from zarr-python are encoded.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Whether a codec is built in. `name` is its name in metadata of `zarr_format`.
+/// Whether a codec is built into the Rust library. `name` is its name in metadata of `zarr_format`.
 #[pyfunction]
 pub fn has_codec(name: &str, zarr_format: u8) -> bool {
     cuzarr::codec::is_built_in(name, zarr_format)

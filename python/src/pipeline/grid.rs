@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cuzarr::internal::plan::KeyOf;
 use cuzarr::plan::{AxisSelection, Selection};
 
-/// The elements of one chunk that are wanted, along one dimension.
+/// The elements of one chunk that a request wants, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index, in the chunk, of the first wanted element.
     pub start: u64,
-    /// Number of wanted elements.
+    /// Number of wanted elements along the dimension.
     pub count: u64,
-    /// Distance between wanted elements.
+    /// Distance between two wanted elements, in elements.
     pub step: u64,
     /// Index in the result at which the first element goes; `None` if the result does not have the dimension.
     pub out_start: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Part {
 
 /// A box of wanted elements, as a selection of an imaginary array that consists of the chunks that hold them.
 pub struct Grid {
-    /// The imaginary array's shape.
+    /// Shape of the imaginary array, which consists of the chunks that hold the box.
     pub shape: Vec<u64>,
     /// The selection of the imaginary array that is the box.
     pub selection: Selection,
@@ -28,7 +28,7 @@ pub struct Grid {
     pub out_start: Vec<u64>,
     /// The extents of the box, along each dimension of the result.
     pub out_shape: Vec<u64>,
-    /// Says which item of the request each chunk of the imaginary array is.
+    /// Maps each chunk of the imaginary array to its item in the request.
     pub places: Arc<Places>,
 }
 
@@ -59,7 +59,7 @@ impl Places {
 
 /// One dimension of a box that is put together from parts of chunks.
 struct Axis {
-    /// The distinct parts along this dimension, in their order in the result.
+    /// The distinct parts of chunks along this dimension of the box, in the order of the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,

@@ -329,7 +329,7 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
 pub struct PyStartedRead {
     ending: Arc<Ending>,
     store: Py<PyChunkStore>,
-    /// Keeps the memory alive until the read has ended, so that its owner frees it last.
+    /// Keeps the memory that the read fills alive until the read has ended, so that its owner frees it last.
     _out: Py<PyNdBuffer>,
 }
 

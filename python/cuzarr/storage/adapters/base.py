@@ -33,7 +33,8 @@ class StoreAdapter(Protocol):
     has_sizes: bool
     has_versions: bool
     device: str | None
-    """The GPU that holds the values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by ``set_buffer``."""
+    """The GPU whose memory holds the store's values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by
+    ``set_buffer``."""
 
     def check_sent(self) -> None: ...
     def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
@@ -84,7 +85,8 @@ def cut(value: Any, start: int | None, stop: int | None) -> bytes:
 
 
 def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
-    """Serves requests one after the other. For each request, returns the value, ``None`` if it is missing, or an exception."""
+    """Reads the values that requests to a store name, one after the other. For each request, returns the value, ``None`` if it is missing,
+    or an exception."""
     found: list[Any] = []
     for request in requests:
         try:

@@ -1,4 +1,5 @@
-"""Chooses the adapter for a store. An adapter for another library is imported when one of its stores is given."""
+"""Chooses the adapter by which the Rust side uses a store that is written in Python. An adapter for another library is imported when one of
+its stores is given."""
 
 from __future__ import annotations
 
