@@ -20,7 +20,7 @@ use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream};
 use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of the status that kernels write for each unit.
+/// Bytes of the status in which kernels report damage, one for each frame.
 pub const STATUS_BYTES: usize = 8;
 
 /// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
@@ -31,7 +31,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The name of the kind of frame, for messages and explanations.
     fn name(&self) -> &'static str;
 
-    /// The speeds at which the device and the host decode such frames.
+    /// The speeds at which the device and the host decode frames of this kind.
     fn speeds(&self) -> &'static Speeds;
 
     /// The reason why the host decodes frames of `decoded_bytes`; `None` if kernels do.
@@ -40,8 +40,8 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// How large a batch of such frames should be, as a multiple of the usual size. Kernels that take long for a single
-    /// frame, and need many to fill the device, return more than 1.
+    /// How large a batch of frames of this size should be, as a multiple of the usual batch size. Kernels that take
+    /// long for a single frame, and need many to fill the device, return more than 1.
     fn batch_factor(&self, decoded_bytes: usize) -> u64 {
         let _ = decoded_bytes;
         1
@@ -263,7 +263,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Size of the chunks that this encoder is made for, in bytes.
     fn chunk_bytes(&self) -> usize;
 
-    /// Whether a launch may also have chunks that are smaller than that size.
+    /// Whether a launch may also have chunks that are smaller than `chunk_bytes`.
     fn takes_smaller(&self) -> bool {
         false
     }
@@ -271,7 +271,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Maximum size of the frame of one chunk, in bytes.
     fn frame_bound_bytes(&self) -> usize;
 
-    /// The speeds at which the device and the host encode such chunks.
+    /// The speeds at which the device and the host encode chunks with this encoder's codec.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
     /// Why the host encodes chunks in the memory of `device`; `None` if the device does.

@@ -54,11 +54,11 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
 /// The data on both sides of an external codec: arrays or bytes.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
-    /// From arrays to arrays; states the array after encoding.
+    /// The codec encodes arrays to arrays; the value describes the array after encoding.
     ArrayToArray(ChunkSpec),
-    /// From arrays to bytes.
+    /// The codec encodes arrays to bytes.
     ArrayToBytes,
-    /// From bytes to bytes.
+    /// The codec encodes bytes to bytes.
     BytesToBytes,
 }
 

@@ -31,7 +31,7 @@ impl Size {
         }
     }
 
-    /// The size of these bytes and `extra` more.
+    /// This size plus `extra` bytes.
     pub fn plus(self, extra: u64) -> Size {
         match self {
             Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),

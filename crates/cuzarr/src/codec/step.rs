@@ -32,7 +32,7 @@ pub enum Step {
         /// Where the checksum stands: at the start or the end.
         location: Location,
     },
-    /// Compares a byte at the start or the end of the others with the expected one.
+    /// Checks that the byte at the start or the end of the encoded bytes is the expected one.
     Header {
         /// The expected byte.
         expected: u8,
@@ -44,7 +44,7 @@ pub enum Step {
         /// Bytes of a unit, mostly an element.
         unit_bytes: usize,
     },
-    /// Changes elements one by one, or transposes their axes.
+    /// Changes elements one by one, or transposes the axes of a chunk.
     Map(Map),
     /// Replaces each element by the sum of all elements up to it.
     Sum(DType),
@@ -55,7 +55,7 @@ pub enum Step {
         /// The number of elements in a chunk.
         len: usize,
     },
-    /// Converts elements exactly, or reports those that cannot be converted.
+    /// Converts each element exactly to another type, and reports chunks that have an element that cannot be converted.
     Convert {
         /// How each element is converted.
         conversion: Conversion,

@@ -1,4 +1,5 @@
-//! Batches. One batch is a step of a plan: reads, the units in their bytes, and fills.
+//! Batches: the requests of a read, the chunks in the requested bytes and the boxes of missing chunks, as far as they
+//! fit memory. A batch is one step of a plan.
 
 use std::any::Any;
 use std::fmt;

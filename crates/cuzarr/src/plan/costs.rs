@@ -16,7 +16,7 @@ use crate::codec::cost::{FRAME_BYTES, Speeds};
 const MULTIPROCESSORS: f64 = 132.0;
 const THREADS: f64 = 16.0;
 
-/// Copies between pinned memory and the GPU, GB/s.
+/// Speed of copies between pinned memory and the GPU, in GB/s.
 const BUS_GB_S: f64 = 50.0;
 /// Assumed decoded bytes per stored byte, for estimating copies to the GPU.
 const RATIO: f64 = 1.8;

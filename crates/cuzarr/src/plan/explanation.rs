@@ -39,7 +39,7 @@ pub struct Explanation {
     pub chunks: u64,
     /// Size of the result in bytes.
     pub result_bytes: u64,
-    /// Size of these chunks in bytes, after host codecs are undone.
+    /// Size in bytes of the chunks to decode, after host codecs are undone.
     pub packed_bytes: u64,
     /// Upper limit of the bytes to read from the store. It is exact for whole uncompressed chunks; otherwise it follows
     /// from the metadata. `None` if the metadata gives no limit.

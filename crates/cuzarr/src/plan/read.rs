@@ -274,8 +274,8 @@ impl Plan {
         }
     }
 
-    /// Makes the plan of the same read for an array that is bound in another way, so that its packed chunks may have
-    /// another layout.
+    /// Makes the plan of this read for the same array with codecs that are bound to another device, where packed chunks
+    /// may have another layout.
     ///
     /// # Errors
     /// Those of [`Plan::new`].

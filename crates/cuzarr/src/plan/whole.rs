@@ -55,7 +55,7 @@ pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOp
 struct Sizes {
     /// The bytes of a shard's elements.
     elements_bytes: u64,
-    /// Maximum size of an object from a sensible writer. Codecs would allow several times as much.
+    /// Maximum size of a stored shard that a sensible writer makes. Codecs would allow several times as much.
     bound_bytes: u64,
 }
 

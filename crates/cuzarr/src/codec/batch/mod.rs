@@ -102,8 +102,8 @@ pub struct Batch {
     parts: Vec<Part>,
     /// The frames that the host already refused, each by its number in the batch and with its error.
     refused: Vec<(usize, Error)>,
-    /// The statuses that the last run writes, and the event that it has ended. `None` before a run, and after its
-    /// check.
+    /// The statuses that the last run writes, and the CUDA event that tells when this run has ended. `None` before a
+    /// run, and after its check.
     running: Option<Running>,
 }
 
@@ -200,7 +200,8 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Plans the units in `range` as one part, or as several if one part would take too much scratch memory.
+    /// Plans the decoding of the frames in `range` by one launch, or by several if one would take too much scratch
+    /// memory.
     fn add(&mut self, all: &[Unit], range: Range<usize>, host: HostCopy<'_>, limit: ScratchLimit) -> Result<()> {
         if range.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Decides which codecs of a chain the tail takes over: those that only move or map elements, counted from the array.
+//! Decides which codecs of a chain run while elements are copied between packed chunks and arrays (in the tail): those
+//! that only move or map elements.
 
 use cuzarr_device::{ElementStep, Packing};
 

@@ -1,4 +1,4 @@
-//! Launches of `blosc.cu`, and of the kernels of other codecs for the streams inside.
+//! Launches the kernels of `blosc.cu`, and those of other codecs for the compressed streams inside Blosc frames.
 
 use cuzarr_device::internal::{pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
@@ -71,7 +71,8 @@ impl DeviceDecoder for BloscDecoder {
     }
 }
 
-/// Streams of one compressor that this compressor's own kernels decode.
+/// Compressed streams inside Blosc frames, of one compressor such as zstd, which the kernels of that compressor's codec
+/// decode.
 struct BloscStreams {
     target: StreamTarget,
     decode: Box<dyn Decode>,
@@ -80,19 +81,19 @@ struct BloscStreams {
     count: usize,
 }
 
-/// Frames whose headers were read, ready to be decoded.
+/// A batch of Blosc frames whose headers were read, ready to be decoded.
 struct BloscFrames {
     table: Vec<u8>,
     count: u32,
     streams: u64,
-    /// Number of tiles of output in all frames together.
+    /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     tiles: u32,
     /// Bytes of scratch memory for shuffled blocks.
     work_bytes: usize,
-    /// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
+    /// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
     threads: u32,
-    /// LZ4 streams that are large enough to be decoded by all threads: those to scratch memory, then those to the
-    /// target.
+    /// Large LZ4 streams, each decoded by many thread blocks: first those that go to scratch memory, then those that go
+    /// to the target.
     large: [Lz4Blocks; 2],
     inner: Vec<BloscStreams>,
 }

@@ -1,4 +1,4 @@
-//! Changes the byte order of elements, unit by unit.
+//! Changes the byte order of elements: reverses the bytes of each number in them.
 
 use std::borrow::Cow;
 

@@ -58,7 +58,8 @@ const ROW_COST_BRIEF: usize = 60;
 const SHORT_SHARE: usize = 400;
 /// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// The cost of replacing a segment's marks by bytes, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
+/// Time to replace the marks of one tile by bytes, relative to the time for one tile of a row. `SETTLE_COST_SHORT` is
+/// for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
 /// A unit with enough other units beside it is cut into one segment for each `SEGMENT_TILES` of its tiles. At most, it
@@ -70,7 +71,7 @@ const SETTLE_SHARE: usize = 340;
 /// work at once, so that the bytes that they repeat are still in the cache.
 const TURNS: usize = 1024;
 
-/// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
+/// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
 fn threads(device: Device) -> u32 {
     if device == Device::Simt { WARP } else { MOST_THREADS }
 }
@@ -119,7 +120,8 @@ pub(crate) struct LzUnit {
     pub(crate) scratch_literals: u64,
     /// The index of the unit's first sequence among those of all units, or of its first bundle among all bundles.
     pub(crate) first_sequence: u64,
-    /// Which status belongs to the unit. If the status reports damage, nothing is written.
+    /// The index of the unit's status in the buffer in which kernels report damage. If the status reports damage,
+    /// nothing is written.
     pub(crate) status: u32,
 }
 

@@ -29,7 +29,8 @@ const WALK_FREE_BYTES: usize = 64 << 10;
 pub(crate) struct Lz4Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
-    /// Which status belongs to the block. `place` is where the block begins in the unit of that status.
+    /// The index of the block's status in the buffer in which kernels report damage. `place` is where the block begins
+    /// in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
     /// Number of bytes in front of the block that state its decoded size: 4 or none.

@@ -1,4 +1,4 @@
-//! Blocks of N5: a header, then elements. The first dimension varies fastest.
+//! Decodes and encodes blocks of N5: a header, then elements. The first dimension varies fastest.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The part of a program that a device runs alone: its last passes, each over a whole batch of chunks.
+//! The part of decoding that a device runs alone: the last passes of a program, each over a whole batch of chunks.
 //!
 //! ```text
 //! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements

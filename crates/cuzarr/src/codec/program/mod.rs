@@ -1,4 +1,5 @@
-//! A chain bound to a device: passes, then a tail. The last passes may run on the device alone. `binding` makes it.
+//! A codec chain bound to a device: passes over whole chunks, then a copy of elements to the array (the tail). The last
+//! passes may run on the device alone. `binding` makes it.
 
 mod pass;
 
@@ -23,7 +24,7 @@ pub struct Program {
     pub(super) device: Device,
     /// The passes that the host runs to decode a chunk, in order: mostly one for each codec.
     pub(super) passes: Vec<Pass>,
-    /// For each pass, how a device can do it instead.
+    /// For each pass of `passes`, how a device can do it instead of the host.
     pub(super) natives: Vec<PassOnDevice>,
     /// The size of a stored chunk, as far as it is known.
     pub(super) stored: Size,
@@ -51,7 +52,7 @@ pub enum Work<'a> {
 /// Decides whether the host should do what a device could: returns the reason, or `None` to leave it to the device.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
-/// Gives the host nothing that a device can do.
+/// Leaves to the device everything that a device can do, and nothing of that to the host.
 pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
@@ -103,7 +104,7 @@ impl Division {
     }
 }
 
-/// The reason that is given if kernels do not encode.
+/// The reason that is given to users if the host encodes instead of kernels.
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {

@@ -1,4 +1,4 @@
-//! Launches of zstd's kernels over a batch of units whose headers the host has read.
+//! Launches the kernels that decode a batch of Zstandard frames whose headers the host has read.
 
 use cuzarr_device::internal::{WARP, defined, pool, stated_size, write_table};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header};
@@ -105,7 +105,7 @@ impl DeviceDecoder for ZstdDecoder {
     }
 }
 
-/// Adds what the headers of one frame say to the tables.
+/// Adds the contents of one frame's headers to the tables that kernels read.
 fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
     match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
@@ -121,7 +121,7 @@ fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<(
     }
 }
 
-/// Plans the decoding of frames, with tables of what the headers of all frames say.
+/// Plans the decoding of frames: collects the contents of all headers in tables that kernels read.
 fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut tables = ZstdTables::new();
     let read = request.headers.iter().filter_map(Headers::get::<HeaderRead>).map(|read| read.tables.blocks.len());
@@ -311,9 +311,10 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Decodes on two streams, because decoding takes a millisecond even for little work: each state depends on the one
-    /// before. It leaves most of the device free. So the launches before the copies go onto a stream with higher
-    /// priority, ahead of another batch's copies. Otherwise they could only begin after all of those copies have begun.
+    /// Launches the kernels on two CUDA streams, of which the one for kernels before the copies has higher priority.
+    /// Decoding takes a millisecond even for little work, because each state depends on the one before, and leaves most
+    /// of the device free. So the launches before the copies go ahead of another batch's copies. Otherwise they could
+    /// only begin after all of those copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

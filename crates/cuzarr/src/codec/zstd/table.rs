@@ -1,4 +1,5 @@
-//! The tables that kernels start from, with the layout of `codec/zstd/zstd.cuh`.
+//! The tables of Zstandard frames and blocks that the host writes and kernels read, with the layout of
+//! `codec/zstd/zstd.cuh`.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -205,8 +206,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the unit of `other`, which must be its only one. Its ranges begin at 0 there, and are `src` and `dst` here.
-    /// Returns false if their sizes differ.
+    /// Adds the only unit of the tables `other` to these tables. Its ranges begin at 0 there, and are `src` and `dst`
+    /// here. Returns false if their sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {

@@ -74,7 +74,8 @@ impl ChunkOrder {
         })
     }
 
-    /// Returns this order for an array that is bound in another way, so that its packed chunks may have another layout.
+    /// Returns this order for the same array with codecs that are bound to another device, where packed chunks may have
+    /// another layout.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].
@@ -184,8 +185,8 @@ impl ChunkOrder {
         }
     }
 
-    /// For each position, where its element lies in its chunk, and in memory of shape `array`. `None` for boxes,
-    /// because their elements lie at equal distances.
+    /// For each position in index lists, or for each point: where the element lies in its chunk, and in memory of shape
+    /// `array`. `None` for boxes, because their elements lie at equal distances.
     ///
     /// # Errors
     /// `InvalidArgument` if `array` is not the selection's shape.

@@ -1,4 +1,4 @@
-//! The placement of one read.
+//! The placement of one read: its route, the size of its batches, and which codecs run on the host.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::plan::costs::{Costs, Load};
 /// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
 /// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch whose bytes come in device memory, as a multiple of its packed bytes. Packed chunks need no
-/// further memory. Frames take two more copies: frames put together, and packed bytes.
+/// Device memory of a batch whose stored bytes the store hands over in device memory, as a multiple of its packed
+/// bytes. Packed chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
-/// Number of usual batches in one batch of frames that come in device memory. An early start gains nothing for such
-/// frames, and each batch waits once for their headers.
+/// Size of a batch of frames that the store hands over in device memory, as a multiple of the usual size. An early
+/// start gains nothing for such frames, and each batch waits once for their headers.
 const LARGER_BATCHES: u64 = 4;
 /// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;

@@ -60,7 +60,7 @@ pub struct IndexPlace {
 pub struct IndexRead {
     /// The array's number among the arrays of the call.
     pub array: usize,
-    /// The place to pass to [`Plan::learn`].
+    /// Where the index lies, as [`Plan::learn`] takes it.
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,

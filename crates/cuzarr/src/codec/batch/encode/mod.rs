@@ -32,14 +32,15 @@ pub struct Encoded {
     pub frames: Vec<Option<Range<usize>>>,
 }
 
-/// A chunk of the fill value. Chunks that equal it bit for bit are not encoded.
+/// Chunks that a device compares with a chunk of the fill value before it encodes them. Chunks that equal it bit for
+/// bit are not encoded.
 pub(crate) struct Blank<'a> {
-    /// The buffer of chunks that are compared, `stride_bytes` from one to the next.
+    /// The buffer of chunks that are compared with `blank`, `stride_bytes` from one to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
     /// A chunk full of the fill value, as large as the largest of `chunks`.
     pub(crate) blank: &'a Buffer,
-    /// For each chunk, how many of its bytes are compared.
+    /// For each chunk, how many of its bytes are compared with `blank`.
     pub(crate) compared_bytes: &'a [usize],
 }
 

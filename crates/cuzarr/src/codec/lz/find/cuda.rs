@@ -1,4 +1,4 @@
-//! Launches of `lz_find.cu`.
+//! Launches the kernel of `lz_find.cu`, which finds repeated bytes in chunks that will be encoded.
 
 use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, Header, KernelSource, header};
@@ -22,7 +22,7 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 
-/// Bytes of an `LzFoundBlock`, which says what was found in a block.
+/// Bytes of an `LzFoundBlock`, which counts the sequences that were found in a block.
 const COUNT_BYTES: usize = 8;
 /// Bytes of the counter by which thread blocks share the blocks to be searched.
 const TAKEN_BYTES: usize = 4;

@@ -31,7 +31,7 @@ const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
 const STATES_BYTES: usize = 2 * 3;
 /// Number of bytes after the literals that may be read, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
-/// The constant CUZARR_ZSTD_CHAIN_BLOCKS of zstd_chains.cu.
+/// Number of blocks whose chains of states one warp makes (zstd_chains.cu).
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
 /// Threads of a thread block, for kernels that have one for each block of data. `simt` uses fewer, because each thread
 /// is a fiber.

@@ -1,4 +1,4 @@
-//! Changes of entries in the text of a document. All other bytes stay unchanged.
+//! Changes entries of consolidated metadata in the text of a stored document. All other bytes stay unchanged.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -198,14 +198,14 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// The change of one existing member of the text.
+/// The change of one existing member of the consolidated metadata in the text.
 #[derive(Clone)]
 enum EditStep {
     Keep,
     Drop,
-    /// It keeps its name and gets another value.
+    /// The member keeps its name and gets this text as its value.
     Value(String),
-    /// It is replaced by another name and value.
+    /// The member is replaced by this text, which has a name and a value.
     Member(String),
 }
 

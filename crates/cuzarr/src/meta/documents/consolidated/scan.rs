@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// The contents of consolidated metadata, as ranges in its text. Only its JSON syntax was checked.
 #[derive(Default)]
 pub(super) struct Scan<'a> {
-    /// The value that states the layout of the entries: of `kind` in v3, of `zarr_consolidated_format` in v2.
+    /// The value of the member that states the layout of the entries: `kind` in v3, `zarr_consolidated_format` in v2.
     form: Option<Json>,
     metadata: Option<Metadata<'a>>,
 }
