@@ -17,10 +17,10 @@ macro_rules! kinds {
         }
 
         impl ErrorKind {
-            /// Every kind, in order of declaration.
+            /// Every kind of error, in the order in which this enum declares them.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$name,)*];
 
-            /// The name of the kind. It is the same in every language and in JSON.
+            /// The name of this kind of error, such as `ChunkCorrupt`. It is the same in every language and in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$name => stringify!($name),)*

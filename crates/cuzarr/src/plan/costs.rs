@@ -25,8 +25,8 @@ const RATIO: f64 = 1.8;
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
-/// For a running sum of floats: seconds of one addition on the device (`device_bench --only 'delta float32'`), and GB/s
-/// of a host thread, which also runs the decoders before the sum.
+/// Seconds that one addition takes on the device in a running sum of floats (`device_bench --only 'delta float32'`).
+/// Below it are the GB/s of a host thread, which also runs the decoders before the sum.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 

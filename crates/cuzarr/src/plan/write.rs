@@ -1,5 +1,5 @@
-//! The plan of a write: the objects and chunks that the write touches, the part of the value for each chunk, and
-//! whether the chunk's old elements are needed.
+//! The plan of a write: the objects and chunks that the write touches. For each chunk, it has the part of the value,
+//! and whether the chunk's old elements are needed.
 //!
 //! Like the plan of a read, it does no work and makes no lists: objects and inner chunks come from iterators. The plan
 //! does not know the value's elements. If a chunk would only hold the fill value, `run` deletes it, or leaves it out of

@@ -36,7 +36,7 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// The entry of a frame that has one stream and lies at the beginning of source and target.
+    /// Makes the table entry of a frame that has one compressed stream and lies at the beginning of source and target.
     pub(crate) fn new(src_bytes: usize, dst_bytes: usize) -> FrameEntry {
         FrameEntry {
             src_offset: 0,

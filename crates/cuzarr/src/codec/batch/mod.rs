@@ -74,7 +74,8 @@ pub(crate) struct HostCopy<'a> {
 /// Limits for the scratch memory of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Decoders take at most this much if they can, even if they are then slower: [`Request::scratch_aim_bytes`].
+    /// Maximum scratch memory that decoders take if they can, even if they are then slower:
+    /// [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
     /// If a batch takes more than this, its frames are decoded in several parts, one after the other.
     pub(crate) most_bytes: usize,

@@ -61,8 +61,8 @@ impl Passes {
 }
 
 impl Encoded {
-    /// Finds the pass that turns chunks into frames on the device, if the device can also do all passes that are
-    /// encoded before it. `passes` are in order of decoding.
+    /// Finds the pass that turns chunks into frames on the device, if the device can also do all passes before it.
+    /// `passes` are in order of decoding.
     fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
         for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {

@@ -23,7 +23,7 @@ pub(crate) struct TailSplit {
     pub(super) bits: Option<PackedBits>,
 }
 
-/// A split that leaves no codecs to the tail.
+/// Returns a split in which all codecs run as passes over chunks, and none while elements are copied (in the tail).
 pub(super) fn no_split(chain: &Chain) -> TailSplit {
     TailSplit {
         arrays: 0,

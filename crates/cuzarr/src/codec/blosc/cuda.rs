@@ -98,8 +98,8 @@ struct BloscFrames {
     inner: Vec<BloscStreams>,
 }
 
-/// Prepares the decoding of the streams of one compressor. A frame with streams that the compressor's decoder refuses
-/// is refused with the first of their errors.
+/// Prepares the decoding of the streams of one compressor inside a batch of Blosc frames. A frame with streams that the
+/// compressor's decoder refuses is refused with the first of their errors.
 fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();

@@ -38,7 +38,7 @@ pub(super) struct InnerStream {
     pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
-    /// For each unit, which frame the stream is from, and at which byte of the frame it begins.
+    /// For each stream, which frame it is from, and at which byte of the frame it begins.
     pub(super) owners: Vec<(u32, u32)>,
 }
 

@@ -211,7 +211,8 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that turns the tiles of one part's segments into marks: bytes, or where to copy them from.
+    /// Launches the kernel that decodes one part of the segments to marks, each of which is a byte or where to copy it
+    /// from.
     fn marks(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, src, dst, statuses } = *self.task;
@@ -236,7 +237,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that replaces the marks of one part's segments by bytes.
+    /// Launches the kernel that replaces the marks of one part of the segments by decoded bytes.
     fn settle(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, dst, statuses, .. } = *self.task;

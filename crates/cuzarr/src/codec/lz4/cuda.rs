@@ -24,8 +24,8 @@ static LZ4: KernelSource =
 const WARPS_PER_BLOCK: u32 = 2;
 /// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` and their
-/// sequences of literals and matches are not short.
+/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` of them. An
+/// exception are frames whose sequences of literals and matches are short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
 /// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that

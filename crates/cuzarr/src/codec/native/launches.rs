@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// In the memory between two steps, chunks begin at multiples of this.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
-/// Where the chunks lie: ranges of one buffer.
+/// Where the chunks of a batch lie in device memory: ranges of one buffer.
 pub(crate) struct Chunks {
     pub(crate) buffer: Buffer,
     pub(crate) ranges: Vec<Range<usize>>,

@@ -42,7 +42,7 @@ pub struct Program {
 /// A part of decoding a chunk that a device can do, but that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
-    /// Decoding a frame: the kernels that can, and the decoded size in bytes.
+    /// Decoding a frame: the kernels that can decode it, and its decoded size in bytes.
     Frame(&'a dyn DeviceDecoder, usize),
     /// Summing floats one by one: how many there are, and the bytes of each. They are summed one after the other,
     /// because rounding depends on the order.

@@ -4,8 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extents(pub(super) Vec<usize>);
 
-/// Where a zfp block lies in a chunk: for each axis, its first element, and how many elements the chunk has from there
-/// on, at most 4.
+/// Where a zfp block lies in a chunk: for each axis, its first element and its number of elements inside the chunk, at
+/// most 4.
 pub(super) type Place = [(usize, usize); 4];
 
 impl Extents {

@@ -97,7 +97,7 @@ fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<us
     })
 }
 
-/// Makes the error for frames that libzstd refused, which says where they are damaged. libzstd does not say where the
+/// Makes the error for frames that libzstd refused, with the position of the damage. libzstd does not say where the
 /// damage is, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);

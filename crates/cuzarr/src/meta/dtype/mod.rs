@@ -305,9 +305,9 @@ impl DataType {
         fields.iter().map(offset_of).collect()
     }
 
-    /// Number of bytes that a change of byte order reverses together, if it is the same in the whole element: 1 for
-    /// bytes and single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger fields
-    /// (see [`swap_units`](Self::swap_units)) and for variable length.
+    /// Number of bytes that a change of byte order reverses together, if it is the same in the whole element. It is 1
+    /// for bytes and single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger
+    /// fields (see [`swap_units`](Self::swap_units)) and for variable length.
     pub fn swap_unit_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes()),

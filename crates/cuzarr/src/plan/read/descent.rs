@@ -85,7 +85,7 @@ pub(super) struct OpenGrid {
 pub(super) struct Shard {
     pub(super) key: Arc<str>,
     pub(super) offset: u64,
-    /// `None` if the shard is a whole object, because its size is not known.
+    /// Size of the shard in bytes; `None` if the shard is a whole object, whose size is not known.
     pub(super) size_bytes: Option<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
