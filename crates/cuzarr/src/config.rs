@@ -48,16 +48,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A setting's value.
+/// The value of a configuration key, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// The library chooses the value.
+    /// No value is set, so the library chooses one.
     Automatic,
-    /// Yes or no.
+    /// The value of a setting that is on or off.
     Flag(bool),
-    /// A number, or a number of bytes.
+    /// The value of a setting that is a number, or a number of bytes.
     Number(u64),
-    /// One of a fixed set of words.
+    /// The value of a setting that is one of a fixed set of words.
     Word(String),
 }
 
@@ -188,7 +188,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The value of the setting.
     pub value: ConfigValue,
-    /// Where the value comes from.
+    /// Where the value of the setting comes from.
     pub origin: Origin,
     /// What the setting does, in one line.
     pub meaning: &'static str,

@@ -252,7 +252,7 @@ pub struct Task<'a> {
 const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
 /// In the memory that an [`Encode`] returns, frames begin at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
-/// Bytes of an entry of [`Launched::frames`].
+/// Bytes of the entry that [`Launched::frames`] has for each frame: its offset and its size.
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
 
 /// Kernels that encode chunks to one kind of frame.

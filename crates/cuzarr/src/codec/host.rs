@@ -52,7 +52,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Encodes a chunk.
+    /// Encodes the bytes `decoded` of a chunk, and returns the encoded bytes.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
     /// The kernels that decode this codec's frames, if there are any.

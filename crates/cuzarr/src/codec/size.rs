@@ -3,9 +3,9 @@
 /// A size in bytes, exact or bounded, as far as metadata determines it. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Exactly this number of bytes.
+    /// The data has exactly this number of bytes.
     Exact(u64),
-    /// At most this number of bytes.
+    /// The data has at most this number of bytes.
     AtMost(u64),
     /// Metadata sets no bound, as for variable-length elements.
     Unknown,

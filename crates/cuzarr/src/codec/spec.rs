@@ -12,9 +12,10 @@ use crate::{Error, ErrorKind, Result};
 /// native byte order, C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkSpec {
-    /// The length of each dimension.
+    /// The length of the chunk along each dimension.
     pub shape: Vec<u64>,
-    /// The data type. It is shared: every codec of a chain has a spec, and a structure may have thousands of fields.
+    /// The data type of the elements. It is shared: every codec of a chain has a spec, and a structure may have
+    /// thousands of fields.
     pub data_type: Arc<DataType>,
     /// The value of elements that were never written. It is shared too, because it may have megabytes.
     pub fill_value: Arc<FillValue>,
@@ -104,12 +105,12 @@ impl VariableElements {
         Some(VariableElements { offsets, data: Vec::new() })
     }
 
-    /// Number of elements.
+    /// Number of elements in the list.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there are no elements.
+    /// Whether the list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -120,7 +121,7 @@ impl VariableElements {
         self.data.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// Adds an element at the end.
+    /// Adds a variable-length element, given by its bytes, at the end of the list.
     pub fn push(&mut self, element: &[u8]) {
         if self.offsets.is_empty() {
             self.offsets.push(0);

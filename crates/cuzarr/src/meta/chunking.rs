@@ -20,7 +20,7 @@ pub enum Chunks {
     Auto,
     /// One length for all dimensions; -1 means the whole dimension.
     Same(i64),
-    /// Lengths for each dimension.
+    /// The lengths of chunks along each dimension.
     Along(Vec<Lengths>),
     /// The chunk grid of another array, which is copied.
     Grid(ChunkGrid),

@@ -47,7 +47,7 @@ pub struct ImageLevel {
 pub struct CoordinateSystems {
     /// The name of the system to which the transformations of all levels lead.
     pub intrinsic: String,
-    /// All systems, unchanged from the attributes.
+    /// All coordinate systems of the image, unchanged from the attributes.
     pub systems: Vec<Map<String, Value>>,
     /// Transformations from the intrinsic system to others, unchanged from the attributes.
     pub transformations: Vec<Value>,
@@ -71,7 +71,7 @@ pub struct Multiscales {
     pub convention: MultiscaleConvention,
     /// The convention's version, as stated in the attributes.
     pub version: Option<String>,
-    /// The image's name.
+    /// The name of the image, if the attributes state one.
     pub name: Option<String>,
     /// The dimensions; empty if the attributes do not name them.
     pub axes: Vec<ImageAxis>,

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::{MAX_EXTENT, check_ndim, invalid};
 use crate::{Error, ErrorKind, Result};
 
-/// Consecutive chunks of one length.
+/// Consecutive chunks along a dimension that have one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// Length of each chunk, in elements.
+    /// Length of each chunk of the run, in elements.
     pub edge: u64,
-    /// Number of chunks.
+    /// Number of chunks in the run.
     pub count: u64,
     /// Number of the run's first chunk along the dimension.
     pub first_chunk: u64,
@@ -157,7 +157,7 @@ impl RectilinearGrid {
         (number, axis.range(number, u64::MAX))
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the grid.
     pub fn ndim(&self) -> usize {
         self.axes.len()
     }
@@ -343,7 +343,7 @@ impl Edges {
         }
     }
 
-    /// The different lengths of chunks, sorted.
+    /// The different lengths of the chunks along the dimension, sorted.
     pub fn distinct(&self) -> Vec<u64> {
         let mut edges = match self {
             Edges::Even(edge) => vec![*edge],

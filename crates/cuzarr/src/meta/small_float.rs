@@ -190,7 +190,7 @@ impl SmallFloat {
 mod tests {
     use super::*;
 
-    /// Each different format once.
+    /// Lists each different floating-point format once.
     fn formats() -> Vec<SmallFloat> {
         let mut formats = vec![FLOAT16, BFLOAT16];
         for format in SmallNumber::all().filter_map(SmallFloat::of) {

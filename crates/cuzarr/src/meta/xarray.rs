@@ -42,7 +42,7 @@ pub struct Translated {
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Value of elements that were never written.
     pub fill_value: FillValue,
-    /// The attributes as JSON text.
+    /// The attributes of the array as JSON text.
     pub attributes: String,
 }
 

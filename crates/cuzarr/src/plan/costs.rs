@@ -40,9 +40,9 @@ pub struct Costs {
 /// Estimated decoding speeds, in GB/s of decoded bytes that arrive in device memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The speed of the kernels.
+    /// The estimated speed of kernels on the device.
     pub device_gb_s: f64,
-    /// The speed of the host threads.
+    /// The estimated speed of all host threads together.
     pub host_gb_s: f64,
 }
 
@@ -56,8 +56,8 @@ pub struct Load {
 }
 
 impl Estimate {
-    /// Whether kernels are the better choice, judged by these speeds. If both are about equally fast, kernels win, so
-    /// that the host stays free.
+    /// Whether kernels should decode instead of host threads, judged by the estimated speeds of both. If both are about
+    /// equally fast, kernels win, so that the host stays free.
     pub fn prefers_device(&self) -> bool {
         self.device_gb_s >= 0.95 * self.host_gb_s
     }

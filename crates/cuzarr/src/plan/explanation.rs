@@ -156,7 +156,7 @@ impl Explanation {
         }
     }
 
-    /// The explanation as JSON.
+    /// Returns the explanation as a JSON object.
     pub fn to_json(&self) -> Value {
         let placements = self.placements.iter().map(|placement| match &placement.via_host {
             None => json!({ "codec": placement.codec, "placement": "native" }),

@@ -100,7 +100,7 @@ pub enum ResultOf<'a> {
 }
 
 impl ResultOf<'_> {
-    /// The result's shape.
+    /// The shape of the result that the selections fill.
     ///
     /// # Errors
     /// `OutOfMemory` when no memory could hold it.

@@ -13,7 +13,7 @@ use crate::store::ByteRange;
 /// One level of chunks: the array's stored chunks, or the inner chunks of its shards.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Extents of a chunk.
+    /// The shape of a chunk of this level.
     pub chunk_shape: Vec<u64>,
     /// Maximum size of an encoded chunk; `None` for elements of variable length.
     pub bound_bytes: Option<u64>,
@@ -105,7 +105,7 @@ impl ChunkLayout {
 /// The description of an array for plans: its shape, and the keys and layouts of its objects.
 #[derive(Clone)]
 pub struct Source {
-    /// Extents of the array.
+    /// The shape of the array: its length along each dimension.
     pub shape: Vec<u64>,
     /// Makes the key of an object from its coordinates in the grid.
     pub key: KeyOf,

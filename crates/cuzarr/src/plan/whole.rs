@@ -20,7 +20,7 @@ const HEADER_BYTES: u64 = 64;
 /// Shards that one call may read whole, so that it need not read their indexes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
-    /// The keys of the shards.
+    /// The keys of the shards in the store.
     pub keys: Vec<Arc<str>>,
     /// Maximum size of one shard, in bytes.
     pub bound_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOp
 }
 
 struct Sizes {
-    /// The bytes of a shard's elements.
+    /// Size in bytes of all elements of a shard together.
     elements_bytes: u64,
     /// Maximum size of a stored shard that a sensible writer makes. Codecs would allow several times as much.
     bound_bytes: u64,

@@ -126,7 +126,7 @@ impl Lz4Blocks {
         [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]
     }
 
-    /// Number of blocks.
+    /// Number of LZ4 blocks that are decoded together.
     pub(super) fn count(&self) -> usize {
         (self.walkers + self.large) as usize
     }

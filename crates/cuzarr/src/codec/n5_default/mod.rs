@@ -1,4 +1,4 @@
-//! # `n5_default`
+//! # `n5_default`: encodes chunks to blocks of N5
 //!
 //! Blocks of N5 in its default mode: a header with the block's shape, then the compressed elements. Elements are
 //! big-endian, and the first dimension varies fastest.

@@ -229,8 +229,9 @@ impl NativeBatch {
         self.allocate(&sizes, stream)
     }
 
-    /// Plans the decoding of frames. A decoder that takes all of an array's frames decodes all kinds together; decoders
-    /// that were made for one shape of chunks take a launch for each kind.
+    /// Plans the launches of a step that decodes one frame for each chunk of the batch. A decoder that takes all of an
+    /// array's frames decodes all kinds together; decoders that were made for one shape of chunks take a launch for
+    /// each kind.
     fn add_decoders(
         &mut self,
         steps: &[&Step],

@@ -66,9 +66,9 @@ pub(crate) struct Undone {
 pub(crate) struct Strided {
     pub(crate) buffer: Buffer,
     pub(crate) stride_bytes: usize,
-    /// The size of a chunk in bytes.
+    /// The size of each chunk in the buffer, in bytes.
     pub(crate) size_bytes: usize,
-    /// The number of chunks.
+    /// The number of chunks in the buffer.
     pub(crate) count: usize,
 }
 

@@ -1,4 +1,4 @@
-//! # `zfp`
+//! # `zfp`: compresses numbers with zfp
 //!
 //! Numbers compressed by zfp. Blocks of 4 values along each axis are transformed, and stored bit plane by bit plane.
 //!

@@ -24,7 +24,7 @@ type Plane = [u64; MOST_VALUES / 64];
 /// Which bit planes of a block are coded, and in how many bits.
 #[derive(Clone, Copy)]
 pub(super) struct PlaneExtent {
-    /// Number of bits of a coefficient.
+    /// Number of bits of each coefficient of a block.
     pub(super) width: u32,
     /// Maximum number of bit planes that are coded.
     pub(super) planes: u32,

@@ -51,7 +51,7 @@ const GROUPS_ALONE: u32 = 2;
 /// Warps of a thread block of which each warp works on one unit or frame. A block keeps its place until its slowest
 /// unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Kernels take only units that decode to fewer bytes than this, because offsets in bundles of sequences are limited.
+/// Kernels decode only chunks of fewer decoded bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
 /// The tables that kernels need, read from the headers of one frame, and the error if kernels refuse the frame.

@@ -86,8 +86,8 @@ pub(super) struct ZstdBlock {
 }
 
 impl ZstdBlock {
-    /// Number of bundles for the block's sequences, and for one more sequence with the literals after them. Without
-    /// sequences, its literals take one or two.
+    /// Number of bundles (groups of sequences) for the block's sequences, and for one more with the literals after
+    /// them. Without sequences, its literals take one or two.
     fn bundles(&self) -> u64 {
         u64::from(self.sequences) / lz::BUNDLE as u64 + 1
     }

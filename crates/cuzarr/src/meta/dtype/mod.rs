@@ -90,9 +90,9 @@ pub enum DataType {
         /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
-    /// Fields one after another, without padding.
+    /// A structure: named fields one after another, without padding.
     Struct {
-        /// The fields; at least one.
+        /// The fields of the structure; at least one.
         fields: Vec<Field>,
     },
     /// UTF-8 of any length: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
@@ -127,7 +127,7 @@ impl FromStr for DataType {
 /// A field of a structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// The name. It is unique in the structure.
+    /// The name of the field. It is unique in the structure.
     pub name: String,
     /// The type of the field. It must have a fixed size.
     pub data_type: DataType,
@@ -157,9 +157,9 @@ impl Field {
 /// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {
-    /// Lowest byte first.
+    /// Little-endian: the lowest byte of a number comes first.
     Little,
-    /// Highest byte first.
+    /// Big-endian: the highest byte of a number comes first.
     Big,
 }
 
@@ -171,7 +171,7 @@ pub struct SwapUnit {
     pub offset: usize,
     /// Bytes that are reversed together: 2, 4 or 8.
     pub unit_bytes: usize,
-    /// Number of units.
+    /// Number of units that follow each other, each with its bytes reversed alone.
     pub count: usize,
 }
 
@@ -219,7 +219,7 @@ impl TimeUnit {
         TIME_UNITS.iter().find(|(unit, _)| *unit == self).map_or("generic", |(_, name)| name)
     }
 
-    /// The unit with this NumPy name. `μs` is also accepted.
+    /// Returns the unit of time that has this name in NumPy; `None` if there is none. `μs` is also accepted.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if matches!(name, "\u{3bc}s" | "\u{b5}s") { "us" } else { name };
         TIME_UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)

@@ -30,14 +30,14 @@ type Numbered = Vec<(u64, usize)>;
 pub(crate) enum ChunkOrder {
     /// The outer product of one range or index list per dimension.
     Product(Vec<Along>),
-    /// Single points, grouped by chunk.
+    /// The selected points, grouped by chunk.
     Points(Arc<Points>),
 }
 
-/// The selection along one dimension.
+/// The selected elements along one dimension, sorted by index.
 #[derive(Clone, Debug)]
 pub(crate) enum Along {
-    /// Elements at even distances.
+    /// The selected elements lie at even distances.
     Range(AxisSelection),
     /// Sorted indices, and for each its position in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },

@@ -28,7 +28,7 @@ pub(crate) struct Points {
     /// The extents of a chunk (the largest one, if chunks differ), and the strides of its packed bytes.
     leaf: Vec<u64>,
     strides: Vec<u64>,
-    /// Whether chunks differ in shape.
+    /// Whether the chunks of the array differ in shape.
     is_uneven: bool,
 }
 

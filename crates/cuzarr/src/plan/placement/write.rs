@@ -40,7 +40,7 @@ const PARTS_A_SLAB: usize = 4;
 /// The facts about a write from which it is decided where its chunks are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCircumstances {
-    /// The device of the value.
+    /// The device whose memory holds the elements to write.
     pub(crate) device: Device,
     /// Number of host threads.
     pub(crate) threads: usize,
@@ -75,7 +75,8 @@ pub(crate) struct WriteCircumstances {
 pub(crate) enum WriteRoute {
     /// The host encodes elements of variable length.
     Variable,
-    /// The host encodes elements. They are in host memory, or are copied there before the first chunk is encoded.
+    /// The host encodes chunks of fixed-size elements. The elements are in host memory, or are copied there before the
+    /// first chunk is encoded.
     Host,
     /// Elements come from device memory, and the route is chosen for each chunk.
     Device(Box<DeviceWrite>),

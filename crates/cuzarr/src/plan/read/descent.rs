@@ -64,7 +64,7 @@ pub struct IndexRead {
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,
-    /// Size of the index in bytes.
+    /// Size of the encoded index in bytes.
     pub size_bytes: u64,
     /// The version that the object must have, if the index of an outer shard led here.
     pub version: Option<Version>,

@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    /// Appends a chunk of `level`. Returns false if the chunk was left out.
+    /// Appends a chunk of this level to the stored object. Returns false if the chunk was left out.
     fn store(
         &mut self,
         key: &str,

@@ -23,7 +23,7 @@ pub struct EncodeBatch {
     running: Option<(Launched, Event)>,
 }
 
-/// Encoded chunks in device memory.
+/// The frames of encoded chunks, in device memory.
 #[derive(Debug)]
 pub struct Encoded {
     /// The memory that holds the frames, in the order of the chunks.
