@@ -76,7 +76,7 @@ impl fmt::Display for ConfigValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigKind {
     Flag,
-    /// A number that is at least this one.
+    /// The key accepts a number that is at least this one.
     Number(u64),
     /// A number that is at least this one, or no number, so that the library chooses.
     OptionalNumber(u64),

@@ -81,7 +81,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
 /// The decoder of a codec: one for all of the codec's frames, or one that was made for chunks of one array.
 #[derive(Clone, Debug)]
 pub enum FrameDecoder {
-    /// A decoder for all frames of the codec.
+    /// One decoder for the frames of all arrays with this codec.
     Any(&'static dyn DeviceDecoder),
     /// A decoder that was made for the chunks of one array.
     Made(Arc<dyn DeviceDecoder>),
@@ -149,7 +149,7 @@ pub struct Request<'a> {
     /// A copy of all bytes of the source, if the host has one. A decoder that has a [`HeaderWalk`] and gets no headers
     /// always gets these bytes, with at least the headers filled in.
     pub host: Option<&'a [u8]>,
-    /// Headers of all units, if they were already read.
+    /// The headers of all frames, if the decoder has already read them.
     pub headers: &'a [Headers],
     /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that needs more time to save
     /// memory decides by this number.

@@ -62,7 +62,7 @@ pub enum ExternalKind {
     BytesToBytes,
 }
 
-/// A codec that is not built in, opened.
+/// An opened codec that is not built in, such as one of Python's numcodecs.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
     /// The data on both sides of the codec: arrays or bytes.

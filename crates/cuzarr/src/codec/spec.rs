@@ -61,7 +61,7 @@ impl ChunkSpec {
         }
     }
 
-    /// The data type as devices know it.
+    /// The type of the elements in device memory; an error for elements of variable length.
     pub(crate) fn dtype(&self) -> Result<DType> {
         self.data_type.device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))

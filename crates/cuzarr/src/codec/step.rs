@@ -41,7 +41,7 @@ pub enum Step {
     },
     /// Undoes a byte shuffle, so that the bytes of each unit lie together again.
     Unshuffle {
-        /// Bytes of a unit, mostly an element.
+        /// Number of bytes that are shuffled as one unit: in most cases, the size of an element.
         unit_bytes: usize,
     },
     /// Changes elements one by one, or transposes the axes of a chunk.

@@ -135,7 +135,7 @@ impl ChunkKeyEncoding {
         json!({"name": name, "configuration": {"separator": separator.as_str()}})
     }
 
-    /// The character between the numbers in the keys.
+    /// The character between the numbers in the keys of chunks.
     pub fn separator(&self) -> Separator {
         match self {
             ChunkKeyEncoding::Default { separator } | ChunkKeyEncoding::V2 { separator } => *separator,

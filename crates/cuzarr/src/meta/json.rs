@@ -1,4 +1,5 @@
-//! JSON as Zarr's writers really write it. A document can be edited without changing the rest of it.
+//! Reads and writes JSON as Zarr's writers really write it, with NaN and with the spelling of numbers. A document can
+//! be edited without changing the rest of it.
 //!
 //! `serde_json::Value` cannot hold everything that Python's `json` module writes (`NaN`, `Infinity`, integers beyond 64
 //! bits), and it forgets how a number was spelled. This tree keeps the text of numbers. Typed parsing does not use the

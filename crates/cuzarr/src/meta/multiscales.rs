@@ -25,7 +25,7 @@ pub struct ImageAxis {
     pub name: String,
     /// The type of the dimension, such as `space`, `time` or `channel`.
     pub kind: Option<String>,
-    /// The unit of its coordinates, such as `micrometer`.
+    /// The unit of the coordinates along the dimension, such as `micrometer`.
     pub unit: Option<String>,
     /// All members, unchanged from the attributes, such as `longName` and `orientation`.
     pub members: Map<String, Value>,
@@ -75,7 +75,7 @@ pub struct Multiscales {
     pub name: Option<String>,
     /// The dimensions; empty if the attributes do not name them.
     pub axes: Vec<ImageAxis>,
-    /// The arrays, from the largest to the smallest.
+    /// The arrays of the image, from the largest to the smallest.
     pub levels: Vec<ImageLevel>,
     /// The `omero` member: channels with their colours and limits.
     pub omero: Option<Map<String, Value>>,

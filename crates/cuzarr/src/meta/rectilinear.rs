@@ -24,7 +24,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The index after the run's last element.
+    /// The index, along the dimension, after the run's last element.
     pub fn end(&self) -> u64 {
         self.start + self.edge * self.count // checked when the run was made
     }
@@ -320,7 +320,8 @@ impl Edges {
         }
     }
 
-    /// The index of a chunk's first element. For the number after the last chunk, the end of the last chunk.
+    /// The index, along the dimension, of a chunk's first element. For the number after the last chunk, the end of the
+    /// last chunk.
     pub fn start(&self, chunk: u64) -> u64 {
         self.range(chunk, self.end().unwrap_or(MAX_EXTENT)).start
     }

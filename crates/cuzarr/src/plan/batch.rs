@@ -44,7 +44,7 @@ pub enum SizeRule {
 }
 
 impl SizeRule {
-    /// Whether bytes of this size are accepted.
+    /// Whether the rule accepts an answer of this size.
     pub fn allows(self, size_bytes: u64) -> bool {
         match self {
             SizeRule::Exact(expected) => size_bytes == expected,

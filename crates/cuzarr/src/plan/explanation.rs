@@ -20,7 +20,7 @@ use crate::error::Result;
 pub struct Explanation {
     /// Whether a write is explained, and not a read.
     pub writing: bool,
-    /// The device of the result, or of the value.
+    /// The device in whose memory the result of a read or the value of a write lies.
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
@@ -59,7 +59,7 @@ pub struct Explanation {
 /// The chunk cache of a device: what it holds now, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
-    /// Number of chunks in the cache, of all arrays.
+    /// Number of chunks of all arrays in the cache.
     pub chunks: u64,
     /// Size of the cached chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,

@@ -136,8 +136,8 @@ pub struct Spacing {
 }
 
 impl Spacing {
-    /// Computes the spacing of the elements of `order`. The `bool` says whether they are stacked along a first
-    /// dimension.
+    /// Computes how far apart the selected elements of `order` lie in packed chunks. The `bool` says whether they are
+    /// stacked along a first dimension.
     pub(crate) fn new(
         order: Option<(ChunkOrder, bool)>,
         layout: &Arc<ChunkLayout>,
@@ -309,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins to visit objects for the next selections. Their number is limited so that the list of their cells stays
-    /// small, but is at least one.
+    /// Begins to visit the stored objects that the next selections need. Their number is limited so that the list of
+    /// their cells stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);

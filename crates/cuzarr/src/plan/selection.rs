@@ -33,7 +33,7 @@ pub enum SliceArg {
         /// The distance between selected elements; it must be positive.
         step: Option<i64>,
     },
-    /// `...`: as many full slices as are missing.
+    /// An ellipsis `...`: as many full slices as the other arguments leave out.
     Ellipsis,
 }
 
@@ -213,7 +213,7 @@ impl Selection {
         Some(self.axes()?.iter().map(|axis| (axis.count, axis.step, axis.dropped)).collect())
     }
 
-    /// The shape of the result, which lacks dropped dimensions.
+    /// The shape of the selected elements, without dropped dimensions.
     pub fn shape(&self) -> Vec<u64> {
         let range = |axis: &AxisSelection| (!axis.dropped).then_some(axis.count);
         match &self.parts {

@@ -25,7 +25,7 @@ pub struct Level {
 /// Where the index of a shard lies, and the grid of its inner chunks.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
-    /// Number of inner chunks along each dimension.
+    /// Number of inner chunks of the shard along each dimension.
     pub grid: Vec<u64>,
     /// Where the index lies in the shard: a `Suffix`, or a `Span` from 0.
     pub index_range: ByteRange,

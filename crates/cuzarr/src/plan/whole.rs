@@ -22,7 +22,7 @@ const HEADER_BYTES: u64 = 64;
 pub struct WholeShards {
     /// The keys of the shards in the store.
     pub keys: Vec<Arc<str>>,
-    /// Maximum size of one shard, in bytes.
+    /// Maximum size of a stored shard, in bytes.
     pub bound_bytes: u64,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Source<'a> {
 pub(crate) struct HostCopy<'a> {
     /// A copy of all bytes of the frames, if there is one.
     pub(crate) bytes: Option<&'a [u8]>,
-    /// Headers of all frames, if they were already read.
+    /// The headers of all frames, if a decoder has already read them; otherwise empty.
     pub(crate) headers: &'a [Headers],
 }
 

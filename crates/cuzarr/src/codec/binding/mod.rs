@@ -34,7 +34,7 @@ struct EncodingPass {
     native: Option<NativePass>,
 }
 
-/// How a device does a pass of encoding.
+/// How a device does one pass over chunks while it encodes them.
 enum NativePass {
     /// The device runs the inverse of each of these decoding steps.
     Undone(Vec<Step>),

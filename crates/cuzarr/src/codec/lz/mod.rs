@@ -38,7 +38,7 @@ const MARK_BYTES: usize = size_of::<u32>();
 /// Maximum number of parts in which segments of units are processed, one after the other. Each adds a row of tiles and
 /// of settled segments.
 const MOST_PARTS: usize = 8;
-/// Bytes of a tile that one thread writes.
+/// Number of decoded bytes that one thread writes, as its part of a tile.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// How many tiles of other units are decoded while one tile in a row waits for the tile before it. A tile waits about 2
@@ -158,7 +158,7 @@ struct LzPlan {
     /// Numbers of the chains that are decoded to marks first, and then to bytes. They are sorted: the first segments of
     /// all units, then the second ones, and so on.
     segments: Vec<u32>,
-    /// Number of tiles in all rows together.
+    /// Number of tiles in all chains that are decoded directly to bytes.
     row_tiles: usize,
     /// The parts of `segments` that are processed one after the other. Only the marks of one part are in memory at a
     /// time.

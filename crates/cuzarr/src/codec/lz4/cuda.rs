@@ -19,8 +19,8 @@ pub(crate) const HEADERS: &[Header] =
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Warps of a thread block that decodes frames. A block keeps its place until its slowest frame is done, so it has few
-/// warps.
+/// Number of warps in each thread block that decodes LZ4 frames. A block keeps its place until its slowest frame is
+/// done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;

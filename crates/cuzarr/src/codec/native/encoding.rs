@@ -48,7 +48,7 @@ pub(crate) struct NativeFrames {
 }
 
 impl NativeEncoder {
-    /// Returns how a device encodes the chunks of `program`.
+    /// Returns how a device encodes chunks with the codecs of `program`.
     ///
     /// # Errors
     /// `Unsupported`, with the reason why the host encodes.

@@ -37,7 +37,7 @@ use crate::Result;
 pub(crate) struct Native {
     /// The steps in order of decoding, each with the name of its codec.
     steps: Vec<(Step, String)>,
-    /// The size of a chunk before the first step.
+    /// The size of a chunk before the first of the device's steps.
     input: Size,
     packed_bytes: usize,
 }

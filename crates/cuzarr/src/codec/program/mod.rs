@@ -57,7 +57,7 @@ pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
 
-/// How a device can do one pass.
+/// How a device can do one pass of decoding.
 #[derive(Clone, Debug)]
 pub(super) struct PassOnDevice {
     /// The number of the pass's codec in order of encoding; `None` for a pass that is only a part of a codec.
@@ -214,7 +214,7 @@ impl Program {
         fits && self.natives[pass].steps.as_ref().is_ok_and(works)
     }
 
-    /// The size of a chunk before pass number `pass`.
+    /// The size of a chunk before decoding pass number `pass`.
     fn size_before(&self, pass: usize) -> Size {
         match pass.checked_sub(1) {
             Some(before) => self.passes[before].decoded_size(),

@@ -129,7 +129,7 @@ impl DeviceDecoder for ZfpDecoder {
     }
 }
 
-/// Chunks that are ready to be decoded together.
+/// Zfp chunks that are ready to be decoded together.
 struct ZfpFrames {
     kernel: &'static str,
     /// For each chunk, the offsets at which its frame and its elements begin.

@@ -47,7 +47,7 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::Result;
 
-/// Maximum number of dimensions of a block.
+/// Maximum number of dimensions of a zfp block.
 const MOST_NDIM: usize = 4;
 
 /// Opens the codec `zfp` from its configuration in the metadata.

@@ -1,4 +1,4 @@
-//! The parameters of blocks, from the codec's configuration.
+//! The parameters of zfp blocks (size, precision), read from the codec's configuration.
 //!
 //! Every mode is a choice of the four parameters that zfp calls `minbits`, `maxbits`, `maxprec` and `minexp`:
 //! <https://zfp.readthedocs.io/en/latest/modes.html>.

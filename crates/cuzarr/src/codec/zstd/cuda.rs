@@ -148,7 +148,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
     Prepared::new(request, ZstdDecoding { tables, layout, scratch, engine }, refused)
 }
 
-/// Sizes in bytes of the parts of scratch memory.
+/// Sizes in bytes of the parts of scratch memory that decoding a batch takes.
 struct ZstdScratch {
     results: usize,
     trees: usize,
@@ -185,7 +185,7 @@ struct ZstdDecoding {
     engine: lz::LzEngine,
 }
 
-/// The arguments of all kernels: `ZstdTask` in zstd.cuh.
+/// The arguments of all kernels that decode Zstandard frames: `ZstdTask` in zstd.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct KernelTask {

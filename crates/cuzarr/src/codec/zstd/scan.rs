@@ -60,7 +60,7 @@ struct Earlier {
     tables: Option<[u32; 3]>,
 }
 
-/// A compressed block, while its content is read.
+/// A compressed Zstandard block, while its headers are read.
 struct Coded<'a> {
     block: ZstdBlock,
     reader: BlockReader<'a>,

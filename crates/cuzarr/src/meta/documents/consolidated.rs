@@ -35,12 +35,12 @@ pub struct Consolidated {
     unchanged: Option<Text>,
 }
 
-/// Where the documents of one node are.
+/// The entry of one node in consolidated metadata: where its documents are.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// In the stored document: the ranges of the node's documents in its text.
+    /// The documents are in the text of the stored document, at these ranges.
     Found { is_array: bool, document: Range<usize>, zattrs: Option<Range<usize>> },
-    /// In memory: documents that a caller gave.
+    /// The documents are in memory, because a caller gave them.
     Given(Box<NodeDocuments>),
 }
 

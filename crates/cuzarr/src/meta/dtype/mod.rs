@@ -63,12 +63,12 @@ pub enum DataType {
     Small(SmallNumber),
     /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
     RawBytes {
-        /// Bytes of one element; at least 1.
+        /// Size of one element in bytes; at least 1.
         size: usize,
     },
     /// Bytes without their trailing zeros: v3 `null_terminated_bytes`, v2 `|S*`.
     NullTerminatedBytes {
-        /// Bytes of one element; at least 1.
+        /// Size of one element in bytes; at least 1.
         length_bytes: usize,
     },
     /// Code points of 4 bytes, padded with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
@@ -78,14 +78,14 @@ pub enum DataType {
     },
     /// A point in time: an `i64` count of `scale_factor` units since 1970; `i64::MIN` is NaT.
     DateTime64 {
-        /// The unit of time that is counted, before `scale_factor`.
+        /// The unit of time, which is multiplied by `scale_factor`.
         unit: TimeUnit,
         /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
     /// A length of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
     TimeDelta64 {
-        /// The unit of time that is counted, before `scale_factor`.
+        /// The unit of time, which is multiplied by `scale_factor`.
         unit: TimeUnit,
         /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
@@ -259,7 +259,7 @@ impl DataType {
         Ok(structure)
     }
 
-    /// Bytes of one element; `None` for variable length.
+    /// Size of one element in bytes; `None` for elements of variable length.
     pub fn size_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes() * number.parts()),

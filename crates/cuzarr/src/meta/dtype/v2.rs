@@ -138,7 +138,7 @@ fn field_length(length: Option<u64>) -> Option<usize> {
 /// The byte order that is written for the fields of a structure.
 #[derive(Clone, Copy)]
 pub(super) enum FieldOrder {
-    /// The byte order of each field, as stored.
+    /// Each field keeps the byte order in which the array stores it.
     Stored,
     /// Little-endian, as in memory.
     Native,

@@ -1,4 +1,4 @@
-//! Points, in the order of the array's chunks.
+//! Sorts selected points in the order of the array's chunks.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where one codec of the chain runs.
+/// Where one codec of an array runs, in a read or write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The name of the codec.

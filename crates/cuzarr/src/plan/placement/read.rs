@@ -34,7 +34,7 @@ pub(crate) const SMALL_BYTES: usize = 128 << 10;
 /// The facts about a read, beside the array's codecs, from which its placement is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// Number of multiprocessors of the device of the result.
+    /// Number of multiprocessors of the device that gets the result.
     pub(crate) multiprocessors: u32,
     /// Number of host threads.
     pub(crate) threads: usize,

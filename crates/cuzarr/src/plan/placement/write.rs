@@ -25,7 +25,7 @@ const ENCODING_LARGE_CHUNKS: usize = 2;
 const BATCHES_OF_A_WRITE: u64 = 16;
 /// Size of the largest batch, as a multiple of the usual size.
 const LARGEST_ENCODING_BATCH: u64 = 4;
-/// Alignment of chunks that are gathered for kernels.
+/// Chunks that are gathered in device memory for kernels begin at multiples of this.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
 /// Number of slabs (pieces of pinned memory) that may be on their way to the host before the write waits for the
@@ -33,8 +33,8 @@ const CHUNK_ALIGNMENT_BYTES: usize = 256;
 const DOWNLOADS: usize = 2;
 /// Number of slabs in which old elements of merged chunks go to the device: one is filled while the other is copied.
 const UPLOADS: usize = 2;
-/// Number of parts of large objects in a slab. Threads can write parts at the same time only if they belong to
-/// different objects.
+/// Number of parts of large objects that one slab of pinned memory holds. Threads can write parts at the same time only
+/// if they belong to different objects.
 const PARTS_A_SLAB: usize = 4;
 
 /// The facts about a write from which it is decided where its chunks are encoded.
@@ -312,9 +312,9 @@ pub(crate) struct DeviceEncoding {
     pub(crate) merging: Option<Arc<Native>>,
     /// Number of chunks in a batch.
     pub(crate) chunks: usize,
-    /// Number of batches on the device at a time.
+    /// Number of batches that the device encodes at a time.
     pub(crate) batches: usize,
-    /// Maximum device memory of all batches together.
+    /// Maximum device memory, in bytes, that all batches on the device take together.
     pub(crate) memory_bytes: u64,
 }
 

@@ -18,7 +18,7 @@ pub trait Entries: Send + Sync {
     /// The offset and size of an inner chunk in the shard, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
 
-    /// Number of inner chunks, stored or not.
+    /// Number of inner chunks in the shard, stored or not.
     fn len(&self) -> usize;
 
     /// Whether the shard has no inner chunks.

@@ -1,4 +1,4 @@
-//! Launches of the kernels that make deflate streams.
+//! Launches the kernels that encode chunks to deflate streams.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ const SIMT_THREADS: u32 = 64;
 /// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of all encoding kernels: `DeflateEncode` in deflate_encode.cuh.
+/// The arguments of all kernels that encode deflate: `DeflateEncode` in deflate_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeflateTask {

@@ -15,7 +15,7 @@ static FIND: KernelSource = KernelSource { name: "lz_find", text: TEXT, headers:
 
 const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
 const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
-/// Thread blocks that a multiprocessor has room for.
+/// Number of thread blocks of the kernel that a multiprocessor has room for.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
 /// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
 /// of a block: `CANDIDATE_BYTES` for each byte.

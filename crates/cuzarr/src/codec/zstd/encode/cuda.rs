@@ -1,4 +1,4 @@
-//! Launches of the kernels that make zstd frames.
+//! Launches the kernels that encode chunks to Zstandard frames.
 
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
@@ -40,7 +40,7 @@ const SIMT_THREADS: u32 = 128;
 /// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of all encoding kernels: `ZstdEncode` in zstd_encode.cuh.
+/// The arguments of all kernels that encode Zstandard frames: `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ZstdTask {

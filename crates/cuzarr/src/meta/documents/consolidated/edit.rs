@@ -97,7 +97,7 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     })
 }
 
-/// The entries that all changes together remove and add.
+/// The entries of consolidated metadata that all changes together remove and add.
 struct Goal {
     nodes: BTreeMap<String, NodeDocuments>,
     /// Paths whose entries are removed, if they exist.
@@ -210,7 +210,7 @@ enum EditStep {
 }
 
 struct EditPlan {
-    /// For each existing member, what happens to it.
+    /// For each existing member of the text, what happens to it.
     steps: Vec<EditStep>,
     /// New members, each with the index of the existing member that follows it.
     new: Vec<(usize, String)>,

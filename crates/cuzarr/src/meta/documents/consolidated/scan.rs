@@ -1,4 +1,4 @@
-//! Finds the entries of consolidated metadata in its text.
+//! Finds where the entries of consolidated metadata lie in the text of a document.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl<'a> Scan<'a> {
         Ok(found.map(|_| scan))
     }
 
-    /// Where `metadata` lies in the text, and its members.
+    /// Returns where the member `metadata` lies in the text, and the members inside it.
     ///
     /// # Errors
     /// `UnsupportedFeature`, `MetadataInvalid` when it has another form.
