@@ -280,7 +280,8 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
     /// Plans the encoding of the chunks in `row`.

@@ -40,7 +40,7 @@ impl ChunkSpec {
         self.shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
     }
 
-    /// The bytes of all elements together, as far as they are known.
+    /// Size of all elements of the chunk together, as far as metadata determines it.
     pub(crate) fn size(&self) -> Result<Size> {
         let Some(element) = self.data_type.size_bytes() else { return Ok(Size::Unknown) };
         let bytes = self.elements().and_then(|count| count.checked_mul(element as u64));
@@ -53,7 +53,7 @@ impl ChunkSpec {
         }
     }
 
-    /// The bytes of all elements together, for elements of fixed size.
+    /// Size in bytes of all elements of the chunk together, for elements of fixed size.
     pub(crate) fn size_bytes(&self) -> Result<usize> {
         match self.size()? {
             Size::Exact(bytes) => Ok(bytes as usize),

@@ -27,7 +27,7 @@ pub struct ImageAxis {
     pub kind: Option<String>,
     /// The unit of the coordinates along the dimension, such as `micrometer`.
     pub unit: Option<String>,
-    /// All members, unchanged from the attributes, such as `longName` and `orientation`.
+    /// All members of the axis, unchanged from the attributes, such as `longName` and `orientation`.
     pub members: Map<String, Value>,
 }
 
@@ -73,7 +73,7 @@ pub struct Multiscales {
     pub version: Option<String>,
     /// The name of the image, if the attributes state one.
     pub name: Option<String>,
-    /// The dimensions; empty if the attributes do not name them.
+    /// The dimensions of the image; empty if the attributes do not name them.
     pub axes: Vec<ImageAxis>,
     /// The arrays of the image, from the largest to the smallest.
     pub levels: Vec<ImageLevel>,

@@ -194,7 +194,7 @@ impl Batch {
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
     }
 
-    /// Whether the batch has nothing to read, to fill or to place.
+    /// Whether the batch has no requests, no boxes to fill and no cached chunks.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }

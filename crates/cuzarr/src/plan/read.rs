@@ -77,7 +77,7 @@ struct Goal {
     at: At,
 }
 
-/// Where the elements of a selection lie in their result.
+/// Where in a result of the call the elements of a selection go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     /// The selection fills the whole result.
@@ -289,7 +289,7 @@ impl Plan {
         self.selections.iter().map(|order| chunks_touched(&self.source, order)).fold(0, u64::saturating_add)
     }
 
-    /// The description of the array.
+    /// The description of the array that is read: its grid, codecs and keys.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }

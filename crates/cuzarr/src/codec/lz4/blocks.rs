@@ -21,7 +21,7 @@ const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
 /// A block with less than 1 / `WALK_COST` of all bytes may be walked: one thread block reads its tokens in order. That
 /// is 1/32 to 1/128 as fast as finding them with all threads.
 const WALK_COST: usize = 96;
-/// Blocks of up to this many encoded bytes may be walked in any case: the launches of the other way take as long.
+/// Blocks of up to this many encoded bytes may always be walked, because the launches that guess tokens take as long.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// Where one LZ4 block and its decoded bytes lie.

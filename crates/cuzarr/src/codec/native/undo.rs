@@ -49,7 +49,7 @@ enum Inverse {
     /// element.
     Convert {
         conversion: Conversion,
-        /// The number of this conversion among all conversions of an `Undo`, which is the order of their statuses.
+        /// The number of this conversion among the conversions of an `Undo`, by which its statuses are found.
         number: usize,
     },
 }

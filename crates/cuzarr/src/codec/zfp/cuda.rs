@@ -43,7 +43,7 @@ pub(super) struct ZfpDecoder {
 }
 
 impl ZfpDecoder {
-    /// Returns kernels that decode chunks of these blocks; `None` if there are none for them. `dtype` is the type of
+    /// Makes the decoder for chunks of these zfp blocks; `None` if kernels cannot decode them. `dtype` is the type of
     /// the elements.
     pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;

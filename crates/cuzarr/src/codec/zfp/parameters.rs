@@ -15,7 +15,7 @@ const MOST_PLANES: u32 = 64;
 /// The exponent of the smallest positive float64, a subnormal number. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;
 
-/// How many bits blocks take, and how precise they are.
+/// How many bits zfp blocks take, and with what precision they hold values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     /// Minimum bits of a block; shorter ones are filled up with zeros.

@@ -78,7 +78,7 @@ pub(crate) enum Route {
 /// How a read treats chunks whose stored bytes the store hands over in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
-    /// Stored bytes are packed bytes, and are scattered from the memory in which they came.
+    /// Stored bytes are packed bytes, so elements are copied from them directly to the result.
     Packed,
     /// Stored bytes are frames, and kernels decode them. The host may decode faster, but it would need to download the
     /// bytes first.

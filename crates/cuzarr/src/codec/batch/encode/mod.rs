@@ -93,7 +93,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Maximum device memory, in bytes, that a run takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one run takes for its work and for the frames, without the input chunks.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }

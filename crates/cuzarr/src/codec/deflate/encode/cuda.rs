@@ -97,7 +97,8 @@ impl DeflateChunks {
         [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
         let checksums = checksum::compute_bytes(chunks);

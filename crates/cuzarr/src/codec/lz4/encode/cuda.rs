@@ -112,7 +112,8 @@ impl Lz4Chunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }

@@ -91,7 +91,8 @@ impl ZstdChunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes
