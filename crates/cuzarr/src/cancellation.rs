@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// Time between two checks of a token by a waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Stops calls from any thread, if it was passed to them in their options. Clones share one state. A cancelled token
-/// stays cancelled.
+/// A token to pass in the options of calls, so that any thread can stop these calls later. Clones share one state. A
+/// cancelled token stays cancelled.
 ///
 /// ```
 /// use cuzarr::{CancellationToken, ErrorKind};

@@ -48,16 +48,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A setting's value.
+/// The value of a configuration key, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// The library chooses the value.
+    /// No value is set, so the library chooses one.
     Automatic,
-    /// Yes or no.
+    /// The value of a setting that is on or off.
     Flag(bool),
-    /// A number, or a number of bytes.
+    /// The value of a setting that is a number, or a number of bytes.
     Number(u64),
-    /// One of a fixed set of words.
+    /// The value of a setting that is one of a fixed set of words.
     Word(String),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for ConfigValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigKind {
     Flag,
-    /// A number that is at least this one.
+    /// The key accepts a number that is at least this one.
     Number(u64),
     /// A number that is at least this one, or no number, so that the library chooses.
     OptionalNumber(u64),
@@ -188,7 +188,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The value of the setting.
     pub value: ConfigValue,
-    /// Where the value comes from.
+    /// Where the value of the setting comes from.
     pub origin: Origin,
     /// What the setting does, in one line.
     pub meaning: &'static str,
@@ -273,38 +273,38 @@ impl Config {
         Ok(&self.settings[index_of(name)?])
     }
 
-    /// The setting `device`.
+    /// The setting `device`: where results are, in host memory or on a GPU.
     pub fn device(&self) -> Device {
         // The text was checked when it was set.
         self.word("device").parse().unwrap_or(Device::Cpu)
     }
 
-    /// The setting `strict`.
+    /// The setting `strict`: whether a read or write fails instead of falling back to the host.
     pub fn strict(&self) -> bool {
         self.flag("strict")
     }
 
-    /// The setting `memory_limit`.
+    /// The setting `memory_limit`: maximum number of bytes in flight, on the device and in pinned memory each.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.number("memory_limit").unwrap_or(u64::MAX)
     }
 
-    /// The setting `chunk_cache.size`.
+    /// The setting `chunk_cache.size`: maximum bytes of decoded chunks that each device keeps in its chunk cache.
     pub fn chunk_cache_bytes(&self) -> u64 {
         self.number("chunk_cache.size").unwrap_or(0)
     }
 
-    /// The setting `chunk_cache.max_age`.
+    /// The setting `chunk_cache.max_age`: how long the chunk cache trusts objects of a server without asking again.
     pub fn chunk_cache_max_age(&self) -> Duration {
         Duration::from_secs(self.number("chunk_cache.max_age").unwrap_or(0))
     }
 
-    /// The setting `metadata_max_bytes`.
+    /// The setting `metadata_max_bytes`: larger metadata documents are refused.
     pub fn metadata_max_bytes(&self) -> u64 {
         self.number("metadata_max_bytes").unwrap_or(0)
     }
 
-    /// The setting `default_zarr_format`: 2 or 3.
+    /// The setting `default_zarr_format`: the Zarr format of new arrays and groups, 2 or 3.
     pub fn default_zarr_format(&self) -> u8 {
         if self.word("default_zarr_format") == "2" { 2 } else { 3 }
     }
@@ -314,48 +314,50 @@ impl Config {
         if self.word("array.order") == "F" { Order::F } else { Order::C }
     }
 
-    /// The setting `array.read_missing_chunks`.
+    /// The setting `array.read_missing_chunks`: whether missing chunks are read as the fill value; else they are an
+    /// error.
     pub fn read_missing_chunks(&self) -> bool {
         self.flag("array.read_missing_chunks")
     }
 
-    /// The setting `array.write_empty_chunks`.
+    /// The setting `array.write_empty_chunks`: whether chunks that only hold the fill value are stored.
     pub fn write_empty_chunks(&self) -> bool {
         self.flag("array.write_empty_chunks")
     }
 
-    /// The setting `array.target_shard_size_bytes`.
+    /// The setting `array.target_shard_size_bytes`: size of shards whose shape the library chooses; `None` if it is not
+    /// set.
     pub fn target_shard_size_bytes(&self) -> Option<u64> {
         self.number("array.target_shard_size_bytes")
     }
 
-    /// The setting `array.sharding_coalesce_max_gap_bytes`.
+    /// The setting `array.sharding_coalesce_max_gap_bytes`: maximum gap between two ranges that one request reads.
     pub fn coalesce_gap_bytes(&self) -> u64 {
         self.number("array.sharding_coalesce_max_gap_bytes").unwrap_or(0)
     }
 
-    /// The setting `array.sharding_coalesce_max_bytes`.
+    /// The setting `array.sharding_coalesce_max_bytes`: maximum size of a request that was joined from several ranges.
     pub fn coalesce_max_bytes(&self) -> u64 {
         self.number("array.sharding_coalesce_max_bytes").unwrap_or(0)
     }
 
-    /// The setting `array.variable_chunk_max_bytes`.
+    /// The setting `array.variable_chunk_max_bytes`: maximum decoded bytes of a chunk of variable-length elements.
     pub fn variable_chunk_max_bytes(&self) -> u64 {
         self.number("array.variable_chunk_max_bytes").unwrap_or(0)
     }
 
-    /// The setting `array.allow_unsafe_pickle_decode`.
+    /// The setting `array.allow_unsafe_pickle_decode`: whether pickled objects are decoded, which can run any code.
     pub fn allow_unsafe_pickle_decode(&self) -> bool {
         self.flag("array.allow_unsafe_pickle_decode")
     }
 
-    /// The setting `threading.max_workers`, or the number of cores.
+    /// Number of threads for reading and decoding: the setting `threading.max_workers`, or else the number of cores.
     pub fn threads(&self) -> usize {
         let asked = self.number("threading.max_workers").map(|count| usize::try_from(count).unwrap_or(usize::MAX));
         asked.unwrap_or_else(cores)
     }
 
-    /// The setting `async.concurrency`.
+    /// The setting `async.concurrency`: maximum number of requests in flight to stores that are not local.
     pub fn concurrency(&self) -> usize {
         self.number("async.concurrency").and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
     }

@@ -17,10 +17,10 @@ macro_rules! kinds {
         }
 
         impl ErrorKind {
-            /// Every kind, in order of declaration.
+            /// Every kind of error, in the order in which this enum declares them.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$name,)*];
 
-            /// The name of the kind. It is the same in every language and in JSON.
+            /// The name of this kind of error, such as `ChunkCorrupt`. It is the same in every language and in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$name => stringify!($name),)*
@@ -126,11 +126,11 @@ struct Inner {
     others: Vec<Error>,
 }
 
-/// Maximum number of characters in a message, and in one entry of a trail. Such texts contain names, shapes and keys,
-/// which come from stored bytes.
+/// Maximum number of characters in an error message, and in each text that says where the error happened. Such texts
+/// contain names, shapes and keys, which come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Returns the text, or only its beginning if it is too long.
+/// Cuts a text of an error to `LONGEST_MESSAGE` characters if it is longer.
 fn shortened(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(LONGEST_MESSAGE) {
         text.truncate(end);

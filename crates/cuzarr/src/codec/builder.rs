@@ -21,7 +21,7 @@ pub(crate) struct Builder {
     serializer: Option<Serializer>,
     bytes: Vec<BytesStep>,
     size: Size,
-    /// The size of what the array→bytes codec encodes to.
+    /// The size of a chunk after the array→bytes codec, as far as metadata determines it.
     serialized: Size,
     pub(crate) variable_order_f: bool,
 }

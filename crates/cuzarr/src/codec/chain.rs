@@ -1,4 +1,4 @@
-//! A validated chain of codecs, and the shards in it, which hold chains themselves.
+//! A checked chain of codecs; its sharding codec, if it has one, contains a chain for the inner chunks.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Chain {
     pub(super) variable_order_f: bool,
 }
 
-/// The array→bytes codec, by what it takes.
+/// The array→bytes codec of a chain: for elements of fixed size, for shards, or for elements of variable length.
 #[derive(Clone, Debug)]
 pub(crate) enum Serializer {
     Fixed(Arc<dyn ArrayToBytes>),

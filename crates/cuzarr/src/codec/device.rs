@@ -20,7 +20,7 @@ use cuzarr_device::{Buffer, Device, Header, KernelSource, Stream};
 use super::cost::{EncodingSpeeds, Speeds};
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of the status that kernels write for each unit.
+/// Bytes of the status in which kernels report damage, one for each frame.
 pub const STATUS_BYTES: usize = 8;
 
 /// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
@@ -31,7 +31,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The name of the kind of frame, for messages and explanations.
     fn name(&self) -> &'static str;
 
-    /// The speeds at which the device and the host decode such frames.
+    /// The speeds at which the device and the host decode frames of this kind.
     fn speeds(&self) -> &'static Speeds;
 
     /// The reason why the host decodes frames of `decoded_bytes`; `None` if kernels do.
@@ -40,8 +40,8 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// How large a batch of such frames should be, as a multiple of the usual size. Kernels that take long for a single
-    /// frame, and need many to fill the device, return more than 1.
+    /// How large a batch of frames of this size should be, as a multiple of the usual batch size. Kernels that take
+    /// long for a single frame, and need many to fill the device, return more than 1.
     fn batch_factor(&self, decoded_bytes: usize) -> u64 {
         let _ = decoded_bytes;
         1
@@ -81,7 +81,7 @@ pub trait DeviceDecoder: Send + Sync + fmt::Debug {
 /// The decoder of a codec: one for all of the codec's frames, or one that was made for chunks of one array.
 #[derive(Clone, Debug)]
 pub enum FrameDecoder {
-    /// A decoder for all frames of the codec.
+    /// One decoder for the frames of all arrays with this codec.
     Any(&'static dyn DeviceDecoder),
     /// A decoder that was made for the chunks of one array.
     Made(Arc<dyn DeviceDecoder>),
@@ -149,7 +149,7 @@ pub struct Request<'a> {
     /// A copy of all bytes of the source, if the host has one. A decoder that has a [`HeaderWalk`] and gets no headers
     /// always gets these bytes, with at least the headers filled in.
     pub host: Option<&'a [u8]>,
-    /// Headers of all units, if they were already read.
+    /// The headers of all frames, if the decoder has already read them.
     pub headers: &'a [Headers],
     /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that needs more time to save
     /// memory decides by this number.
@@ -252,7 +252,7 @@ pub struct Task<'a> {
 const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
 /// In the memory that an [`Encode`] returns, frames begin at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
-/// Bytes of an entry of [`Launched::frames`].
+/// Bytes of the entry that [`Launched::frames`] has for each frame: its offset and its size.
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;
 
 /// Kernels that encode chunks to one kind of frame.
@@ -263,7 +263,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Size of the chunks that this encoder is made for, in bytes.
     fn chunk_bytes(&self) -> usize;
 
-    /// Whether a launch may also have chunks that are smaller than that size.
+    /// Whether a launch may also have chunks that are smaller than `chunk_bytes`.
     fn takes_smaller(&self) -> bool {
         false
     }
@@ -271,7 +271,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Maximum size of the frame of one chunk, in bytes.
     fn frame_bound_bytes(&self) -> usize;
 
-    /// The speeds at which the device and the host encode such chunks.
+    /// The speeds at which the device and the host encode chunks with this encoder's codec.
     fn speeds(&self) -> &'static EncodingSpeeds;
 
     /// Why the host encodes chunks in the memory of `device`; `None` if the device does.
@@ -280,7 +280,8 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     fn memory_bytes(&self, row: &ChunkRow) -> usize;
 
     /// Plans the encoding of the chunks in `row`.

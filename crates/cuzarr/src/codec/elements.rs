@@ -80,7 +80,7 @@ pub(crate) fn output_spec(spec: &ChunkSpec, dtype: DType) -> Result<ChunkSpec> {
     Ok(ChunkSpec::new(spec.shape.clone(), DataType::try_from(dtype)?, FillValue::Element(fill)))
 }
 
-/// Whether steps can calculate in `dtype`: it is an integer or a float.
+/// Whether element steps can calculate in `dtype`: it is an integer or a float.
 pub(crate) fn is_real(dtype: DType) -> bool {
     is_float(dtype) || matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt)
 }

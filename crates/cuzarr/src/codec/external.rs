@@ -54,15 +54,15 @@ pub trait HostCodec: Send + Sync + fmt::Debug {
 /// The data on both sides of an external codec: arrays or bytes.
 #[derive(Clone, Debug)]
 pub enum ExternalKind {
-    /// From arrays to arrays; states the array after encoding.
+    /// The codec encodes arrays to arrays; the value describes the array after encoding.
     ArrayToArray(ChunkSpec),
-    /// From arrays to bytes.
+    /// The codec encodes arrays to bytes.
     ArrayToBytes,
-    /// From bytes to bytes.
+    /// The codec encodes bytes to bytes.
     BytesToBytes,
 }
 
-/// A codec that is not built in, opened.
+/// An opened codec that is not built in, such as one of Python's numcodecs.
 #[derive(Clone, Debug)]
 pub struct ExternalCodec {
     /// The data on both sides of the codec: arrays or bytes.

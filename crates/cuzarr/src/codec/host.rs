@@ -22,7 +22,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// The codec's Zarr v3 name, for messages.
     fn name(&self) -> &str;
 
-    /// The size of the encoded bytes of `decoded` bytes, as far as it is known.
+    /// The size of a chunk after encoding, if `decoded` is its size before, as far as it is known.
     fn encoded_size(&self, decoded: Size) -> Size;
 
     /// Decodes to exactly `decoded.len()` bytes; a frame of another decoded size is an error.
@@ -45,14 +45,14 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy. `None` for
-    /// codecs that change bytes.
+    /// Checks the encoded bytes, and returns the decoded bytes as a slice of them, without a copy. `None` for codecs
+    /// that change bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         let _ = encoded;
         None
     }
 
-    /// Encodes a chunk.
+    /// Encodes the bytes `decoded` of a chunk, and returns the encoded bytes.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
     /// The kernels that decode this codec's frames, if there are any.
@@ -78,7 +78,8 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         None
     }
 
-    /// How the tail can read encoded bytes itself, for codecs that only move bytes. `decoded` is the size in bytes.
+    /// How elements can be copied from encoded bytes directly to the array (by the tail), for codecs that only move
+    /// bytes. `decoded` is the size in bytes.
     fn packing(&self, decoded: u64) -> Option<Packing> {
         let _ = decoded;
         None
@@ -88,19 +89,20 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
 /// How much of an array→array codec is done by the tail: the copy between packed chunks and arrays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TailPart {
-    /// Nothing: the codec runs on the host, for this reason.
+    /// The tail does nothing: the codec runs on the host, for this reason.
     Host(&'static str),
-    /// All of it: encoded dimension `i` is decoded dimension `axes[i]`, and elements stay as they are.
+    /// The tail does the whole codec, which only reorders dimensions: encoded dimension `i` is decoded dimension
+    /// `axes[i]`.
     Axes(Vec<usize>),
-    /// All of it: elements change one by one. Reading steps turn encoded into decoded elements, in order; writing steps
-    /// the other way.
+    /// The tail does the whole codec, which changes elements one by one. Reading steps turn encoded into decoded
+    /// elements, in order; writing steps the other way.
     Steps {
         /// Steps that turn an encoded element into a decoded one, in order.
         read: Vec<ElementStep>,
         /// Steps that turn a decoded element into an encoded one, in order.
         write: Vec<ElementStep>,
     },
-    /// All of it: elements become bits. A pass checks the header before the bits.
+    /// The tail does the whole codec, which encodes each element as one bit. A pass checks the header before the bits.
     Bits(PackedBits),
 }
 

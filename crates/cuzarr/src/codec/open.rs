@@ -24,7 +24,7 @@ pub(crate) struct Request<'a> {
     pub(crate) element_bytes: Option<usize>,
 }
 
-/// An opened codec, by what it takes and gives.
+/// An opened codec, by kind: array→array, array→bytes (for elements of fixed or variable length), or bytes→bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Array(Arc<dyn ArrayToArray>),

@@ -26,13 +26,13 @@ impl From<Opened> for Found {
     }
 }
 
-/// The function that opens a codec, by what it needs.
+/// The function that opens a built-in codec; the kinds differ in how it opens codecs inside the codec.
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),
-    /// For a codec that contains a whole chain of codecs.
+    /// Opens a codec that contains a whole chain of codecs.
     Chained(fn(&Request<'_>, BuildChain) -> Result<Opened>),
-    /// For a codec that contains others, which it opens one by one.
+    /// Opens a codec that contains other codecs, which it opens one by one.
     Wrapping(fn(&Request<'_>, OpenCodec<'_>) -> Result<Opened>),
     Sharding(fn(&Request<'_>, BuildChain) -> Result<Sharding>),
 }

@@ -1,4 +1,5 @@
-//! Host memory for the bytes between passes. Each thread keeps its own, so that chunks do not pay for fresh pages.
+//! Host memory that each thread keeps for the bytes of a chunk between two codecs, so that chunks do not pay for fresh
+//! pages.
 
 use std::cell::RefCell;
 

@@ -3,9 +3,9 @@
 /// A size in bytes, exact or bounded, as far as metadata determines it. It never comes from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Exactly this number of bytes.
+    /// The data has exactly this number of bytes.
     Exact(u64),
-    /// At most this number of bytes.
+    /// The data has at most this number of bytes.
     AtMost(u64),
     /// Metadata sets no bound, as for variable-length elements.
     Unknown,
@@ -31,7 +31,7 @@ impl Size {
         }
     }
 
-    /// The size of these bytes and `extra` more.
+    /// This size plus `extra` bytes.
     pub fn plus(self, extra: u64) -> Size {
         match self {
             Size::Exact(bytes) => bytes.checked_add(extra).map_or(Size::Unknown, Size::Exact),

@@ -12,9 +12,10 @@ use crate::{Error, ErrorKind, Result};
 /// native byte order, C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkSpec {
-    /// The length of each dimension.
+    /// The length of the chunk along each dimension.
     pub shape: Vec<u64>,
-    /// The data type. It is shared: every codec of a chain has a spec, and a structure may have thousands of fields.
+    /// The data type of the elements. It is shared: every codec of a chain has a spec, and a structure may have
+    /// thousands of fields.
     pub data_type: Arc<DataType>,
     /// The value of elements that were never written. It is shared too, because it may have megabytes.
     pub fill_value: Arc<FillValue>,
@@ -39,7 +40,7 @@ impl ChunkSpec {
         self.shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
     }
 
-    /// The bytes of all elements together, as far as they are known.
+    /// Size of all elements of the chunk together, as far as metadata determines it.
     pub(crate) fn size(&self) -> Result<Size> {
         let Some(element) = self.data_type.size_bytes() else { return Ok(Size::Unknown) };
         let bytes = self.elements().and_then(|count| count.checked_mul(element as u64));
@@ -52,7 +53,7 @@ impl ChunkSpec {
         }
     }
 
-    /// The bytes of all elements together, for elements of fixed size.
+    /// Size in bytes of all elements of the chunk together, for elements of fixed size.
     pub(crate) fn size_bytes(&self) -> Result<usize> {
         match self.size()? {
             Size::Exact(bytes) => Ok(bytes as usize),
@@ -60,7 +61,7 @@ impl ChunkSpec {
         }
     }
 
-    /// The data type as devices know it.
+    /// The type of the elements in device memory; an error for elements of variable length.
     pub(crate) fn dtype(&self) -> Result<DType> {
         self.data_type.device_dtype().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("elements of {:?} differ in length", self.data_type))
@@ -104,12 +105,12 @@ impl VariableElements {
         Some(VariableElements { offsets, data: Vec::new() })
     }
 
-    /// Number of elements.
+    /// Number of elements in the list.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there are no elements.
+    /// Whether the list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -120,7 +121,7 @@ impl VariableElements {
         self.data.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// Adds an element at the end.
+    /// Adds a variable-length element, given by its bytes, at the end of the list.
     pub fn push(&mut self, element: &[u8]) {
         if self.offsets.is_empty() {
             self.offsets.push(0);

@@ -27,24 +27,24 @@ pub enum Step {
     },
     /// Verifies a checksum at the start or the end of the bytes.
     Check {
-        /// The kind of checksum.
+        /// The kind of checksum that is verified.
         checksum: Checksum,
         /// Where the checksum stands: at the start or the end.
         location: Location,
     },
-    /// Compares a byte at the start or the end of the others with the expected one.
+    /// Checks that the byte at the start or the end of the encoded bytes is the expected one.
     Header {
-        /// The expected byte.
+        /// The value that the byte must have.
         expected: u8,
         /// Where the byte stands: at the start or the end.
         location: Location,
     },
     /// Undoes a byte shuffle, so that the bytes of each unit lie together again.
     Unshuffle {
-        /// Bytes of a unit, mostly an element.
+        /// Number of bytes that are shuffled as one unit: in most cases, the size of an element.
         unit_bytes: usize,
     },
-    /// Changes elements one by one, or transposes their axes.
+    /// Changes elements one by one, or transposes the axes of a chunk.
     Map(Map),
     /// Replaces each element by the sum of all elements up to it.
     Sum(DType),
@@ -55,7 +55,7 @@ pub enum Step {
         /// The number of elements in a chunk.
         len: usize,
     },
-    /// Converts elements exactly, or reports those that cannot be converted.
+    /// Converts each element exactly to another type, and reports chunks that have an element that cannot be converted.
     Convert {
         /// How each element is converted.
         conversion: Conversion,
@@ -69,7 +69,7 @@ pub enum Step {
 pub struct Map {
     /// How the input is packed, and the steps that each element goes through.
     pub tail: Tail,
-    /// The shape of the output.
+    /// The shape of the chunk after the step.
     pub shape: Vec<usize>,
     /// For each dimension of the output, how far neighbours are apart in the input, in elements.
     pub packed_strides: Vec<isize>,
@@ -121,9 +121,9 @@ impl Step {
 /// Where a checksum or another header stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// Before the data.
+    /// The checksum or header stands before the data.
     Start,
-    /// Behind the data.
+    /// The checksum or header stands behind the data.
     End,
 }
 
@@ -153,7 +153,7 @@ pub struct PackedBits {
 }
 
 impl PackedBits {
-    /// The header of `count` booleans.
+    /// Makes the layout of `count` packed booleans.
     pub(crate) fn of(count: usize) -> PackedBits {
         let bits_bytes = count.div_ceil(8);
         PackedBits { padding: (bits_bytes * 8 - count) as u8, bits_bytes }
@@ -171,7 +171,7 @@ impl PackedBits {
         }
     }
 
-    /// Returns the header followed by `bits`.
+    /// Returns the header byte, followed by the packed booleans `bits`.
     pub(crate) fn put_before(&self, bits: &[u8]) -> Vec<u8> {
         [&[self.padding], bits].concat()
     }

@@ -13,7 +13,7 @@ use crate::Result;
 #[derive(Debug)]
 pub(crate) struct VLen {
     pub(crate) name: &'static str,
-    /// Whether elements must be UTF-8.
+    /// Whether the elements are text, and so must be valid UTF-8.
     pub(crate) text: bool,
 }
 

@@ -15,9 +15,9 @@ use crate::{Error, ErrorKind, Result};
 /// Order of the elements inside a v2 chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// The last dimension varies fastest.
+    /// C order: the last dimension varies fastest.
     C,
-    /// The first dimension varies fastest.
+    /// F order: the first dimension varies fastest.
     F,
 }
 
@@ -42,9 +42,9 @@ pub enum CodecsMetadata {
 /// The settings of a new array's metadata; see [`ArrayMetadata::new`].
 #[derive(Clone, Debug)]
 pub struct NewArray {
-    /// Extents of the array.
+    /// The shape of the array: its length along each dimension.
     pub shape: Vec<u64>,
-    /// Type of the elements.
+    /// The data type of the array's elements.
     pub data_type: DataType,
     /// The data type as JSON for a v3 document, if it should be spelled differently from our own spelling. It must mean
     /// the same type.
@@ -58,9 +58,9 @@ pub struct NewArray {
     /// How the key of a chunk is made from its position in the chunk grid. `None` means `c/0/0` in v3, and `0.0` in v2.
     /// A v2 array can only have [`ChunkKeyEncoding::V2`].
     pub chunk_key_encoding: Option<ChunkKeyEncoding>,
-    /// The user's attributes.
+    /// The attributes that the user gave the array, without Zarr's own metadata.
     pub attributes: Map<String, Value>,
-    /// Names of dimensions; v3 only.
+    /// The names of the array's dimensions; only a v3 array can have any.
     pub dimension_names: Option<Vec<Option<String>>>,
 }
 
@@ -105,12 +105,12 @@ impl ArrayMetadata {
         self.format
     }
 
-    /// Extents of the array.
+    /// The shape of the array: its length along each dimension.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the array.
     pub fn ndim(&self) -> usize {
         self.shape.len()
     }
@@ -121,7 +121,7 @@ impl ArrayMetadata {
         product(&self.shape).ok_or_else(|| Error::new(ErrorKind::MetadataInvalid, message()))
     }
 
-    /// Type of the elements.
+    /// The data type of the array's elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -146,8 +146,9 @@ impl ArrayMetadata {
         &self.codecs
     }
 
-    /// The user's attributes. Python writes numbers that are not finite as `NaN` and `Infinity`; they are strings here.
-    /// [`attributes_json`](Self::attributes_json) returns them as they were written.
+    /// The attributes that the user gave the array, without Zarr's own metadata. Python writes numbers that are not
+    /// finite as `NaN` and `Infinity`; they are strings here. [`attributes_json`](Self::attributes_json) returns them
+    /// as they were written.
     pub fn attributes(&self) -> &Map<String, Value> {
         &self.attributes
     }

@@ -48,11 +48,11 @@ pub struct Decoding {
 /// A value that marks elements as missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
-    /// An integer.
+    /// An integer that marks elements as missing.
     Int(i128),
-    /// A float.
+    /// A float that marks elements as missing.
     Float(f64),
-    /// A complex number.
+    /// A complex number that marks elements as missing: its real and imaginary part.
     Complex(f64, f64),
 }
 

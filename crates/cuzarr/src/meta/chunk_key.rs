@@ -9,9 +9,9 @@ use crate::{Error, ErrorKind, Result};
 /// The character between the numbers in a chunk's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Separator {
-    /// `.`
+    /// A dot: `.`
     Dot,
-    /// `/`
+    /// A slash: `/`
     Slash,
 }
 
@@ -48,14 +48,14 @@ impl Separator {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkKeyEncoding {
-    /// `c/0/1`
+    /// Keys such as `c/0/1`: the letter `c`, then the coordinates of the chunk in the grid.
     Default {
-        /// `/` by default.
+        /// The character between the numbers of a key: `/` by default.
         separator: Separator,
     },
-    /// `0.1`
+    /// Keys such as `0.1`: only the coordinates of the chunk in the grid.
     V2 {
-        /// `.` by default.
+        /// The character between the numbers of a key: `.` by default.
         separator: Separator,
     },
 }
@@ -135,7 +135,7 @@ impl ChunkKeyEncoding {
         json!({"name": name, "configuration": {"separator": separator.as_str()}})
     }
 
-    /// The character between the numbers in the keys.
+    /// The character between the numbers in the keys of chunks.
     pub fn separator(&self) -> Separator {
         match self {
             ChunkKeyEncoding::Default { separator } | ChunkKeyEncoding::V2 { separator } => *separator,

@@ -9,18 +9,18 @@ use crate::{Error, ErrorKind, Result};
 pub enum Lengths {
     /// One length for all chunks; -1 means the whole dimension.
     Each(i64),
-    /// The length of every chunk.
+    /// The length of each chunk along the dimension, in order.
     Listed(Vec<i64>),
 }
 
 /// The chunk or shard argument for a new array, as the user gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunks {
-    /// The library chooses.
+    /// The library chooses the shape.
     Auto,
     /// One length for all dimensions; -1 means the whole dimension.
     Same(i64),
-    /// Lengths for each dimension.
+    /// The lengths of chunks along each dimension.
     Along(Vec<Lengths>),
     /// The chunk grid of another array, which is copied.
     Grid(ChunkGrid),
@@ -98,8 +98,8 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// The shape of chunks of which all have one length along each dimension. A length of -1 becomes a multiple of `unit`
-/// that covers the dimension.
+/// The shape of the chunks, if all chunks have the same length along each dimension. A length of -1 becomes a multiple
+/// of `unit` that covers the dimension.
 fn lengths(chunks: &Chunks, shape: &[u64], unit: Option<&[u64]>) -> Result<Vec<u64>> {
     let same;
     let axes = match chunks {

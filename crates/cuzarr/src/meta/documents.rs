@@ -1,4 +1,4 @@
-//! The documents of one node, and what they describe together.
+//! The metadata documents that are stored for one array or group, such as `zarr.json`.
 
 pub(super) mod consolidated;
 
@@ -11,15 +11,15 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// The metadata documents that were found at one path of a store, as bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Documents<'a> {
-    /// `zarr.json`
+    /// The bytes of `zarr.json`; `None` if there is no such document.
     pub zarr_json: Option<&'a [u8]>,
-    /// `.zarray`
+    /// The bytes of `.zarray`; `None` if there is no such document.
     pub zarray: Option<&'a [u8]>,
-    /// `.zgroup`
+    /// The bytes of `.zgroup`; `None` if there is no such document.
     pub zgroup: Option<&'a [u8]>,
-    /// `.zattrs`
+    /// The bytes of `.zattrs`; `None` if there is no such document.
     pub zattrs: Option<&'a [u8]>,
-    /// `.zmetadata`
+    /// The bytes of `.zmetadata`; `None` if there is no such document.
     pub zmetadata: Option<&'a [u8]>,
 }
 

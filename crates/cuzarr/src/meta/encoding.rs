@@ -84,9 +84,9 @@ pub fn object_filters(data_type: &DataType) -> Vec<Map<String, Value>> {
 /// Where a shard has its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexLocation {
-    /// Before the chunks.
+    /// The index stands before the chunks of the shard.
     Start,
-    /// After the chunks.
+    /// The index stands after the chunks of the shard.
     End,
 }
 

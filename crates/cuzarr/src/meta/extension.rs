@@ -10,7 +10,7 @@ use crate::Result;
 pub struct Extension {
     /// The registered name, such as `gzip`.
     pub name: String,
-    /// The configuration; empty if there was none.
+    /// The configuration of the extension; empty if the document has none.
     pub configuration: Map<String, Value>,
     /// `false` if a reader that does not know the extension may ignore it. A codec can never be ignored.
     pub must_understand: bool,

@@ -65,7 +65,7 @@ impl ChunkGrid {
         }
     }
 
-    /// The shape of every chunk. In a rectilinear grid, the shape of the largest chunk.
+    /// The shape of every chunk in the grid. In a rectilinear grid, the shape of the largest chunk.
     pub fn chunk_shape(&self) -> &[u64] {
         match self {
             ChunkGrid::Regular(grid) => grid.chunk_shape(),
@@ -73,7 +73,7 @@ impl ChunkGrid {
         }
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the grid.
     pub fn ndim(&self) -> usize {
         self.chunk_shape().len()
     }
@@ -182,12 +182,12 @@ impl RegularGrid {
         Ok(RegularGrid { chunk_shape })
     }
 
-    /// The shape of every chunk.
+    /// The shape of every chunk in the grid.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the grid.
     pub fn ndim(&self) -> usize {
         self.chunk_shape.len()
     }

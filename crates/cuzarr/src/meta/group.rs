@@ -28,8 +28,8 @@ impl GroupMetadata {
         self.format
     }
 
-    /// The user's attributes. Numbers that are not finite are strings here; see
-    /// [`ArrayMetadata::attributes`](super::ArrayMetadata::attributes).
+    /// The attributes that the user gave the group, without Zarr's own metadata. Numbers that are not finite are
+    /// strings here; see [`ArrayMetadata::attributes`](super::ArrayMetadata::attributes).
     pub fn attributes(&self) -> &Map<String, Value> {
         &self.attributes
     }

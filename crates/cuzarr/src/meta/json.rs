@@ -1,4 +1,5 @@
-//! JSON as Zarr's writers really write it. A document can be edited without changing the rest of it.
+//! Reads and writes JSON as Zarr's writers really write it, with NaN and with the spelling of numbers. A document can
+//! be edited without changing the rest of it.
 //!
 //! `serde_json::Value` cannot hold everything that Python's `json` module writes (`NaN`, `Infinity`, integers beyond 64
 //! bits), and it forgets how a number was spelled. This tree keeps the text of numbers. Typed parsing does not use the
@@ -27,17 +28,17 @@ pub type Object = IndexMap<String, Json>;
 /// A JSON value that keeps the spelling of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
-    /// `null`
+    /// The JSON value `null`.
     Null,
-    /// `true` or `false`
+    /// The JSON value `true` or `false`.
     Bool(bool),
     /// The text of a number, or `NaN`, `Infinity`, `-Infinity`.
     Number(String),
-    /// A string, with its escapes decoded.
+    /// A JSON string, with its escapes decoded.
     String(String),
-    /// An array.
+    /// A JSON array, as a list of its elements.
     Array(Vec<Json>),
-    /// An object. If members have equal names, the last one counts, as in Python.
+    /// A JSON object, as a map of its members in order. If members have equal names, the last one counts, as in Python.
     Object(Object),
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn members_to_text<'a>(
 /// The value of a member that is written, in one of several forms.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// A parsed value.
+    /// A parsed JSON value.
     Tree(&'a Json),
     /// The members of an object.
     Object(&'a Object),

@@ -87,9 +87,9 @@ use crate::{Error, ErrorKind, Result};
 /// The version of the Zarr storage format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ZarrFormat {
-    /// `.zarray`, `.zgroup`, `.zattrs`.
+    /// Zarr format 2, with the documents `.zarray`, `.zgroup` and `.zattrs`.
     V2,
-    /// `zarr.json`.
+    /// Zarr format 3, with the document `zarr.json`.
     V3,
 }
 
@@ -127,8 +127,8 @@ pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) 
 
 /// Maximum number of dimensions of an array, as in NumPy 2.
 pub const MAX_NDIM: usize = 64;
-/// Largest length of a dimension. Python's lengths and NumPy's indices are limited to it, so a larger array could be
-/// opened but not indexed.
+/// Largest length of a dimension of an array. Python's lengths and NumPy's indices are limited to it, so a larger array
+/// could be opened but not indexed.
 pub const MAX_EXTENT: u64 = i64::MAX as u64;
 
 /// Parses a shape: a list of non-negative integers.

@@ -25,9 +25,9 @@ pub struct ImageAxis {
     pub name: String,
     /// The type of the dimension, such as `space`, `time` or `channel`.
     pub kind: Option<String>,
-    /// The unit of its coordinates, such as `micrometer`.
+    /// The unit of the coordinates along the dimension, such as `micrometer`.
     pub unit: Option<String>,
-    /// All members, unchanged from the attributes, such as `longName` and `orientation`.
+    /// All members of the axis, unchanged from the attributes, such as `longName` and `orientation`.
     pub members: Map<String, Value>,
 }
 
@@ -47,7 +47,7 @@ pub struct ImageLevel {
 pub struct CoordinateSystems {
     /// The name of the system to which the transformations of all levels lead.
     pub intrinsic: String,
-    /// All systems, unchanged from the attributes.
+    /// All coordinate systems of the image, unchanged from the attributes.
     pub systems: Vec<Map<String, Value>>,
     /// Transformations from the intrinsic system to others, unchanged from the attributes.
     pub transformations: Vec<Value>,
@@ -71,11 +71,11 @@ pub struct Multiscales {
     pub convention: MultiscaleConvention,
     /// The convention's version, as stated in the attributes.
     pub version: Option<String>,
-    /// The image's name.
+    /// The name of the image, if the attributes state one.
     pub name: Option<String>,
-    /// The dimensions; empty if the attributes do not name them.
+    /// The dimensions of the image; empty if the attributes do not name them.
     pub axes: Vec<ImageAxis>,
-    /// The arrays, from the largest to the smallest.
+    /// The arrays of the image, from the largest to the smallest.
     pub levels: Vec<ImageLevel>,
     /// The `omero` member: channels with their colours and limits.
     pub omero: Option<Map<String, Value>>,

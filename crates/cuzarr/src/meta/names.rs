@@ -18,8 +18,8 @@ pub const ZMETADATA: &str = ".zmetadata";
 /// The member of a v3 group's `zarr.json` that contains the consolidated metadata.
 pub(super) const CONSOLIDATED: &str = "consolidated_metadata";
 
-/// The attribute that marks a node while it is being written: the root of a copy or a pyramid, or an array for the
-/// results of a computation. Its value is an object whose member `work` names the work.
+/// The attribute that marks a node while it is being written. The node is the root of a copy or a pyramid, or an array
+/// for the results of a computation. Its value is an object whose member `work` names the work.
 pub const UNFINISHED: &str = "cuzarr_unfinished";
 
 /// The name of the unfinished work that these attributes are marked with; `None` if they have no mark.

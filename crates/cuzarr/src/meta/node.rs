@@ -196,9 +196,9 @@ impl From<&NodeMetadata> for NodeDocuments {
 /// Metadata of an array or a group.
 #[derive(Clone, Debug)]
 pub enum NodeMetadata {
-    /// An array.
+    /// The metadata of an array.
     Array(Box<ArrayMetadata>),
-    /// A group.
+    /// The metadata of a group.
     Group(Box<GroupMetadata>),
 }
 
@@ -235,7 +235,7 @@ impl NodeMetadata {
         }
     }
 
-    /// The user's attributes.
+    /// The attributes that the user gave the array or group.
     pub fn attributes(&self) -> &Map<String, Value> {
         match self {
             NodeMetadata::Array(array) => array.attributes(),

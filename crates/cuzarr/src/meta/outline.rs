@@ -19,7 +19,7 @@ use super::grid::ChunkGrid;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// Extents of the array.
+    /// The shape of the array: its length along each dimension.
     pub shape: Vec<u64>,
     /// The grid of chunks (of shards, if the array has them).
     pub chunk_grid: ChunkGrid,

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::{MAX_EXTENT, check_ndim, invalid};
 use crate::{Error, ErrorKind, Result};
 
-/// Consecutive chunks of one length.
+/// Consecutive chunks along a dimension that have one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// Length of each chunk, in elements.
+    /// Length of each chunk of the run, in elements.
     pub edge: u64,
-    /// Number of chunks.
+    /// Number of chunks in the run.
     pub count: u64,
     /// Number of the run's first chunk along the dimension.
     pub first_chunk: u64,
@@ -24,7 +24,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The index after the run's last element.
+    /// The index, along the dimension, after the run's last element.
     pub fn end(&self) -> u64 {
         self.start + self.edge * self.count // checked when the run was made
     }
@@ -157,7 +157,7 @@ impl RectilinearGrid {
         (number, axis.range(number, u64::MAX))
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the grid.
     pub fn ndim(&self) -> usize {
         self.axes.len()
     }
@@ -320,7 +320,8 @@ impl Edges {
         }
     }
 
-    /// The index of a chunk's first element. For the number after the last chunk, the end of the last chunk.
+    /// The index, along the dimension, of a chunk's first element. For the number after the last chunk, the end of the
+    /// last chunk.
     pub fn start(&self, chunk: u64) -> u64 {
         self.range(chunk, self.end().unwrap_or(MAX_EXTENT)).start
     }
@@ -343,7 +344,7 @@ impl Edges {
         }
     }
 
-    /// The different lengths of chunks, sorted.
+    /// The different lengths of the chunks along the dimension, sorted.
     pub fn distinct(&self) -> Vec<u64> {
         let mut edges = match self {
             Edges::Even(edge) => vec![*edge],

@@ -17,13 +17,13 @@ pub(crate) struct SmallFloat {
 enum Specials {
     /// The highest exponent stands for infinity and NaN, as in IEEE 754.
     Ieee,
-    /// No bits stand for infinity or NaN.
+    /// The format has neither infinity nor NaN.
     Finite,
     /// The highest exponent with all mantissa bits set stands for NaN.
     OneNan,
     /// The bits of negative zero stand for NaN.
     NegativeZero,
-    /// There is no sign, no zero and no mantissa. The highest exponent stands for NaN.
+    /// The format has only an exponent: no sign, no zero and no mantissa. The highest exponent stands for NaN.
     Scale,
 }
 
@@ -86,7 +86,7 @@ impl SmallFloat {
         (1 << self.exponent_bits) - 1
     }
 
-    /// The bits of the largest finite number.
+    /// The bits of the largest finite number of this format.
     const fn largest(self) -> u16 {
         match self.specials {
             Specials::Ieee => (self.max_exponent() << self.mantissa_bits) - 1,
@@ -190,7 +190,7 @@ impl SmallFloat {
 mod tests {
     use super::*;
 
-    /// Each different format once.
+    /// Lists each different floating-point format once.
     fn formats() -> Vec<SmallFloat> {
         let mut formats = vec![FLOAT16, BFLOAT16];
         for format in SmallNumber::all().filter_map(SmallFloat::of) {
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(BFLOAT16.encode(f64::INFINITY), Some(0x7f80));
     }
 
-    /// Compares with the results of `ml_dtypes` 0.6.0. `None` stands for results that are wrong there: a value that is
-    /// not the nearest, or NaN instead of a number.
+    /// Compares conversions of special values with the results of `ml_dtypes` 0.6.0. `None` stands for results that are
+    /// wrong there: a value that is not the nearest, or NaN instead of a number.
     #[test]
     fn special_values_are_those_of_ml_dtypes() {
         use SmallNumber::*;

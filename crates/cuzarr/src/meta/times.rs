@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Result};
 /// The meaning of a time coordinate's numbers: each counts units since a reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
-    /// Length of the unit in nanoseconds.
+    /// Length of the unit of time in nanoseconds.
     pub unit_ns: i64,
     /// Nanoseconds from 1970-01-01 to the reference date. They may not fit 8 bytes.
     pub origin_ns: i128,

@@ -42,7 +42,7 @@ pub struct Translated {
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Value of elements that were never written.
     pub fill_value: FillValue,
-    /// The attributes as JSON text.
+    /// The attributes of the array as JSON text.
     pub attributes: String,
 }
 
@@ -223,7 +223,8 @@ fn double(part: &Value) -> Option<f64> {
     Some(f64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Parses the parts of a float or of a complex number from that form; `None` for anything else.
+/// Parses the parts of a float or complex number in the form that xarray writes into attributes of format 3; `None` for
+/// anything else.
 pub(super) fn doubles(value: &Value) -> Option<Vec<f64>> {
     match value {
         Value::Array(parts) => parts.iter().map(double).collect(),

@@ -1,4 +1,5 @@
-//! Batches. One batch is a step of a plan: reads, the units in their bytes, and fills.
+//! Batches: the requests of a read, the chunks in the requested bytes and the boxes of missing chunks, as far as they
+//! fit memory. A batch is one step of a plan.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +15,7 @@ use crate::store::{ByteRange, Version};
 pub struct ChunkName {
     /// The name of the array, if a call reads several.
     pub array: Option<Arc<str>>,
-    /// The key of the object.
+    /// The key of the stored object.
     pub key: Arc<str>,
     /// The chunk's coordinates in its shard, for each level of shards; empty for an object. Empty for a chunk that is
     /// an object itself.
@@ -34,16 +35,16 @@ impl std::fmt::Display for ChunkName {
 /// The sizes in bytes that the answer to a read may have without being an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
-    /// Exactly this many bytes. Any other size means a corrupt chunk.
+    /// The answer must have exactly this many bytes. Any other size means a corrupt chunk.
     Exact(u64),
-    /// At most this many bytes.
+    /// The answer may have at most this many bytes.
     AtMost(u64),
-    /// Any size. For elements of variable length.
+    /// The answer may have any size. For elements of variable length.
     Any,
 }
 
 impl SizeRule {
-    /// Whether bytes of this size are accepted.
+    /// Whether the rule accepts an answer of this size.
     pub fn allows(self, size_bytes: u64) -> bool {
         match self {
             SizeRule::Exact(expected) => size_bytes == expected,
@@ -68,7 +69,7 @@ impl std::fmt::Display for SizeRule {
 pub struct Unit {
     /// The array's number among the arrays of the call.
     pub array: usize,
-    /// The chunk's name.
+    /// The name of the chunk, for error messages.
     pub name: ChunkName,
     /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
@@ -80,7 +81,7 @@ pub struct Unit {
     pub(crate) layout: Arc<ChunkLayout>,
     /// Size of the chunk or piece in bytes after all host codecs are undone.
     pub packed_size_bytes: usize,
-    /// Whether this is a whole chunk. Otherwise it is a piece of an uncompressed chunk.
+    /// Whether the unit is a whole chunk, and not a piece of one. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
     /// The boxes of results that the elements fill, in the order of results. There are several if several selections
     /// need the chunk.
@@ -151,7 +152,7 @@ pub struct Fill {
 pub struct Read {
     /// The array's number among the arrays of the call.
     pub array: usize,
-    /// The key of the object.
+    /// The key of the stored object.
     pub key: Arc<str>,
     /// The version that the object must have; `None` for any version.
     pub version: Option<Version>,
@@ -193,7 +194,7 @@ impl Batch {
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
     }
 
-    /// Whether the batch has nothing to read, to fill or to place.
+    /// Whether the batch has no requests, no boxes to fill and no cached chunks.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }

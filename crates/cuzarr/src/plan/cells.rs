@@ -109,7 +109,7 @@ impl Splitter {
         }
     }
 
-    /// The index within its cell.
+    /// Returns an index along the dimension, counted from the beginning of its cell.
     pub(crate) fn rest(&self, index: u64) -> u64 {
         match self {
             Splitter::Even(divisor) => divisor.rest(index),

@@ -16,7 +16,7 @@ use crate::codec::cost::{FRAME_BYTES, Speeds};
 const MULTIPROCESSORS: f64 = 132.0;
 const THREADS: f64 = 16.0;
 
-/// Copies between pinned memory and the GPU, GB/s.
+/// Speed of copies between pinned memory and the GPU, in GB/s.
 const BUS_GB_S: f64 = 50.0;
 /// Assumed decoded bytes per stored byte, for estimating copies to the GPU.
 const RATIO: f64 = 1.8;
@@ -25,8 +25,8 @@ const RATIO: f64 = 1.8;
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
-/// For a running sum of floats: seconds of one addition on the device (`device_bench --only 'delta float32'`), and GB/s
-/// of a host thread, which also runs the decoders before the sum.
+/// Seconds that one addition takes on the device in a running sum of floats (`device_bench --only 'delta float32'`).
+/// Below it are the GB/s of a host thread, which also runs the decoders before the sum.
 const DEVICE_ADDITION_S: f64 = 30e-9;
 const HOST_SUM_GB_S: f64 = 0.45;
 
@@ -40,9 +40,9 @@ pub struct Costs {
 /// Estimated decoding speeds, in GB/s of decoded bytes that arrive in device memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The speed of the kernels.
+    /// The estimated speed of kernels on the device.
     pub device_gb_s: f64,
-    /// The speed of the host threads.
+    /// The estimated speed of all host threads together.
     pub host_gb_s: f64,
 }
 
@@ -56,8 +56,8 @@ pub struct Load {
 }
 
 impl Estimate {
-    /// Whether kernels are the better choice, judged by these speeds. If both are about equally fast, kernels win, so
-    /// that the host stays free.
+    /// Whether kernels should decode instead of host threads, judged by the estimated speeds of both. If both are about
+    /// equally fast, kernels win, so that the host stays free.
     pub fn prefers_device(&self) -> bool {
         self.device_gb_s >= 0.95 * self.host_gb_s
     }

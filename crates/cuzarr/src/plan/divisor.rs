@@ -1,4 +1,4 @@
-//! Division by the extent of chunks.
+//! Divides array indices by the extent of chunks, to find the chunk that holds an index.
 
 /// Divides indices by a fixed extent. Extents are often powers of two, and a division takes ten times as long as a
 /// shift.

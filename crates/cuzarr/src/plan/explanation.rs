@@ -20,7 +20,7 @@ use crate::error::Result;
 pub struct Explanation {
     /// Whether a write is explained, and not a read.
     pub writing: bool,
-    /// The device of the result, or of the value.
+    /// The device in whose memory the result of a read or the value of a write lies.
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub chunks: u64,
     /// Size of the result in bytes.
     pub result_bytes: u64,
-    /// Size of these chunks in bytes, after host codecs are undone.
+    /// Size in bytes of the chunks to decode, after host codecs are undone.
     pub packed_bytes: u64,
     /// Upper limit of the bytes to read from the store. It is exact for whole uncompressed chunks; otherwise it follows
     /// from the metadata. `None` if the metadata gives no limit.
@@ -59,7 +59,7 @@ pub struct Explanation {
 /// The chunk cache of a device: what it holds now, and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
-    /// Number of chunks in the cache, of all arrays.
+    /// Number of chunks of all arrays in the cache.
     pub chunks: u64,
     /// Size of the cached chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,
@@ -156,7 +156,7 @@ impl Explanation {
         }
     }
 
-    /// The explanation as JSON.
+    /// Returns the explanation as a JSON object.
     pub fn to_json(&self) -> Value {
         let placements = self.placements.iter().map(|placement| match &placement.via_host {
             None => json!({ "codec": placement.codec, "placement": "native" }),

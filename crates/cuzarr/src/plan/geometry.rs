@@ -26,7 +26,8 @@ pub(super) fn packed_strides(kept: impl Iterator<Item = (u64, u64)>) -> impl Ite
     kept.map(|(step, stride)| isize::try_from(stride.saturating_mul(step)).unwrap_or(isize::MAX))
 }
 
-/// The box of memory for these positions of a selection: start and extent along each dimension that it keeps.
+/// The box of memory that these positions of a selection fill: start and extent along each dimension that the selection
+/// keeps.
 pub(super) fn region(kept: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (usize, usize)> {
     // The selected elements fit in memory, so their extents fit `usize`.
     kept.map(|(from, to)| (from as usize, (to - from) as usize))

@@ -1,4 +1,4 @@
-//! The limits of a plan.
+//! The limits of a read plan, such as the maximum size of one request.
 
 /// Limits for the requests of a read plan.
 #[derive(Clone, Copy, Debug)]

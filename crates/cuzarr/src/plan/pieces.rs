@@ -40,7 +40,7 @@ impl PackedAxis {
 pub(crate) struct Piece {
     /// Offset of the piece from the first wanted element of the chunk.
     pub offset_bytes: u64,
-    /// Size in bytes.
+    /// Size of the piece in bytes.
     pub size_bytes: u64,
     /// Which of the chunk's wanted elements lie in the piece, as one range per packed dimension: `from..to`.
     pub inside: Vec<(u64, u64)>,

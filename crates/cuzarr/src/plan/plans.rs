@@ -25,7 +25,8 @@ impl From<Plan> for Plans {
 }
 
 impl Plans {
-    /// Makes the plans of a call. Item `n` is for array `n`: its group, the number of its first result, and its plan.
+    /// Collects the read plans of one call, one for each array. Item `n` is for array `n`: its group, the number of its
+    /// first result, and its plan.
     pub fn new(plans: Vec<(usize, usize, Plan)>) -> Plans {
         let numbered = plans.into_iter().enumerate();
         let numbered = numbered.map(|(array, (group, out, plan))| (group, array, plan.numbered(array, out)));
@@ -36,7 +37,7 @@ impl Plans {
         Plans { plans: plans.into_iter().map(|(group, _, plan)| (group, plan)).collect(), places, at: 0 }
     }
 
-    /// The plan that reads an array.
+    /// Returns the plan that reads the array with this number in the call.
     pub(crate) fn of(&self, array: usize) -> &Plan {
         &self.plans[self.places[array]].1
     }

@@ -77,7 +77,7 @@ struct Goal {
     at: At,
 }
 
-/// Where the elements of a selection lie in their result.
+/// Where in a result of the call the elements of a selection go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     /// The selection fills the whole result.
@@ -100,7 +100,7 @@ pub enum ResultOf<'a> {
 }
 
 impl ResultOf<'_> {
-    /// The result's shape.
+    /// The shape of the result that the selections fill.
     ///
     /// # Errors
     /// `OutOfMemory` when no memory could hold it.
@@ -136,8 +136,8 @@ pub struct Spacing {
 }
 
 impl Spacing {
-    /// Computes the spacing of the elements of `order`. The `bool` says whether they are stacked along a first
-    /// dimension.
+    /// Computes how far apart the selected elements of `order` lie in packed chunks. The `bool` says whether they are
+    /// stacked along a first dimension.
     pub(crate) fn new(
         order: Option<(ChunkOrder, bool)>,
         layout: &Arc<ChunkLayout>,
@@ -274,8 +274,8 @@ impl Plan {
         }
     }
 
-    /// Makes the plan of the same read for an array that is bound in another way, so that its packed chunks may have
-    /// another layout.
+    /// Makes the plan of this read for the same array with codecs that are bound to another device, where packed chunks
+    /// may have another layout.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
@@ -289,7 +289,7 @@ impl Plan {
         self.selections.iter().map(|order| chunks_touched(&self.source, order)).fold(0, u64::saturating_add)
     }
 
-    /// The description of the array.
+    /// The description of the array that is read: its grid, codecs and keys.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -309,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins to visit objects for the next selections. Their number is limited so that the list of their cells stays
-    /// small, but is at least one.
+    /// Begins to visit the stored objects that the next selections need. Their number is limited so that the list of
+    /// their cells stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);

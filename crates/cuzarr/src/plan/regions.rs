@@ -15,14 +15,14 @@ const COMFORTABLE_BYTES: u64 = 128 << 20;
 pub struct Region {
     /// The region's number in the C order of all regions.
     pub number: u64,
-    /// First element along each dimension.
+    /// Index of the first element of the region along each dimension.
     pub start: Vec<u64>,
-    /// Elements along each dimension.
+    /// Number of elements of the region along each dimension.
     pub extent: Vec<u64>,
 }
 
 impl Region {
-    /// The selection of this region.
+    /// Returns the selection of all elements of this region.
     ///
     /// # Errors
     /// `SelectionInvalid` when its end overflows.
@@ -30,7 +30,7 @@ impl Region {
         Selection::region(&self.start, &self.extent)
     }
 
-    /// The number of elements.
+    /// The number of elements in the region.
     pub fn elems(&self) -> u64 {
         self.extent.iter().fold(1, |elems, &extent| elems.saturating_mul(extent))
     }
@@ -141,7 +141,7 @@ impl Regions {
         Ok(Region { number, start, extent })
     }
 
-    /// The regions from number `first` on.
+    /// Returns the regions from number `first` on, in C order.
     pub fn from(&self, first: u64) -> impl Iterator<Item = Result<Region>> + '_ {
         (first..self.len).map(|number| self.get(number))
     }
@@ -259,7 +259,7 @@ fn lcm(one: u64, other: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counts exactly what `reads` estimates.
+    /// Counts exactly how many times chunks are read on average, which `reads` estimates.
     fn counted(regions: &Regions, array: &[u64], chunk: &[u64]) -> f64 {
         let touched: u64 = regions
             .from(0)

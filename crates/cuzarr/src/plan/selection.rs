@@ -9,38 +9,38 @@ use crate::error::{Error, ErrorKind, Result};
 /// The selection along one dimension: `count` elements `start`, `start + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AxisSelection {
-    /// First element.
+    /// Index of the first element that is selected.
     pub start: u64,
-    /// Number of elements.
+    /// Number of elements that are selected along the dimension.
     pub count: u64,
-    /// Distance between neighbours; at least 1.
+    /// Distance between neighbouring selected elements; at least 1.
     pub step: u64,
     /// Whether the dimension is missing in the result, as for an integer index. Then `count` is 1.
     pub dropped: bool,
 }
 
-/// One argument of basic indexing.
+/// One argument between the brackets of basic indexing, as in `array[1, 2:5]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceArg {
     /// An integer, which drops the dimension. Negative integers count from the end.
     Index(i64),
-    /// `start:stop:step`, as in Python.
+    /// A slice `start:stop:step`, as in Python.
     Slice {
-        /// First element.
+        /// Index of the first element that is selected.
         start: Option<i64>,
-        /// The index behind the last element.
+        /// The index at which the slice ends; the element there is not selected.
         stop: Option<i64>,
-        /// The step; it must be positive.
+        /// The distance between selected elements; it must be positive.
         step: Option<i64>,
     },
-    /// `...`: as many full slices as are missing.
+    /// An ellipsis `...`: as many full slices as the other arguments leave out.
     Ellipsis,
 }
 
 /// The selection along one dimension of an outer product: a range or an index list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AxisIndex {
-    /// Elements at even distances.
+    /// The selected elements lie at even distances.
     Range(AxisSelection),
     /// The elements with these indices, in any order. An index may occur several times.
     List(Arc<[u64]>),
@@ -68,7 +68,7 @@ pub struct Selection {
 /// The kinds of selections, each with what it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {
-    /// A range along each dimension.
+    /// A box: a range along each dimension.
     Box(Vec<AxisSelection>),
     /// A range or a list along each dimension, with at least one list.
     Product(Vec<AxisIndex>),
@@ -101,7 +101,8 @@ impl Selection {
         Ok(Selection { parts: Parts::Product(axes) })
     }
 
-    /// Selects points. For each dimension, `indices` has the indices of all points. The result has one dimension.
+    /// Makes a selection of single points, given by their indices along each dimension. For each dimension, `indices`
+    /// has the indices of all points. The result has one dimension.
     ///
     /// # Errors
     /// `SelectionInvalid` when there are no dimensions, or the numbers of indices differ.
@@ -212,7 +213,7 @@ impl Selection {
         Some(self.axes()?.iter().map(|axis| (axis.count, axis.step, axis.dropped)).collect())
     }
 
-    /// The shape of the result, which lacks dropped dimensions.
+    /// The shape of the selected elements, without dropped dimensions.
     pub fn shape(&self) -> Vec<u64> {
         let range = |axis: &AxisSelection| (!axis.dropped).then_some(axis.count);
         match &self.parts {

@@ -13,7 +13,7 @@ use crate::store::ByteRange;
 /// One level of chunks: the array's stored chunks, or the inner chunks of its shards.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Extents of a chunk.
+    /// The shape of a chunk of this level.
     pub chunk_shape: Vec<u64>,
     /// Maximum size of an encoded chunk; `None` for elements of variable length.
     pub bound_bytes: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Level {
 /// Where the index of a shard lies, and the grid of its inner chunks.
 #[derive(Clone, Debug)]
 pub struct ShardLayout {
-    /// Number of inner chunks along each dimension.
+    /// Number of inner chunks of the shard along each dimension.
     pub grid: Vec<u64>,
     /// Where the index lies in the shard: a `Suffix`, or a `Span` from 0.
     pub index_range: ByteRange,
@@ -51,7 +51,7 @@ pub struct PackedLayout {
 /// A function that makes the key of a stored chunk from its coordinates in the grid.
 pub type KeyOf = Arc<dyn Fn(&[u64]) -> String + Send + Sync>;
 
-/// A function that makes the layout of objects of a given shape.
+/// A function that makes the layout of stored objects (chunks or shards) of a given shape.
 pub(crate) type LayoutOf = Arc<dyn Fn(&[u64]) -> Result<Arc<ChunkLayout>> + Send + Sync>;
 
 /// How stored objects of one shape are divided into chunks, with the codecs that are bound to this shape.
@@ -70,7 +70,7 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// Makes the layout of objects with the codecs `chain`.
+    /// Makes the layout of stored objects (chunks or shards) that the codecs `chain` encode.
     pub(crate) fn new(
         levels: Vec<Level>,
         packed: PackedLayout,
@@ -82,7 +82,7 @@ impl ChunkLayout {
         ChunkLayout { levels, packed, strides, chain, program }
     }
 
-    /// The level of the innermost chunks, which are decoded.
+    /// Returns the innermost level: the chunks that are decoded, and are not shards.
     pub(crate) fn leaf(&self) -> &Level {
         &self.levels[self.levels.len() - 1]
     }
@@ -105,13 +105,15 @@ impl ChunkLayout {
 /// The description of an array for plans: its shape, and the keys and layouts of its objects.
 #[derive(Clone)]
 pub struct Source {
-    /// Extents of the array.
+    /// The shape of the array: its length along each dimension.
     pub shape: Vec<u64>,
-    /// Makes the key of an object from its coordinates in the grid.
+    /// Makes the key of a stored object (chunk or shard) from its coordinates in the grid.
     pub key: KeyOf,
-    /// The layout of all objects, if they have one shape. In an uneven grid, the layout of the largest object.
+    /// How each stored object (chunk or shard) is divided and encoded, if all objects have one shape. In an uneven
+    /// grid, the layout of the largest object.
     layout: Arc<ChunkLayout>,
-    /// The grid of objects, and a function that makes their layouts, if objects differ in shape.
+    /// For stored objects (chunks or shards) that differ in shape: the grid of objects, and a function that makes their
+    /// layouts.
     uneven: Option<(Arc<RectilinearGrid>, LayoutOf)>,
 }
 
@@ -134,12 +136,13 @@ impl Source {
         Source { uneven: (!is_even).then(|| (Arc::new(grid.clone()), layout_of)), ..self }
     }
 
-    /// The layout of all objects, if they have one shape. In an uneven grid, the layout of the largest object.
+    /// How each stored object (chunk or shard) is divided and encoded, if all objects have one shape. In an uneven
+    /// grid, the layout of the largest object.
     pub(crate) fn layout(&self) -> &Arc<ChunkLayout> {
         &self.layout
     }
 
-    /// The layout of the object whose first element is `origin`.
+    /// Returns how the stored object (chunk or shard) that begins at the array element `origin` is divided and encoded.
     ///
     /// # Errors
     /// Errors from the codecs of an object of its shape.
@@ -172,7 +175,7 @@ impl Source {
         self.cells(self.levels() - 1)
     }
 
-    /// Whether objects differ in shape.
+    /// Whether the stored objects (chunks or shards) of the array differ in shape.
     pub(crate) fn is_uneven(&self) -> bool {
         self.uneven.is_some()
     }

@@ -69,7 +69,7 @@ impl Tour {
         }
     }
 
-    /// Goes to the next cell, if there is one.
+    /// Moves the tour to the next cell, if there is one.
     pub(super) fn advance(&mut self) {
         match self {
             Tour::Walk(_, walk) => walk.advance(),

@@ -20,9 +20,9 @@ const HEADER_BYTES: u64 = 64;
 /// Shards that one call may read whole, so that it need not read their indexes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
-    /// The keys of the shards.
+    /// The keys of the shards in the store.
     pub keys: Vec<Arc<str>>,
-    /// Maximum size of one shard, in bytes.
+    /// Maximum size of a stored shard, in bytes.
     pub bound_bytes: u64,
 }
 
@@ -53,9 +53,9 @@ pub(super) fn whole_shards(source: &Source, order: &ChunkOrder, options: &PlanOp
 }
 
 struct Sizes {
-    /// The bytes of a shard's elements.
+    /// Size in bytes of all elements of a shard together.
     elements_bytes: u64,
-    /// Maximum size of an object from a sensible writer. Codecs would allow several times as much.
+    /// Maximum size of a stored shard that a sensible writer makes. Codecs would allow several times as much.
     bound_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The plan of a write. It has the objects and chunks that the write touches, the part of the value for each chunk, and
-//! whether the chunk's old elements are needed.
+//! The plan of a write: the objects and chunks that the write touches. For each chunk, it has the part of the value,
+//! and whether the chunk's old elements are needed.
 //!
 //! Like the plan of a read, it does no work and makes no lists: objects and inner chunks come from iterators. The plan
 //! does not know the value's elements. If a chunk would only hold the fill value, `run` deletes it, or leaves it out of
@@ -19,7 +19,7 @@ use crate::error::Result;
 /// Bytes that the writer of a shard needs for each inner chunk, even for one that is not written. They are for the
 /// handle of its new bytes, its part of the new object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
-/// Lists of up to this size (thousands of inner chunks) are not counted.
+/// Up to this size (thousands of inner chunks), the lists of a shard's inner chunks do not count as memory of a write.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
 /// Memory that each variable-length element needs while it is written: its offsets in the old and in the new chunk. A
 /// plan cannot know the size of the element itself.
@@ -30,12 +30,12 @@ const ENCODING_COPIES: u64 = 2;
 /// How many of a chunk's old elements a write must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
-    /// The write keeps none, because it replaces every element of the chunk.
+    /// The write keeps no old elements, because it replaces every element of the chunk.
     Full,
-    /// The write keeps none, because it replaces every element of the chunk that lies inside the array. Elements beyond
-    /// the array's edge become the fill value.
+    /// The write keeps no old elements, because it replaces every element of the chunk that lies inside the array.
+    /// Elements beyond the array's edge become the fill value.
     UpToEdge,
-    /// The write keeps some, so the chunk is read, changed and written again.
+    /// The write keeps some old elements, so the chunk is read, changed and written again.
     Part,
 }
 
@@ -46,7 +46,7 @@ impl Coverage {
     }
 }
 
-/// The coverage of the least covered chunk that a write of these elements touches.
+/// How many old elements stay in the chunk of which a write of these elements replaces the smallest share.
 fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
     let Some(axes) = order.ranges() else { return Coverage::Part };
@@ -148,7 +148,7 @@ impl WritePlan {
         }
     }
 
-    /// The coverage of the least covered chunk that the write touches.
+    /// How many old elements stay in the chunk of which the write replaces the smallest share.
     pub(crate) fn least_coverage(&self) -> Coverage {
         least_coverage(&self.source, &self.order)
     }

@@ -1,4 +1,4 @@
-//! # `numcodecs.adler32`
+//! # `numcodecs.adler32`: stores an Adler-32 checksum with each chunk
 //!
 //! Adler-32 (RFC 1950), before the data unless `location` says `end`.
 //!

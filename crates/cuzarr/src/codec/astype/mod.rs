@@ -1,4 +1,4 @@
-//! # `numcodecs.astype`
+//! # `numcodecs.astype`: stores elements in another type
 //!
 //! Converts elements to another type, like NumPy's `astype`.
 //!

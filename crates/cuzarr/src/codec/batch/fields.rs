@@ -12,7 +12,7 @@ impl<'a> Fields<'a> {
         Fields { rest: table }
     }
 
-    /// Writes bytes unchanged.
+    /// Writes `bytes` to the table unchanged.
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
             *place = bytes;

@@ -1,5 +1,5 @@
-//! The table of frames that kernels start from. Its layout is in `codec/batch/frames.cuh`. The host writes the table if
-//! it has the frames' bytes; otherwise a scan kernel writes it.
+//! The table in which kernels find where each frame of a batch lies, and how it is stored. Its layout is in
+//! `codec/batch/frames.cuh`. The host writes the table if it has the frames' bytes; otherwise a scan kernel writes it.
 
 use cuzarr_device::internal::{defined, stated_size};
 
@@ -36,7 +36,7 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// The entry of a frame that has one stream and lies at the beginning of source and target.
+    /// Makes the table entry of a frame that has one compressed stream and lies at the beginning of source and target.
     pub(crate) fn new(src_bytes: usize, dst_bytes: usize) -> FrameEntry {
         FrameEntry {
             src_offset: 0,

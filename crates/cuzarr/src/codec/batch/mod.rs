@@ -67,14 +67,15 @@ pub(crate) struct Source<'a> {
 pub(crate) struct HostCopy<'a> {
     /// A copy of all bytes of the frames, if there is one.
     pub(crate) bytes: Option<&'a [u8]>,
-    /// Headers of all frames, if they were already read.
+    /// The headers of all frames, if a decoder has already read them; otherwise empty.
     pub(crate) headers: &'a [Headers],
 }
 
 /// Limits for the scratch memory of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Decoders take at most this much if they can, even if they are then slower: [`Request::scratch_aim_bytes`].
+    /// Maximum scratch memory that decoders take if they can, even if they are then slower:
+    /// [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
     /// If a batch takes more than this, its frames are decoded in several parts, one after the other.
     pub(crate) most_bytes: usize,
@@ -102,8 +103,8 @@ pub struct Batch {
     parts: Vec<Part>,
     /// The frames that the host already refused, each by its number in the batch and with its error.
     refused: Vec<(usize, Error)>,
-    /// The statuses that the last run writes, and the event that it has ended. `None` before a run, and after its
-    /// check.
+    /// The statuses that the last run writes, and the CUDA event that tells when this run has ended. `None` before a
+    /// run, and after its check.
     running: Option<Running>,
 }
 
@@ -200,7 +201,8 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Plans the units in `range` as one part, or as several if one part would take too much scratch memory.
+    /// Plans the decoding of the frames in `range` by one launch, or by several if one would take too much scratch
+    /// memory.
     fn add(&mut self, all: &[Unit], range: Range<usize>, host: HostCopy<'_>, limit: ScratchLimit) -> Result<()> {
         if range.is_empty() {
             return Ok(());

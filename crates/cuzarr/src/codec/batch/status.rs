@@ -1,4 +1,4 @@
-//! Statuses: what kernels report about each unit.
+//! Statuses: the numbers in which kernels report whether a frame was decoded, or how it is damaged.
 
 use cuzarr_device::Header;
 use cuzarr_device::internal::{STATUS_HEADER, defined};

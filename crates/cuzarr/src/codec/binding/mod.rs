@@ -1,4 +1,5 @@
-//! Binding a chain to a device: the passes that its codecs become, and the tail that takes over the rest.
+//! Binds a codec chain to a device: most codecs become passes over a whole chunk; the others run while elements are
+//! copied.
 
 mod split;
 mod stages;
@@ -24,7 +25,7 @@ struct Passes {
     encoding: Vec<EncodingPass>,
 }
 
-/// One pass of encoding: what the host runs, and how a device does it instead.
+/// One pass over a chunk while it is encoded: the function that the host runs, and how a device does the pass instead.
 struct EncodingPass {
     pass: Pass,
     /// The number of the codec that this pass belongs to; `None` for a pass that is only a part of a codec.
@@ -33,11 +34,12 @@ struct EncodingPass {
     native: Option<NativePass>,
 }
 
-/// How a device does a pass of encoding.
+/// How a device does one pass over chunks while it encodes them.
 enum NativePass {
-    /// By running the inverse of each of these decoding steps.
+    /// The device runs the inverse of each of these decoding steps.
     Undone(Vec<Step>),
-    /// By converting each element. Elements that cannot be converted are reported.
+    /// The device converts each element to the type in which it is stored. Elements that cannot be converted are
+    /// reported.
     Convert(Conversion),
 }
 
@@ -59,8 +61,8 @@ impl Passes {
 }
 
 impl Encoded {
-    /// Finds the pass that turns chunks into frames on the device, if the device can also do all passes that are
-    /// encoded before it. `passes` are in order of decoding.
+    /// Finds the pass that turns chunks into frames on the device, if the device can also do all passes before it.
+    /// `passes` are in order of decoding.
     fn find(passes: &[EncodingPass], packed_bytes: usize) -> Result<Encoded, &'static str> {
         let (mut undo, mut size_bytes) = (Undo::default(), packed_bytes);
         for (number, EncodingPass { pass, native, .. }) in passes.iter().rev().enumerate() {

@@ -1,4 +1,5 @@
-//! Decides which codecs of a chain the tail takes over: those that only move or map elements, counted from the array.
+//! Decides which codecs of a chain run while elements are copied between packed chunks and arrays (in the tail): those
+//! that only move or map elements.
 
 use cuzarr_device::{ElementStep, Packing};
 
@@ -22,7 +23,7 @@ pub(crate) struct TailSplit {
     pub(super) bits: Option<PackedBits>,
 }
 
-/// A split that leaves no codecs to the tail.
+/// Returns a split in which all codecs run as passes over chunks, and none while elements are copied (in the tail).
 pub(super) fn no_split(chain: &Chain) -> TailSplit {
     TailSplit {
         arrays: 0,

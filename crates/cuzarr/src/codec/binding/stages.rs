@@ -24,7 +24,7 @@ pub enum Support {
 pub struct Stage {
     /// The codec's v3 name.
     pub name: String,
-    /// Where the codec runs.
+    /// Where the codec runs: on the device, or on the host for a reason.
     pub support: Support,
 }
 

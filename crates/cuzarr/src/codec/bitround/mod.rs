@@ -1,4 +1,4 @@
-//! # `bitround`
+//! # `bitround`: rounds numbers when they are written, so that they compress well
 //!
 //! Writing rounds numbers to a few significant bits, half to even. Reading does not change them.
 //!

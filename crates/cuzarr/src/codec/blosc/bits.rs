@@ -9,7 +9,7 @@ fn applies(size: usize, unit_bytes: usize) -> bool {
     (size / unit_bytes).is_multiple_of(8)
 }
 
-/// Undoes [`bitshuffle`]. Both slices have the same length.
+/// Undoes [`bitshuffle`]: brings the bits of each element together again. Both slices have the same length.
 pub(super) fn bitunshuffle(shuffled: &[u8], plain: &mut [u8], unit_bytes: usize) -> Result<()> {
     match applies(plain.len(), unit_bytes) {
         true => Ok(shuffle::bitunshuffle(shuffled, plain, unit_bytes)?),

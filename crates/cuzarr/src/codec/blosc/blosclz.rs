@@ -1,4 +1,4 @@
-//! BloscLZ streams: a descendant of FastLZ (A. Hidayat) with two-byte far distances.
+//! Decodes and encodes BloscLZ streams: a descendant of FastLZ by Hidayat, with two-byte far distances.
 //!
 //! ```text
 //! the first byte is an instruction whose upper three bits are ignored

@@ -1,4 +1,4 @@
-//! Reads the container's header and its table of blocks. Everything is checked here before a decoder runs.
+//! Reads the header of a Blosc frame, and its table of blocks. Everything is checked here before a decoder runs.
 //!
 //! ```text
 //! header   version, version of the compressor's format, flags, typesize, nbytes u32, blocksize u32, cbytes u32
@@ -52,7 +52,7 @@ impl Compressor {
         ("zstd", Compressor::Zstd),
     ];
 
-    /// The number that stands for the compressor's format in the header's flags.
+    /// The number that stands for the compressor's format in the flags of a Blosc header.
     pub(super) fn format(self) -> u8 {
         match self {
             Compressor::BloscLz => 0,

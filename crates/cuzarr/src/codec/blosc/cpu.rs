@@ -1,4 +1,5 @@
-//! Blosc on the host. Each block is decompressed to scratch memory, and unshuffled from there to its place.
+//! Decodes and encodes Blosc frames on the host. Each block is decompressed to scratch memory, and unshuffled from
+//! there to its place.
 
 use std::borrow::Cow;
 use std::ops::Range;

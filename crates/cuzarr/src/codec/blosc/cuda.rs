@@ -1,4 +1,4 @@
-//! Launches of `blosc.cu`, and of the kernels of other codecs for the streams inside.
+//! Launches the kernels of `blosc.cu`, and those of other codecs for the compressed streams inside Blosc frames.
 
 use cuzarr_device::internal::{pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
@@ -26,10 +26,10 @@ static WALK: KernelSource = KernelSource {
     headers: &[HEADERS, zstd::HEADERS, batch::HEADERS],
 };
 
-/// Warps of a thread block that decodes streams. A block keeps its place until its slowest stream is done, so it has
-/// few warps.
+/// Number of warps in each thread block that decodes the streams inside Blosc frames. A block keeps its place until its
+/// slowest stream is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Thread blocks that a multiprocessor holds at once.
+/// Number of thread blocks that a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
 /// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.
@@ -71,7 +71,8 @@ impl DeviceDecoder for BloscDecoder {
     }
 }
 
-/// Streams of one compressor that this compressor's own kernels decode.
+/// Compressed streams inside Blosc frames, of one compressor such as zstd, which the kernels of that compressor's codec
+/// decode.
 struct BloscStreams {
     target: StreamTarget,
     decode: Box<dyn Decode>,
@@ -80,25 +81,25 @@ struct BloscStreams {
     count: usize,
 }
 
-/// Frames whose headers were read, ready to be decoded.
+/// A batch of Blosc frames whose headers were read, ready to be decoded.
 struct BloscFrames {
     table: Vec<u8>,
     count: u32,
     streams: u64,
-    /// Number of tiles of output in all frames together.
+    /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     tiles: u32,
     /// Bytes of scratch memory for shuffled blocks.
     work_bytes: usize,
-    /// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
+    /// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
     threads: u32,
-    /// LZ4 streams that are large enough to be decoded by all threads: those to scratch memory, then those to the
-    /// target.
+    /// Large LZ4 streams, each decoded by many thread blocks: first those that go to scratch memory, then those that go
+    /// to the target.
     large: [Lz4Blocks; 2],
     inner: Vec<BloscStreams>,
 }
 
-/// Prepares the decoding of the streams of one compressor. A frame with streams that the compressor's decoder refuses
-/// is refused with the first of their errors.
+/// Prepares the decoding of the streams of one compressor inside a batch of Blosc frames. A frame with streams that the
+/// compressor's decoder refuses is refused with the first of their errors.
 fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
     let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();

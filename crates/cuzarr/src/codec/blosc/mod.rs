@@ -1,4 +1,4 @@
-//! # `blosc`
+//! # `blosc`: compresses bytes to Blosc-1 containers
 //!
 //! The Blosc-1 container: blocks, shuffled by bytes or bits, each compressed by one of five compressors.
 //!

@@ -1,5 +1,5 @@
-//! Reads the headers of frames. They decide what kernels copy and unshuffle, and which codec's kernels decode which
-//! streams.
+//! Reads the headers of Blosc frames on the host. The headers decide what kernels copy and unshuffle, and which codec's
+//! kernels decode which streams.
 
 use cuzarr_device::Device;
 use cuzarr_device::internal::defined;
@@ -38,7 +38,7 @@ pub(super) struct InnerStream {
     pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
-    /// For each unit, which frame the stream is from, and at which byte of the frame it begins.
+    /// For each stream, which frame it is from, and at which byte of the frame it begins.
     pub(super) owners: Vec<(u32, u32)>,
 }
 
@@ -48,12 +48,12 @@ pub(super) struct BloscScan {
     pub(super) entries: Vec<FrameEntry>,
     pub(super) refused: Vec<(usize, Error)>,
     pub(super) streams: u64,
-    /// Number of tiles of output in all frames together.
+    /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     pub(super) tiles: u32,
     /// Bytes of scratch memory for shuffled blocks.
     pub(super) work_bytes: usize,
-    /// LZ4 streams that are large enough to be decoded by all threads: those to scratch memory, then those to the
-    /// target.
+    /// Large LZ4 streams, each decoded by many thread blocks: first those that go to scratch memory, then those that go
+    /// to the target.
     pub(super) blocks: [Vec<Lz4Block>; 2],
     pub(super) inner: Vec<InnerStream>,
 }
@@ -71,7 +71,8 @@ fn is_native(compressor: Compressor) -> bool {
     matches!(compressor, Compressor::Lz4 | Compressor::Lz4Hc) || inner_decoder(compressor).is_some()
 }
 
-/// Fills a frame's entry with what its header says. Leaves it without streams if the frame cannot be decoded.
+/// Reads a frame's Blosc header, and fills the frame's entry in the table for kernels. Leaves it without streams if the
+/// frame cannot be decoded.
 fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     (entry.kind, entry.streams, entry.block_bytes) = (Kind::Damaged, 0, 1);
     let header = Header::parse_first(frame, frame.len())?;

@@ -1,4 +1,4 @@
-//! Finds the streams of a frame, from its tables. Decoders of the streams' own formats start from them.
+//! Finds the compressed streams inside a Blosc frame, for the decoders of the streams' own formats.
 
 use std::ops::Range;
 

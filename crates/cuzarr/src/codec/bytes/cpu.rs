@@ -1,4 +1,4 @@
-//! Changes the byte order of elements, unit by unit.
+//! Changes the byte order of elements: reverses the bytes of each unit in them, such as a number or a code point.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! # `bytes`
+//! # `bytes`: turns elements into bytes
 //!
 //! Stores elements one after the other in C order, as little-endian or big-endian bytes.
 //!

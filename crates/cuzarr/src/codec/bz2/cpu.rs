@@ -1,4 +1,4 @@
-//! bzip2, by the crate bzip2 over libbz2-rs, which is written in Rust.
+//! Decodes and encodes bzip2 streams on the host, by the crate bzip2 over libbz2-rs, which is written in Rust.
 
 use std::borrow::Cow;
 use std::io::Read;

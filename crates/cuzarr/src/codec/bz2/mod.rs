@@ -1,4 +1,4 @@
-//! # `numcodecs.bz2`
+//! # `numcodecs.bz2`: compresses bytes to bzip2 streams
 //!
 //! bzip2 streams.
 //!

@@ -1,4 +1,4 @@
-//! Exact conversions, element by element.
+//! Converts elements exactly from one number type to another, on the host.
 
 use std::collections::HashMap;
 

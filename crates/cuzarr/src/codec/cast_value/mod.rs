@@ -1,4 +1,4 @@
-//! # `cast_value`
+//! # `cast_value`: stores elements in another numeric type
 //!
 //! Converts elements to another numeric type. The configuration decides about rounding and values out of range.
 //!

@@ -1,4 +1,4 @@
-//! # `conditional`
+//! # `conditional`: lets each chunk skip some bytes→bytes codecs
 //!
 //! Bytes→bytes codecs that a chunk may skip. Bits at the beginning of a chunk say which ones were applied.
 //!

@@ -1,4 +1,4 @@
-//! # `numcodecs.crc32`
+//! # `numcodecs.crc32`: stores a CRC-32 checksum with each chunk
 //!
 //! CRC-32 as zlib computes it, before the data unless `location` says `end`.
 //!

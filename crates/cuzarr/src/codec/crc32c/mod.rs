@@ -1,4 +1,4 @@
-//! # `crc32c`
+//! # `crc32c`: stores a CRC-32C checksum with each chunk
 //!
 //! CRC-32C (Castagnoli, RFC 3720) after the data, or before it if numcodecs' `location` says `start`.
 //!

@@ -1,4 +1,4 @@
-//! The container of a deflate stream, and the headers and sizes that all launches of this folder share.
+//! The container around a deflate stream (gzip, zlib or none), and constants for all kernels that decode deflate.
 
 use cuzarr_device::internal::{defined, stated_size};
 use cuzarr_device::{Header, header};

@@ -97,15 +97,15 @@ struct DeflateFrames {
     container: Container,
     table: Vec<u8>,
     count: u32,
-    /// Number of tiles of output in all frames together.
+    /// Number of tiles in all frames together; a tile is the output whose checksum one warp computes at a time.
     tiles: u32,
     /// How frames are split for decoding by many warps each; `None` if one warp decodes each frame.
     split: Option<DeflateSplit>,
     members: Option<DeflateMembers>,
 }
 
-/// Whether many warps should decode each frame: true if one warp takes longer for the largest frame than many warps a
-/// frame for all frames.
+/// Whether many warps should decode each frame: true if one warp takes longer for the largest frame than many warps
+/// take for all frames.
 fn splits(device: Device, units: &[Unit]) -> bool {
     let largest = units.iter().map(|unit| unit.dst.len()).max().unwrap_or(0);
     let total: usize = units.iter().map(|unit| unit.dst.len()).sum();

@@ -1,4 +1,4 @@
-//! libdeflate's compressors and decompressors, which each thread keeps.
+//! Keeps a compressor and a decompressor of libdeflate in each thread, so that later chunks use them again.
 
 use std::cell::RefCell;
 

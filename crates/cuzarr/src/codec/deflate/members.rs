@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(found[2].src.end, 100 + encoded.len());
     }
 
-    /// A gzip member without optional header fields.
+    /// Makes a gzip member without optional header fields, for tests.
     fn plain_member(content: usize, body: &[u8]) -> Vec<u8> {
         let size = (content as u32).to_le_bytes();
         [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], body, &[9; 4], &size].concat()

@@ -1,4 +1,4 @@
-//! # `deflate`
+//! # `deflate`: compresses bytes to a deflate stream without a container
 //!
 //! One stream of RFC 1951 with nothing around it. No metadata names this codec; it is for frames that a caller holds
 //! ([`crate::run::Decoder`]). Bytes after the end of the stream are ignored.

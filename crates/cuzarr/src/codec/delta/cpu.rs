@@ -1,4 +1,4 @@
-//! Differences and running sums.
+//! The codec `delta` on the host: differences of neighbouring elements, and the running sums that undo them.
 
 use cuzarr_device::internal::cpu::cast::cast;
 use cuzarr_device::{Arithmetic, DType, Tail};
@@ -108,7 +108,8 @@ impl ArrayToArray for Delta {
         Some(before.into_iter().chain([Step::Sum(self.sum)]).chain(behind).collect())
     }
 
-    /// The steps whose inverse takes differences: in the decoded type, even if sums have another type.
+    /// The decoding steps whose inverses a device runs to encode: they take differences in the decoded type, even if
+    /// sums have another type.
     fn native_undone(&self) -> Option<Vec<Step>> {
         let before = self.conversion(self.encoded_dtype, self.decoded)?;
         Some(before.into_iter().chain([Step::Sum(self.decoded)]).collect())

@@ -1,4 +1,4 @@
-//! # `numcodecs.delta`
+//! # `numcodecs.delta`: stores differences between neighbouring elements
 //!
 //! Stores the first element, then differences between neighbours in C order, optionally in a smaller type.
 //!

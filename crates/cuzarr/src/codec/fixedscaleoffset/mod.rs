@@ -1,4 +1,4 @@
-//! # `numcodecs.fixedscaleoffset`
+//! # `numcodecs.fixedscaleoffset`: stores scaled numbers in a smaller type
 //!
 //! `round((x - offset) * scale)`, converted to a smaller type; read as `x / scale + offset`.
 //!

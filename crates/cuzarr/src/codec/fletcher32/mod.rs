@@ -1,4 +1,4 @@
-//! # `numcodecs.fletcher32`
+//! # `numcodecs.fletcher32`: stores a Fletcher-32 checksum with each chunk
 //!
 //! HDF5's Fletcher-32 over big-endian 16-bit words, after the data.
 //!

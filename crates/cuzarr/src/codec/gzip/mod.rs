@@ -1,4 +1,4 @@
-//! # `gzip`
+//! # `gzip`: compresses bytes to gzip members
 //!
 //! Deflate in gzip members, RFC 1951 and 1952.
 //!

@@ -1,4 +1,4 @@
-//! Launches of `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
+//! Launches the kernels that turn literals and matches into decoded bytes: `lz.cu`, `lz_short.cu` and `lz_settle.cu`.
 
 use cuzarr_device::internal::{pool, write_table};
 use cuzarr_device::{Arguments, Buffer, Device, Header, Kernel, KernelSource, Stream, header};
@@ -43,7 +43,8 @@ pub(crate) struct LzEngine {
 pub(crate) enum Sequences<'a> {
     /// Single sequences of literals and a match, with a sentinel after those of each unit.
     Plain { sequences: &'a Buffer, counts: &'a Buffer },
-    /// Only matches; `counts` counts them. The literals are already in their places.
+    /// Only matches, without literals; `counts` has the number of matches in each unit. The literals are already in
+    /// their places.
     Matches { matches: &'a Buffer, counts: &'a Buffer },
     /// Sequences of literals and a match, in bundles of several. `counts` counts the bundles.
     Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
@@ -56,8 +57,8 @@ pub(crate) struct Brought {
 }
 
 impl LzEngine {
-    /// Plans how the bytes of `units` are copied from their sequences. `short`: whether the sequences have a few bytes
-    /// on average. Marks take at most `mark_limit_bytes`, if possible.
+    /// Plans how the literals and matches of `units` are copied to become decoded bytes. `short`: whether the sequences
+    /// have a few bytes on average. Marks take at most `mark_limit_bytes`, if possible.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
@@ -124,7 +125,7 @@ impl LzEngine {
     }
 }
 
-/// Launches the kernels of an engine, one for each list of tiles.
+/// Launches the kernels of an `LzEngine`, one for each list of tiles (pieces of decoded bytes).
 struct Launches<'a> {
     engine: &'a LzEngine,
     task: &'a Task<'a>,
@@ -132,7 +133,7 @@ struct Launches<'a> {
     sequences: Sequences<'a>,
     scratch_literals: &'a Buffer,
     marks: &'a Buffer,
-    /// Bytes of the lists of tiles that were launched already. `number` counts these lists.
+    /// Size in bytes of the lists of tiles for which a kernel was already launched. `number` counts these lists.
     list: usize,
     number: usize,
 }
@@ -178,7 +179,8 @@ impl Launches<'_> {
         Ok(unsafe { kernel.launch(stream, tiles as u32, self.engine.threads, arguments, &buffers) }?)
     }
 
-    /// Launches the kernel that turns the tiles of all rows directly into bytes.
+    /// Launches the kernel that decodes the tiles of all rows directly to bytes; a row is a unit whose tiles are
+    /// decoded in order.
     fn tiles(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         if tiles == 0 {
@@ -209,7 +211,8 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that turns the tiles of one part's segments into marks: bytes, or where to copy them from.
+    /// Launches the kernel that decodes one part of the segments to marks, each of which is a byte or where to copy it
+    /// from.
     fn marks(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, src, dst, statuses } = *self.task;
@@ -234,7 +237,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that replaces the marks of one part's segments by bytes.
+    /// Launches the kernel that replaces the marks of one part of the segments by decoded bytes.
     fn settle(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, dst, statuses, .. } = *self.task;

@@ -38,7 +38,7 @@ const MARK_BYTES: usize = size_of::<u32>();
 /// Maximum number of parts in which segments of units are processed, one after the other. Each adds a row of tiles and
 /// of settled segments.
 const MOST_PARTS: usize = 8;
-/// Bytes of a tile that one thread writes.
+/// Number of decoded bytes that one thread writes, as its part of a tile.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// How many tiles of other units are decoded while one tile in a row waits for the tile before it. A tile waits about 2
@@ -58,7 +58,8 @@ const ROW_COST_BRIEF: usize = 60;
 const SHORT_SHARE: usize = 400;
 /// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
 const SHORT_ROW: usize = 16;
-/// The cost of replacing a segment's marks by bytes, in tiles of a row. `SETTLE_COST_SHORT` is for short sequences.
+/// Time to replace the marks of one tile by bytes, relative to the time for one tile of a row. `SETTLE_COST_SHORT` is
+/// for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
 /// A unit with enough other units beside it is cut into one segment for each `SEGMENT_TILES` of its tiles. At most, it
@@ -70,7 +71,7 @@ const SETTLE_SHARE: usize = 340;
 /// work at once, so that the bytes that they repeat are still in the cache.
 const TURNS: usize = 1024;
 
-/// Threads of a block: few on the emulated device `simt`, where each thread is a fiber.
+/// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
 fn threads(device: Device) -> u32 {
     if device == Device::Simt { WARP } else { MOST_THREADS }
 }
@@ -119,7 +120,8 @@ pub(crate) struct LzUnit {
     pub(crate) scratch_literals: u64,
     /// The index of the unit's first sequence among those of all units, or of its first bundle among all bundles.
     pub(crate) first_sequence: u64,
-    /// Which status belongs to the unit. If the status reports damage, nothing is written.
+    /// The index of the unit's status in the buffer in which kernels report damage. If the status reports damage,
+    /// nothing is written.
     pub(crate) status: u32,
 }
 
@@ -156,7 +158,7 @@ struct LzPlan {
     /// Numbers of the chains that are decoded to marks first, and then to bytes. They are sorted: the first segments of
     /// all units, then the second ones, and so on.
     segments: Vec<u32>,
-    /// Number of tiles in all rows together.
+    /// Number of tiles in all chains that are decoded directly to bytes.
     row_tiles: usize,
     /// The parts of `segments` that are processed one after the other. Only the marks of one part are in memory at a
     /// time.
@@ -277,8 +279,9 @@ impl LzPlan {
         }
     }
 
-    /// Lengths of all lists of tiles, in order: one list for all rows, then two for each part, for making marks and for
-    /// turning marks into bytes. In each list, a tile stands after the tiles that it waits for.
+    /// Lengths of all lists of tiles, in order: one list for all rows, then two lists for each part of the segments.
+    /// The two are for making marks, and for turning marks into bytes. In each list, a tile stands after the tiles that
+    /// it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }

@@ -21,7 +21,7 @@ const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
 /// A block with less than 1 / `WALK_COST` of all bytes may be walked: one thread block reads its tokens in order. That
 /// is 1/32 to 1/128 as fast as finding them with all threads.
 const WALK_COST: usize = 96;
-/// Blocks of up to this many encoded bytes may be walked in any case: the launches of the other way take as long.
+/// Blocks of up to this many encoded bytes may always be walked, because the launches that guess tokens take as long.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// Where one LZ4 block and its decoded bytes lie.
@@ -29,7 +29,8 @@ const WALK_FREE_BYTES: usize = 64 << 10;
 pub(crate) struct Lz4Block {
     pub(crate) src: Range<usize>,
     pub(crate) dst: Range<usize>,
-    /// Which status belongs to the block. `place` is where the block begins in the unit of that status.
+    /// The index of the block's status in the buffer in which kernels report damage. `place` is where the block begins
+    /// in the unit of that status.
     pub(crate) status: u32,
     pub(crate) place: u32,
     /// Number of bytes in front of the block that state its decoded size: 4 or none.
@@ -125,7 +126,7 @@ impl Lz4Blocks {
         [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]
     }
 
-    /// Number of blocks.
+    /// Number of LZ4 blocks that are decoded together.
     pub(super) fn count(&self) -> usize {
         (self.walkers + self.large) as usize
     }

@@ -19,7 +19,7 @@ pub(super) fn scratch_copies(decoded_bytes: usize) -> u64 {
     if decoded_bytes > LARGE_FRAME_BYTES { 9 } else { 4 }
 }
 
-/// Costs of encoding LZ4; the smallest batch takes as long as one piece and two waits. Speeds are alike with and
-/// without Blosc's shuffle.
+/// Costs of encoding LZ4; the smallest batch takes as long as encoding one piece of a chunk and waiting twice. Speeds
+/// are alike with and without Blosc's shuffle.
 pub(super) static ENCODING_SPEEDS: EncodingSpeeds =
     EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };

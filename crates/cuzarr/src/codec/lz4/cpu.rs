@@ -1,4 +1,4 @@
-//! LZ4 on the host, by liblz4's safe block decoder.
+//! Decodes and encodes LZ4 blocks on the host, by liblz4 with its safe decoder.
 
 use std::borrow::Cow;
 use std::sync::Arc;

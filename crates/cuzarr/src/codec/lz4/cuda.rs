@@ -19,13 +19,13 @@ pub(crate) const HEADERS: &[Header] =
 static LZ4: KernelSource =
     KernelSource { name: "lz4", text: include_str!("lz4.cu"), headers: &[HEADERS, lz::HEADERS, batch::HEADERS] };
 
-/// Warps of a thread block that decodes frames. A block keeps its place until its slowest frame is done, so it has few
-/// warps.
+/// Number of warps in each thread block that decodes LZ4 frames. A block keeps its place until its slowest frame is
+/// done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` and their
-/// sequences of literals and matches are not short.
+/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` of them. An
+/// exception are frames whose sequences of literals and matches are short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
 /// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that

@@ -1,4 +1,4 @@
-//! # `numcodecs.lz4`
+//! # `numcodecs.lz4`: compresses bytes to an LZ4 block
 //!
 //! The decoded size as a little-endian `u32`, then one LZ4 block.
 //!

@@ -1,4 +1,4 @@
-//! liblzma, through the crate of that name.
+//! Decodes and encodes LZMA streams on the host, by the crate liblzma.
 
 use std::borrow::Cow;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! # `numcodecs.lzma`
+//! # `numcodecs.lzma`: compresses bytes to LZMA streams
 //!
 //! xz streams, or those of the older `.lzma` format.
 //!

@@ -1,4 +1,4 @@
-//! Blocks of N5: a header, then elements. The first dimension varies fastest.
+//! Decodes and encodes blocks of N5: a header, then elements. The first dimension varies fastest.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const FIXED_BYTES: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct N5Default {
-    /// The chunk's extents.
+    /// The shape of the chunk that a block of N5 holds.
     pub(super) shape: Vec<u32>,
     pub(super) element_bytes: usize,
     /// Bytes of a chunk's elements together.

@@ -1,4 +1,4 @@
-//! # `n5_default`
+//! # `n5_default`: encodes chunks to blocks of N5
 //!
 //! Blocks of N5 in its default mode: a header with the block's shape, then the compressed elements. Elements are
 //! big-endian, and the first dimension varies fastest.
@@ -64,7 +64,7 @@ pub(crate) fn open(request: &Request<'_>, build: BuildChain) -> Result<Opened> {
     Ok(Opened::serializer(cpu::N5Default { shape, element_bytes, size_bytes, fill, compressor }))
 }
 
-/// Refuses codecs inside this one by which the bytes would not be those of N5.
+/// Refuses inner codecs with which the encoded chunk would not be a block of N5.
 fn check_codecs(
     configuration: &Configuration<'_>,
     codecs: &[Extension],

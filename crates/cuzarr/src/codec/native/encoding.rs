@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone)]
 pub(crate) struct NativeEncoder {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The steps over packed chunks before the encoder.
+    /// The steps that the device runs over packed chunks before it encodes them to frames.
     pub(crate) undo: Undo,
     /// The checksum of each frame, if a checksum codec follows the encoder, and where it stands.
     pub(crate) checksum: Option<(Checksum, Location)>,
@@ -48,7 +48,7 @@ pub(crate) struct NativeFrames {
 }
 
 impl NativeEncoder {
-    /// Returns how a device encodes the chunks of `program`.
+    /// Returns how a device encodes chunks with the codecs of `program`.
     ///
     /// # Errors
     /// `Unsupported`, with the reason why the host encodes.

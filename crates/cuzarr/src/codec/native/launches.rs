@@ -1,4 +1,5 @@
-//! The steps of a device, laid out for a batch of chunks: their memory, and the launches of each.
+//! Plans a device's decoding steps for a batch of chunks: the memory between steps, and the kernel launches of each
+//! step.
 
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// In the memory between two steps, chunks begin at multiples of this.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
-/// Where the chunks lie: ranges of one buffer.
+/// Where the chunks of a batch lie in device memory: ranges of one buffer.
 pub(crate) struct Chunks {
     pub(crate) buffer: Buffer,
     pub(crate) ranges: Vec<Range<usize>>,
@@ -79,15 +80,15 @@ enum NativeLaunch {
 /// A batch of stored chunks that a device turns into packed chunks, step by step.
 pub(crate) struct NativeBatch {
     launches: Vec<StepLaunches>,
-    /// For each kind of chunks, which chunks are of that kind. Chunks of a kind have the same sizes in all steps.
+    /// For each kind of chunks, the numbers of its chunks; chunks of a kind have the same sizes in all steps.
     kinds: Vec<Vec<usize>>,
     /// The statuses that the checking steps write: a word for each such step and each chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
-    /// The caller's memory for the results of the next step that needs memory, if there is any.
+    /// The caller's memory, if it gave any, in which the next step that needs memory puts its results.
     target: Option<Chunks>,
-    /// The event that the last run has ended.
+    /// The CUDA event that tells when the last run has ended.
     done: Option<Event>,
 }
 
@@ -111,9 +112,9 @@ impl Chunks {
 }
 
 impl NativeBatch {
-    /// Plans all steps for chunks of several kinds. Kinds take the same steps, with other sizes. `kind_of` holds the
-    /// kind of each chunk; a missing entry means kind 0. `target` is the memory for the last step's results; without
-    /// it, the batch allocates some.
+    /// Plans all decoding steps for a batch with chunks of several kinds, which differ in size. Kinds take the same
+    /// steps, with other sizes. `kind_of` holds the kind of each chunk; a missing entry means kind 0. `target` is the
+    /// memory for the last step's results; without it, the batch allocates some.
     pub(super) fn lay_out(
         natives: &[&Native],
         kind_of: &[usize],
@@ -151,7 +152,7 @@ impl NativeBatch {
         Ok(batch)
     }
 
-    /// Plans the launches of one step, whose sizes differ from kind to kind.
+    /// Plans the kernel launches of one decoding step, whose sizes differ between kinds of chunks.
     fn add(
         &mut self,
         steps: &[&Step],
@@ -210,7 +211,7 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// Makes a launch for each kind that has chunks, from that kind's step.
+    /// Makes a kernel launch for each kind of chunks in the batch, from the decoding step for that kind.
     fn each_kind(
         &self,
         steps: &[&Step],
@@ -220,16 +221,17 @@ impl NativeBatch {
         kinds.map(|(chunks, step)| launch(step, chunks)).collect()
     }
 
-    /// Moves the batch to new memory, for chunks that keep their sizes. Returns the memory and the places that they had
-    /// before.
+    /// Allocates memory for the results of a step that keeps the sizes of chunks. Returns the memory and the places
+    /// that the chunks had before.
     fn move_alike(&mut self, stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         let size = |chunks: &Vec<usize>| chunks.first().map_or(0, |&first| self.chunks.ranges[first].len());
         let sizes: Vec<usize> = self.kinds.iter().map(size).collect();
         self.allocate(&sizes, stream)
     }
 
-    /// Plans the decoding of frames. A decoder that takes all of an array's frames decodes all kinds together; decoders
-    /// that were made for one shape of chunks take a launch for each kind.
+    /// Plans the launches of a step that decodes one frame for each chunk of the batch. A decoder that takes all of an
+    /// array's frames decodes all kinds together; decoders that were made for one shape of chunks take a launch for
+    /// each kind.
     fn add_decoders(
         &mut self,
         steps: &[&Step],
@@ -377,9 +379,9 @@ impl NativeBatch {
         Ok(spans)
     }
 
-    /// Moves the batch to new memory, or to the caller's if it is waiting to be used. `sizes` holds the chunk size of
-    /// each kind; the chunks of a kind lie one after the other. Returns the memory and the places that the chunks had
-    /// before.
+    /// Allocates memory for the results of the next step, or takes the caller's memory if that is still unused. `sizes`
+    /// holds the chunk size of each kind; the chunks of a kind lie one after the other. Returns the memory and the
+    /// places that the chunks had before.
     fn allocate(&mut self, sizes: &[usize], stream: &Stream) -> Result<(Buffer, Vec<Range<usize>>)> {
         if let Some(target) = self.target.take() {
             let Chunks { buffer, ranges } = std::mem::replace(&mut self.chunks, target);

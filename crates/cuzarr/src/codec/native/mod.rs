@@ -1,4 +1,4 @@
-//! The part of a program that a device runs alone: its last passes, each over a whole batch of chunks.
+//! The part of decoding that a device runs alone: the last passes of a program, each over a whole batch of chunks.
 //!
 //! ```text
 //! stored ──[crc32c: looked at]──[zstd: decoded]──[delta: summed]── packed ──tail──> elements
@@ -37,7 +37,7 @@ use crate::Result;
 pub(crate) struct Native {
     /// The steps in order of decoding, each with the name of its codec.
     steps: Vec<(Step, String)>,
-    /// The size of a chunk before the first step.
+    /// The size of a chunk before the first of the device's steps.
     input: Size,
     packed_bytes: usize,
 }

@@ -36,24 +36,25 @@ enum Inverse {
     Shuffle {
         unit_bytes: usize,
     },
-    /// Changes or reorders elements, in the direction of writing.
+    /// Changes elements one by one, or reorders them, from the decoded to the encoded form.
     Map(Map),
-    /// Adds a fixed byte at the start or the end.
+    /// Adds a fixed byte at the start or the end of each chunk's bytes.
     Header(u8, Location),
     /// Packs the bits that are kept of each element, without gaps.
     Pack {
         fields: Fields,
         len: usize,
     },
-    /// Converts elements, or reports those that cannot be converted.
+    /// Converts each element to the type in which it is stored; if that fails, writes a status for the chunk of the
+    /// element.
     Convert {
         conversion: Conversion,
-        /// The number of this conversion among all conversions.
+        /// The number of this conversion among the conversions of an `Undo`, by which its statuses are found.
         number: usize,
     },
 }
 
-/// The chunks after all steps, ready for the encoder, and what conversions reported.
+/// The chunks after all steps, ready to be encoded to frames, and the statuses that conversions wrote.
 pub(crate) struct Undone {
     pub(crate) chunks: Strided,
     /// A status for each conversion and each chunk, conversion by conversion; `None` if there are no conversions.
@@ -65,9 +66,9 @@ pub(crate) struct Undone {
 pub(crate) struct Strided {
     pub(crate) buffer: Buffer,
     pub(crate) stride_bytes: usize,
-    /// The size of a chunk in bytes.
+    /// The size of each chunk in the buffer, in bytes.
     pub(crate) size_bytes: usize,
-    /// The number of chunks.
+    /// The number of chunks in the buffer.
     pub(crate) count: usize,
 }
 
@@ -96,7 +97,8 @@ impl Undo {
         true
     }
 
-    /// Adds a conversion of elements. Returns true, because a device can do any conversion.
+    /// Adds a step that converts each element to the type in which it is stored. Returns true, because a device can do
+    /// any conversion.
     pub(crate) fn add_conversion(&mut self, conversion: &Conversion, codec: &str, input_bytes: usize) -> bool {
         let len = input_bytes / conversion.from.size_bytes();
         let given_bytes = len * conversion.to.size_bytes();

@@ -1,4 +1,4 @@
-//! Packs eight booleans into each byte.
+//! Packs eight booleans into each byte, on the host, and unpacks them.
 
 use crate::Result;
 use crate::codec::ChunkSpec;

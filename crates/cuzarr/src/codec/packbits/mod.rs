@@ -1,4 +1,4 @@
-//! # `numcodecs.packbits`
+//! # `numcodecs.packbits`: stores booleans as bits
 //!
 //! Booleans as bits, most significant first. The byte before them says how many bits of the last byte are padding.
 //!

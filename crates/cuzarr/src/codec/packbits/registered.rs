@@ -1,5 +1,5 @@
-//! The codec `packbits` of zarr-extensions. It stores only the bits from `first_bit` to `last_bit` of each number,
-//! without gaps.
+//! The codec `packbits` as the repository zarr-extensions specifies it. It stores only the bits from `first_bit` to
+//! `last_bit` of each number, without gaps.
 
 use std::borrow::Cow;
 
@@ -109,7 +109,7 @@ impl PackBitsCodec {
         }
     }
 
-    /// The inverse of [`PackBitsCodec::unpack`].
+    /// Packs the stored bits of each number without gaps: the inverse of [`PackBitsCodec::unpack`].
     fn pack<const BYTES: usize>(&self, decoded: &[u8], packed: &mut Vec<u8>) {
         // Fewer than 32 bits wait between two numbers.
         let (mut waiting, mut count, width) = (0u64, 0u32, self.fields.width);

@@ -1,4 +1,4 @@
-//! pcodec, by the crate pco.
+//! Decodes and encodes pcodec files on the host, by the crate pco.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

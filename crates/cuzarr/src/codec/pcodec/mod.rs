@@ -1,4 +1,4 @@
-//! # `numcodecs.pcodec`
+//! # `numcodecs.pcodec`: compresses numbers to pcodec files
 //!
 //! Numbers in pcodec's standalone format.
 //!

@@ -1,4 +1,5 @@
-//! A chain bound to a device: passes, then a tail. The last passes may run on the device alone. `binding` makes it.
+//! A codec chain bound to a device: passes over whole chunks, then a copy of elements to the array (the tail). The last
+//! passes may run on the device alone. `binding` makes it.
 
 mod pass;
 
@@ -23,7 +24,7 @@ pub struct Program {
     pub(super) device: Device,
     /// The passes that the host runs to decode a chunk, in order: mostly one for each codec.
     pub(super) passes: Vec<Pass>,
-    /// For each pass, how a device can do it instead.
+    /// For each pass of `passes`, how a device can do it instead of the host.
     pub(super) natives: Vec<PassOnDevice>,
     /// The size of a stored chunk, as far as it is known.
     pub(super) stored: Size,
@@ -41,7 +42,7 @@ pub struct Program {
 /// A part of decoding a chunk that a device can do, but that the host may do faster.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
-    /// Decoding a frame: the kernels that can, and the decoded size in bytes.
+    /// Decoding a frame: the kernels that can decode it, and its decoded size in bytes.
     Frame(&'a dyn DeviceDecoder, usize),
     /// Summing floats one by one: how many there are, and the bytes of each. They are summed one after the other,
     /// because rounding depends on the order.
@@ -51,12 +52,12 @@ pub enum Work<'a> {
 /// Decides whether the host should do what a device could: returns the reason, or `None` to leave it to the device.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
-/// Gives the host nothing that a device can do.
+/// Leaves to the device everything that a device can do, and nothing of that to the host.
 pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
 
-/// How a device can do one pass.
+/// How a device can do one pass of decoding.
 #[derive(Clone, Debug)]
 pub(super) struct PassOnDevice {
     /// The number of the pass's codec in order of encoding; `None` for a pass that is only a part of a codec.
@@ -103,7 +104,7 @@ impl Division {
     }
 }
 
-/// The reason that is given if kernels do not encode.
+/// The reason that is given to users if the host encodes instead of kernels.
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {
@@ -213,7 +214,7 @@ impl Program {
         fits && self.natives[pass].steps.as_ref().is_ok_and(works)
     }
 
-    /// The size of a chunk before pass number `pass`.
+    /// The size of a chunk before decoding pass number `pass`.
     fn size_before(&self, pass: usize) -> Size {
         match pass.checked_sub(1) {
             Some(before) => self.passes[before].decoded_size(),

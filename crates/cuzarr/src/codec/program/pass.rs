@@ -59,8 +59,8 @@ impl Pass {
         }
     }
 
-    /// Checks the encoded bytes and returns those among them that are the decoded bytes, without a copy; `None` if the
-    /// codec changes bytes.
+    /// Checks the encoded bytes, and returns the decoded bytes as a slice of them, without a copy; `None` if the codec
+    /// changes bytes.
     fn view<'a>(&self, encoded: &'a [u8]) -> Option<Result<&'a [u8]>> {
         match self {
             Pass::Bytes { codec, .. } => codec.view(encoded),

@@ -1,4 +1,4 @@
-//! # `numcodecs.quantize`
+//! # `numcodecs.quantize`: rounds floats when they are written
 //!
 //! Writing rounds floats to multiples of a power of two that keep `digits` decimal digits. Reading does not round.
 //!

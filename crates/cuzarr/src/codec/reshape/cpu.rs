@@ -1,4 +1,4 @@
-//! Changes a chunk's shape. Elements stay where they are.
+//! Gives a chunk another shape, on the host, without moving its elements.
 
 use crate::Result;
 use crate::codec::ChunkSpec;

@@ -1,4 +1,4 @@
-//! # `reshape`
+//! # `reshape`: gives chunks another shape
 //!
 //! Gives a chunk another shape. The elements keep their order.
 //!

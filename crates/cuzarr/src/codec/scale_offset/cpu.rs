@@ -33,7 +33,8 @@ fn bits(number: i128) -> [u8; 8] {
 }
 
 impl ScaleOffset {
-    /// Makes the codec for elements of type `dtype`. `offset` and `scale` are bytes of elements of the array.
+    /// Makes the codec `scale_offset` for elements of the integer type `dtype`. `offset` and `scale` are bytes of
+    /// elements of the array.
     pub(super) fn new(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> Self {
         ScaleOffset { dtype, offset: integer(dtype, offset), scale: integer(dtype, scale), encoded: spec.clone() }
     }

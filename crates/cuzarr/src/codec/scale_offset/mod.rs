@@ -1,4 +1,4 @@
-//! # `scale_offset`
+//! # `scale_offset`: stores scaled numbers in the array's own type
 //!
 //! `(x - offset) * scale` in the array's own type; read as `x / scale + offset`.
 //!

@@ -1,4 +1,4 @@
-//! # `sharding_indexed`
+//! # `sharding_indexed`: stores many chunks in one object
 //!
 //! Stores many inner chunks in one object, with an index of their places.
 //!

@@ -1,4 +1,4 @@
-//! Turns elements into byte planes, and back.
+//! Shuffles the bytes of elements on the host (the first bytes of all elements, then the second ones), and undoes it.
 //!
 //! ```text
 //! shuffled[plane * count + i] = plain[i * unit + plane]      for i in 0..count, plane in 0..unit

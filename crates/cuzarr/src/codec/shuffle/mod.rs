@@ -1,4 +1,4 @@
-//! # `numcodecs.shuffle`
+//! # `numcodecs.shuffle`: shuffles the bytes of elements, so that they compress well
 //!
 //! Byte shuffle: the first bytes of all elements, then their second bytes, and so on.
 //!

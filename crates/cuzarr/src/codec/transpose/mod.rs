@@ -1,4 +1,4 @@
-//! # `transpose`
+//! # `transpose`: reorders the dimensions of chunks
 //!
 //! Reorders dimensions: dimension `i` of the encoded array is dimension `order[i]` of the decoded one.
 //!

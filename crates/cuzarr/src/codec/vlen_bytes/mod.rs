@@ -1,4 +1,4 @@
-//! # `vlen-bytes`
+//! # `vlen-bytes`: encodes byte strings of any length
 //!
 //! Byte strings: first their number, then the size and the bytes of each string.
 //!

@@ -1,4 +1,4 @@
-//! # `vlen-utf8`
+//! # `vlen-utf8`: encodes strings of any length
 //!
 //! Strings in UTF-8: first their number, then the size and the bytes of each string.
 //!

@@ -79,7 +79,7 @@ impl ZfpBlocks {
     }
 }
 
-/// A type of values that blocks can hold.
+/// A type of values that zfp blocks can hold.
 pub(super) trait Value: Copy + Default {
     fn encode(blocks: &ZfpBlocks, writer: &mut BitWriter, block: &mut [Self]);
     fn decode(blocks: &ZfpBlocks, reader: &mut BitReader<'_>, block: &mut [Self]);
@@ -104,7 +104,7 @@ integers!(i32, i64);
 /// A float type, with the parts of IEEE 754 that the coding of blocks needs.
 trait ZfpFloat: Value + PartialEq {
     type Integer: Integer;
-    /// Number of bits of the exponent field.
+    /// Number of bits of the exponent field in this float type.
     const EXPONENT_BITS: u32;
     /// Number of bits of the fraction field, after the exponent field.
     const FRACTION_BITS: u32;

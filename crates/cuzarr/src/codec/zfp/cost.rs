@@ -1,4 +1,4 @@
-//! Speeds of fixed-rate blocks on the host and on a device.
+//! Speeds of decoding zfp blocks of a fixed rate, on the host and on a device.
 
 use crate::codec::cost::Speeds;
 

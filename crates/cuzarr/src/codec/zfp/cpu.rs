@@ -1,4 +1,4 @@
-//! Encodes chunks to blocks, and decodes them.
+//! Encodes chunks to zfp blocks and decodes them, on the host.
 
 use std::borrow::Cow;
 use std::sync::Arc;

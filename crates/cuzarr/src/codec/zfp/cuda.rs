@@ -43,7 +43,7 @@ pub(super) struct ZfpDecoder {
 }
 
 impl ZfpDecoder {
-    /// Returns kernels that decode chunks of these blocks; `None` if there are none for them. `dtype` is the type of
+    /// Makes the decoder for chunks of these zfp blocks; `None` if kernels cannot decode them. `dtype` is the type of
     /// the elements.
     pub(super) fn new(blocks: &ZfpBlocks, dtype: DType, extents: &Extents, encoded_bytes: u64) -> Option<ZfpDecoder> {
         let bits = blocks.parameters.fixed_bits()?;
@@ -129,7 +129,7 @@ impl DeviceDecoder for ZfpDecoder {
     }
 }
 
-/// Chunks that are ready to be decoded together.
+/// Zfp chunks that are ready to be decoded together.
 struct ZfpFrames {
     kernel: &'static str,
     /// For each chunk, the offsets at which its frame and its elements begin.

@@ -1,11 +1,11 @@
-//! Where blocks lie in a chunk.
+//! Where the blocks of zfp lie in a chunk.
 
 /// The shape of a chunk, the fastest axis first, in as many dimensions as blocks have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extents(pub(super) Vec<usize>);
 
-/// Where a block lies in a chunk. For each axis: the first element, and how many elements the chunk has from there on,
-/// at most 4.
+/// Where a zfp block lies in a chunk: for each axis, its first element and its number of elements inside the chunk, at
+/// most 4.
 pub(super) type Place = [(usize, usize); 4];
 
 impl Extents {

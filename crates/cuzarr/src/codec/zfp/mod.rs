@@ -1,4 +1,4 @@
-//! # `zfp`
+//! # `zfp`: compresses numbers with zfp
 //!
 //! Numbers compressed by zfp. Blocks of 4 values along each axis are transformed, and stored bit plane by bit plane.
 //!
@@ -47,7 +47,7 @@ use super::open::{Opened, Request};
 use super::size::Size;
 use crate::Result;
 
-/// Maximum number of dimensions of a block.
+/// Maximum number of dimensions of a zfp block.
 const MOST_NDIM: usize = 4;
 
 /// Opens the codec `zfp` from its configuration in the metadata.

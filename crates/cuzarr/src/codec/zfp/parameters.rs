@@ -1,4 +1,4 @@
-//! The parameters of blocks, from the codec's configuration.
+//! The parameters of zfp blocks (size, precision), read from the codec's configuration.
 //!
 //! Every mode is a choice of the four parameters that zfp calls `minbits`, `maxbits`, `maxprec` and `minexp`:
 //! <https://zfp.readthedocs.io/en/latest/modes.html>.
@@ -12,10 +12,10 @@ use crate::codec::configuration::Configuration;
 const MOST_BITS: u32 = 16_658;
 /// Maximum number of bit planes that a block can have, in any mode.
 const MOST_PLANES: u32 = 64;
-/// The exponent of the smallest float64. Parameters below it choose the reversible mode.
+/// The exponent of the smallest positive float64, a subnormal number. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;
 
-/// How many bits blocks take, and how precise they are.
+/// How many bits zfp blocks take, and with what precision they hold values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     /// Minimum bits of a block; shorter ones are filled up with zeros.
@@ -30,7 +30,7 @@ pub(super) struct Parameters {
 /// The type and the dimensions of an array's values, as far as parameters depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpValues {
-    /// Number of dimensions of a block.
+    /// Number of dimensions of a zfp block.
     pub(super) ndim: usize,
     /// Number of bits of a value.
     pub(super) width: u32,

@@ -24,9 +24,9 @@ type Plane = [u64; MOST_VALUES / 64];
 /// Which bit planes of a block are coded, and in how many bits.
 #[derive(Clone, Copy)]
 pub(super) struct PlaneExtent {
-    /// Number of bits of a coefficient.
+    /// Number of bits of each coefficient of a block.
     pub(super) width: u32,
-    /// Maximum number of bit planes that are coded.
+    /// Maximum number of bit planes of a block that are coded.
     pub(super) planes: u32,
     /// Maximum number of bits that all planes together are coded in.
     pub(super) most_bits: u32,

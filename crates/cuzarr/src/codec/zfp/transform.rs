@@ -6,7 +6,7 @@
 
 /// A type of integers that the values of a block are transformed as. Arithmetic wraps around.
 pub(super) trait Integer: Copy + Default {
-    /// Number of bits of the integer.
+    /// Number of bits of this integer type.
     const WIDTH: u32;
     /// Number of bits in which a reversible block states how many planes it has.
     const PLANES_BITS: u32 = Self::WIDTH.trailing_zeros();

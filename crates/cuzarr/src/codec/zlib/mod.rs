@@ -1,4 +1,4 @@
-//! # `numcodecs.zlib`
+//! # `numcodecs.zlib`: compresses bytes to zlib streams
 //!
 //! Deflate in a zlib stream, RFC 1950.
 //!

@@ -1,4 +1,4 @@
-//! libzstd, with contexts per thread.
+//! Decodes and encodes Zstandard frames on the host, by libzstd, with contexts that each thread keeps.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -50,7 +50,8 @@ const HAS_CHECKSUM: u8 = 1 << 2;
 const HEADERS_BYTES: usize = 18 + 3;
 
 thread_local! {
-    /// The decoder for the first blocks of frames, which writes them straight to their place.
+    /// A decoder for only the first blocks of a frame, which writes directly into the caller's output buffer, without a
+    /// copy.
     static FIRST_BLOCKS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::default();
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::default();
@@ -96,7 +97,7 @@ fn decompress_first(encoded: &[u8], decoded: &mut [u8], end: usize) -> Option<us
     })
 }
 
-/// Makes the error for frames that libzstd refused, which says where they are damaged. libzstd does not say where the
+/// Makes the error for frames that libzstd refused, with the position of the damage. libzstd does not say where the
 /// damage is, so the headers are searched for it.
 fn damage(error: &std::io::Error, encoded: &[u8], decoded_bytes: usize) -> Error {
     let said = lower(error);

@@ -1,4 +1,4 @@
-//! Launches of zstd's kernels over a batch of units whose headers the host has read.
+//! Launches the kernels that decode a batch of Zstandard frames whose headers the host has read.
 
 use cuzarr_device::internal::{WARP, defined, pool, stated_size, write_table};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, Stream, header};
@@ -51,7 +51,7 @@ const GROUPS_ALONE: u32 = 2;
 /// Warps of a thread block of which each warp works on one unit or frame. A block keeps its place until its slowest
 /// unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Kernels take only units that decode to fewer bytes than this, because offsets in bundles of sequences are limited.
+/// Kernels decode only chunks of fewer decoded bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
 /// The tables that kernels need, read from the headers of one frame, and the error if kernels refuse the frame.
@@ -105,7 +105,7 @@ impl DeviceDecoder for ZstdDecoder {
     }
 }
 
-/// Adds what the headers of one frame say to the tables.
+/// Adds the contents of one frame's headers to the tables that kernels read.
 fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<()> {
     let Unit { src, dst } = &request.units[index];
     match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
@@ -121,7 +121,7 @@ fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<(
     }
 }
 
-/// Plans the decoding of frames, with tables of what the headers of all frames say.
+/// Plans the decoding of frames: collects the contents of all headers in tables that kernels read.
 fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let mut tables = ZstdTables::new();
     let read = request.headers.iter().filter_map(Headers::get::<HeaderRead>).map(|read| read.tables.blocks.len());
@@ -148,7 +148,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
     Prepared::new(request, ZstdDecoding { tables, layout, scratch, engine }, refused)
 }
 
-/// Sizes in bytes of the parts of scratch memory.
+/// Sizes in bytes of the parts of scratch memory that decoding a batch takes.
 struct ZstdScratch {
     results: usize,
     trees: usize,
@@ -185,7 +185,7 @@ struct ZstdDecoding {
     engine: lz::LzEngine,
 }
 
-/// The arguments of all kernels: `ZstdTask` in zstd.cuh.
+/// The arguments of all kernels that decode Zstandard frames: `ZstdTask` in zstd.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct KernelTask {
@@ -311,9 +311,10 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Decodes on two streams, because decoding takes a millisecond even for little work: each state depends on the one
-    /// before. It leaves most of the device free. So the launches before the copies go onto a stream with higher
-    /// priority, ahead of another batch's copies. Otherwise they could only begin after all of those copies have begun.
+    /// Launches the kernels on two CUDA streams, of which the one for kernels before the copies has higher priority.
+    /// Decoding takes a millisecond even for little work, because each state depends on the one before, and leaves most
+    /// of the device free. So the launches before the copies go ahead of another batch's copies. Otherwise they could
+    /// only begin after all of those copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

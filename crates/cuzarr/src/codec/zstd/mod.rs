@@ -1,4 +1,4 @@
-//! # `zstd`
+//! # `zstd`: compresses bytes to Zstandard frames
 //!
 //! Zstandard frames, RFC 8878.
 //!

@@ -60,7 +60,7 @@ struct Earlier {
     tables: Option<[u32; 3]>,
 }
 
-/// A compressed block, while its content is read.
+/// A compressed Zstandard block, while its headers are read.
 struct Coded<'a> {
     block: ZstdBlock,
     reader: BlockReader<'a>,
@@ -229,8 +229,8 @@ impl FrameScan<'_> {
         Ok(last)
     }
 
-    /// Adds to the memory that the frame's decoding tables take. An error if they take too much for a frame of its
-    /// size.
+    /// Adds `bytes` to the count of memory that the frame's decoding tables take. An error if they take too much for a
+    /// frame of its size.
     fn slot(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.slot_bytes += bytes;
         if self.slot_bytes > TABLE_BYTES + TABLE_BYTES_PER_BYTE * (self.reader.bytes.len() + self.dst_bytes) {

@@ -1,4 +1,5 @@
-//! The tables that kernels start from, with the layout of `codec/zstd/zstd.cuh`.
+//! The tables of Zstandard frames and blocks that the host writes and kernels read, with the layout of
+//! `codec/zstd/zstd.cuh`.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -17,7 +18,7 @@ pub(super) const RESULT_BYTES: usize = stated_size(HEADER, "ZstdResult");
 const UNIT_BYTES: usize = stated_size(HEADER, "ZstdUnit");
 const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
-/// Maximum bytes that one block decodes to.
+/// Maximum bytes that one Zstandard block decodes to.
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
 /// The slot for tables of sequences that holds the predefined ones.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
@@ -26,11 +27,11 @@ const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
 /// In scratch memory, the literals of a block begin at a multiple of this.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
-/// A sequence that decodes to fewer bytes is short.
+/// A sequence of literals and a match counts as short if it decodes to fewer bytes than this.
 const SHORT_SEQUENCE_BYTES: u64 = 16;
 const UNKNOWN: u64 = u64::MAX;
 
-/// The facts about one unit that kernels read: `ZstdUnit`.
+/// The facts about one unit (the Zstandard frames of a chunk) that kernels read: `ZstdUnit`.
 pub(super) struct UnitEntry {
     pub(super) src: Range<usize>,
     pub(super) dst: Range<usize>,
@@ -85,8 +86,8 @@ pub(super) struct ZstdBlock {
 }
 
 impl ZstdBlock {
-    /// Number of bundles for the block's sequences, and for one more sequence with the literals after them. Without
-    /// sequences, its literals take one or two.
+    /// Number of bundles (groups of sequences) for the block's sequences, and for one more with the literals after
+    /// them. Without sequences, its literals take one or two.
     fn bundles(&self) -> u64 {
         u64::from(self.sequences) / lz::BUNDLE as u64 + 1
     }
@@ -150,8 +151,8 @@ pub(super) struct TableMark {
 pub(super) struct TableLayout {
     pub(super) frames: usize,
     pub(super) blocks: usize,
-    /// The blocks that come with their own Huffman code. The other lists hold blocks whose literals must be decoded,
-    /// and blocks with sequences.
+    /// The list of the blocks that come with a Huffman code of their own. The other lists hold blocks whose literals
+    /// must be decoded, and blocks with sequences.
     pub(super) with_tree: ListTable,
     pub(super) with_literals: ListTable,
     pub(super) with_sequences: ListTable,
@@ -205,8 +206,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the unit of `other`, which must be its only one. Its ranges begin at 0 there, and are `src` and `dst` here.
-    /// Returns false if their sizes differ.
+    /// Adds the only unit of the tables `other` to these tables. Its ranges begin at 0 there, and are `src` and `dst`
+    /// here. Returns false if their sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {
@@ -243,7 +244,7 @@ impl ZstdTables {
         true
     }
 
-    /// Whether the sequences are short on average.
+    /// Whether the sequences of literals and matches are short on average.
     pub(super) fn has_short_sequences(&self) -> bool {
         let bytes: usize = self.units.iter().map(|unit| unit.dst.len()).sum();
         (bytes as u64) < self.sequences * SHORT_SEQUENCE_BYTES

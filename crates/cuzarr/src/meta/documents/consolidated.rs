@@ -35,12 +35,12 @@ pub struct Consolidated {
     unchanged: Option<Text>,
 }
 
-/// Where the documents of one node are.
+/// The entry of one node in consolidated metadata: where its documents are.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// In the stored document: the ranges of the node's documents in its text.
+    /// The documents are in the text of the stored document, at these ranges.
     Found { is_array: bool, document: Range<usize>, zattrs: Option<Range<usize>> },
-    /// In memory: documents that a caller gave.
+    /// The documents are in memory, because a caller gave them.
     Given(Box<NodeDocuments>),
 }
 
@@ -64,7 +64,7 @@ impl StoredCopy {
         }
     }
 
-    /// See [`Consolidated::to_v3`].
+    /// The text of the `consolidated_metadata` member of a v3 group: see [`Consolidated::to_v3`].
     pub(in crate::meta) fn to_v3(&self, indent: Option<usize>) -> Cow<'_, str> {
         match self {
             StoredCopy::Text(text) => Cow::Borrowed(text.as_str()),
@@ -72,7 +72,7 @@ impl StoredCopy {
         }
     }
 
-    /// See [`Consolidated::to_v2`].
+    /// The text of the `.zmetadata` of a v2 group: see [`Consolidated::to_v2`].
     pub(in crate::meta) fn to_v2(&self, zgroup: &Object, zattrs: &Object) -> String {
         match self {
             StoredCopy::Text(text) => text.as_str().to_owned(),

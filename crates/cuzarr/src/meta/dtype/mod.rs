@@ -63,12 +63,12 @@ pub enum DataType {
     Small(SmallNumber),
     /// Bytes without meaning: v3 `raw_bytes` and `r*`, v2 `|V*`.
     RawBytes {
-        /// Bytes of one element; at least 1.
+        /// Size of one element in bytes; at least 1.
         size: usize,
     },
     /// Bytes without their trailing zeros: v3 `null_terminated_bytes`, v2 `|S*`.
     NullTerminatedBytes {
-        /// Bytes of one element; at least 1.
+        /// Size of one element in bytes; at least 1.
         length_bytes: usize,
     },
     /// Code points of 4 bytes, padded with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
@@ -78,21 +78,21 @@ pub enum DataType {
     },
     /// A point in time: an `i64` count of `scale_factor` units since 1970; `i64::MIN` is NaT.
     DateTime64 {
-        /// The unit of time that is counted, before `scale_factor`.
+        /// The unit of time, which is multiplied by `scale_factor`.
         unit: TimeUnit,
         /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
     /// A length of time: an `i64` count of `scale_factor` units; `i64::MIN` is NaT.
     TimeDelta64 {
-        /// The unit of time that is counted, before `scale_factor`.
+        /// The unit of time, which is multiplied by `scale_factor`.
         unit: TimeUnit,
         /// How many units one count stands for: 1 to `i32::MAX`.
         scale_factor: u32,
     },
-    /// Fields one after another, without padding.
+    /// A structure: named fields one after another, without padding.
     Struct {
-        /// The fields; at least one.
+        /// The fields of the structure; at least one.
         fields: Vec<Field>,
     },
     /// UTF-8 of any length: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
@@ -127,7 +127,7 @@ impl FromStr for DataType {
 /// A field of a structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// The name. It is unique in the structure.
+    /// The name of the field. It is unique in the structure.
     pub name: String,
     /// The type of the field. It must have a fixed size.
     pub data_type: DataType,
@@ -157,9 +157,9 @@ impl Field {
 /// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {
-    /// Lowest byte first.
+    /// Little-endian: the lowest byte of a number comes first.
     Little,
-    /// Highest byte first.
+    /// Big-endian: the highest byte of a number comes first.
     Big,
 }
 
@@ -171,7 +171,7 @@ pub struct SwapUnit {
     pub offset: usize,
     /// Bytes that are reversed together: 2, 4 or 8.
     pub unit_bytes: usize,
-    /// Number of units.
+    /// Number of units that follow each other, each with its bytes reversed alone.
     pub count: usize,
 }
 
@@ -219,7 +219,7 @@ impl TimeUnit {
         TIME_UNITS.iter().find(|(unit, _)| *unit == self).map_or("generic", |(_, name)| name)
     }
 
-    /// The unit with this NumPy name. `μs` is also accepted.
+    /// Returns the unit of time that has this name in NumPy; `None` if there is none. `μs` is also accepted.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if matches!(name, "\u{3bc}s" | "\u{b5}s") { "us" } else { name };
         TIME_UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)
@@ -259,7 +259,7 @@ impl DataType {
         Ok(structure)
     }
 
-    /// Bytes of one element; `None` for variable length.
+    /// Size of one element in bytes; `None` for elements of variable length.
     pub fn size_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes() * number.parts()),
@@ -305,9 +305,9 @@ impl DataType {
         fields.iter().map(offset_of).collect()
     }
 
-    /// Number of bytes that a change of byte order reverses together, if it is the same in the whole element: 1 for
-    /// bytes and single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger fields
-    /// (see [`swap_units`](Self::swap_units)) and for variable length.
+    /// Number of bytes that a change of byte order reverses together, if it is the same in the whole element. It is 1
+    /// for bytes and single-byte numbers, half a complex number, 4 for UTF-32. `None` for a structure with larger
+    /// fields (see [`swap_units`](Self::swap_units)) and for variable length.
     pub fn swap_unit_bytes(&self) -> Option<usize> {
         match self {
             DataType::Small(number) => Some(number.part_bytes()),

@@ -100,7 +100,8 @@ fn from_time(rest: &str) -> Option<(TimeUnit, u32)> {
     Some((TimeUnit::from_name(unit)?, scale_factor))
 }
 
-/// Parses a size. Accepts digits only, because `str::parse` would accept a sign.
+/// Parses the size in the type string of a NumPy type, such as 4 in `<f4`. Accepts digits only, because `str::parse`
+/// would accept a sign.
 fn parse_size(text: &str) -> Option<usize> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -137,7 +138,7 @@ fn field_length(length: Option<u64>) -> Option<usize> {
 /// The byte order that is written for the fields of a structure.
 #[derive(Clone, Copy)]
 pub(super) enum FieldOrder {
-    /// The byte order of each field, as stored.
+    /// Each field keeps the byte order in which the array stores it.
     Stored,
     /// Little-endian, as in memory.
     Native,

@@ -207,7 +207,7 @@ fn write_small(bytes: &[u8], number: SmallNumber, format: ZarrFormat) -> Value {
     }
 }
 
-/// A floating-point format.
+/// A floating-point format in which fill values are parsed and written.
 #[derive(Clone, Copy)]
 enum Float {
     Small(SmallFloat),
@@ -463,7 +463,7 @@ fn write_members(bytes: &[u8], data_type: &DataType, fields: &[Field]) -> Result
     Ok(Value::Object(members))
 }
 
-/// The bytes as a fixed-size array. The size was checked before, so zeros are never returned.
+/// Returns the bytes of an element as an array of `N` bytes. The size was checked before, so zeros are never returned.
 fn array_of<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }

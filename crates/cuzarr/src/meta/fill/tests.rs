@@ -245,7 +245,7 @@ fn elements_of_another_size_are_not_written() {
     }
 }
 
-/// xorshift64*: <https://doi.org/10.1145/2845077>
+/// Returns the next pseudo-random number of xorshift64*: <https://doi.org/10.1145/2845077>
 fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

@@ -31,7 +31,7 @@ impl Text {
         Text { place: 0..text.len(), document: text.into() }
     }
 
-    /// The text of the object alone.
+    /// The text of the object, without the document around it.
     pub(crate) fn as_str(&self) -> &str {
         &self.document[self.place.clone()]
     }

@@ -30,14 +30,14 @@ type Numbered = Vec<(u64, usize)>;
 pub(crate) enum ChunkOrder {
     /// The outer product of one range or index list per dimension.
     Product(Vec<Along>),
-    /// Single points, grouped by chunk.
+    /// The selected points, grouped by chunk.
     Points(Arc<Points>),
 }
 
-/// The selection along one dimension.
+/// The selected elements along one dimension, sorted by index.
 #[derive(Clone, Debug)]
 pub(crate) enum Along {
-    /// Elements at even distances.
+    /// The selected elements lie at even distances.
     Range(AxisSelection),
     /// Sorted indices, and for each its position in the caller's list.
     List { indices: Arc<[u64]>, places: Arc<[usize]> },
@@ -74,7 +74,8 @@ impl ChunkOrder {
         })
     }
 
-    /// Returns this order for an array that is bound in another way, so that its packed chunks may have another layout.
+    /// Returns this order for the same array with codecs that are bound to another device, where packed chunks may have
+    /// another layout.
     ///
     /// # Errors
     /// Those of [`ChunkOrder::new`].
@@ -184,8 +185,8 @@ impl ChunkOrder {
         }
     }
 
-    /// For each position, where its element lies in its chunk, and in memory of shape `array`. `None` for boxes,
-    /// because their elements lie at equal distances.
+    /// For each position in index lists, or for each point: where the element lies in its chunk, and in memory of shape
+    /// `array`. `None` for boxes, because their elements lie at equal distances.
     ///
     /// # Errors
     /// `InvalidArgument` if `array` is not the selection's shape.

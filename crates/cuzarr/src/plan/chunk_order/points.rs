@@ -1,4 +1,4 @@
-//! Points, in the order of the array's chunks.
+//! Sorts selected points in the order of the array's chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Points {
     /// The extents of a chunk (the largest one, if chunks differ), and the strides of its packed bytes.
     leaf: Vec<u64>,
     strides: Vec<u64>,
-    /// Whether chunks differ in shape.
+    /// Whether the chunks of the array differ in shape.
     is_uneven: bool,
 }
 
@@ -81,14 +81,14 @@ impl Points {
         Ok(Points { indices, within, list, starts, firsts, leaf, strides, is_uneven })
     }
 
-    /// Whether points in this order also suit the array if it is bound in another way.
+    /// Whether the points can keep their order for `source`, the array with codecs that may be bound to another device.
     pub(super) fn suits(&self, source: &Source) -> bool {
         let (by_elem, layout) = (self.within != Within::Rising, source.layout());
         (&layout.leaf().chunk_shape, &layout.strides) == (&self.leaf, &self.strides)
             && (by_elem || !layout.packed.stored_is_packed)
     }
 
-    /// Returns these points for an array that is bound in another way, sorted again for its chunks.
+    /// Returns these points, sorted again for `source`, the same array with codecs that are bound to another device.
     ///
     /// # Errors
     /// Those of [`Points::new`].
@@ -141,7 +141,7 @@ impl Points {
 
 /// Computes from a point's indices the number of its chunk, and of its element in that chunk.
 struct Ways {
-    /// One entry per dimension, in packed order, the outermost first.
+    /// For each dimension, how an index along it is counted; in the order of the packed chunk, the outermost first.
     axes: Vec<Way>,
     /// The number of chunks in the array. Chunks are counted shard by shard, and chunk by chunk inside a shard.
     chunks: u128,

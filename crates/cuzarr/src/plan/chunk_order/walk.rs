@@ -148,7 +148,7 @@ impl Walk {
         })
     }
 
-    /// Goes to the next cell, if there is one.
+    /// Moves the walk to the next cell, if there is one.
     pub(crate) fn advance(&mut self) {
         match &mut self.steps {
             Steps::Product(axes) => {

@@ -15,7 +15,7 @@ use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where one codec of the chain runs.
+/// Where one codec of an array runs, in a read or write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The name of the codec.
@@ -27,7 +27,7 @@ pub struct Placement {
 /// Expected speeds of decoding frames, on the device and on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoding {
-    /// The format of the frames.
+    /// The format of the frames, such as `zstd`.
     pub format: String,
     /// Decoded bytes of each frame.
     pub frame_bytes: usize,
@@ -47,7 +47,7 @@ pub struct Merging {
 /// Which codecs of the innermost chunks run on the host, and why.
 #[derive(Clone, Debug)]
 enum ViaHost {
-    /// All codecs run on the host.
+    /// All codecs run on the host, for this reason.
     All(&'static str),
     /// Only the codecs with these numbers, in order of encoding, run on the host, each for its reason.
     These(Vec<(usize, &'static str)>),

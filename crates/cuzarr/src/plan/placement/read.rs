@@ -1,4 +1,4 @@
-//! The placement of one read.
+//! The placement of one read: its route, the size of its batches, and which codecs run on the host.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::plan::costs::{Costs, Load};
 /// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
 /// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch whose bytes come in device memory, as a multiple of its packed bytes. Packed chunks need no
-/// further memory. Frames take two more copies: frames put together, and packed bytes.
+/// Device memory of a batch whose stored bytes the store hands over in device memory, as a multiple of its packed
+/// bytes. Packed chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
-/// Number of usual batches in one batch of frames that come in device memory. An early start gains nothing for such
-/// frames, and each batch waits once for their headers.
+/// Size of a batch of frames that the store hands over in device memory, as a multiple of the usual size. An early
+/// start gains nothing for such frames, and each batch waits once for their headers.
 const LARGER_BATCHES: u64 = 4;
 /// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
 const DECODING_BATCHES: u64 = 3;
@@ -34,7 +34,7 @@ pub(crate) const SMALL_BYTES: usize = 128 << 10;
 /// The facts about a read, beside the array's codecs, from which its placement is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// Number of multiprocessors of the device of the result.
+    /// Number of multiprocessors of the device that gets the result.
     pub(crate) multiprocessors: u32,
     /// Number of host threads.
     pub(crate) threads: usize,
@@ -78,7 +78,7 @@ pub(crate) enum Route {
 /// How a read treats chunks whose stored bytes the store hands over in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
-    /// Stored bytes are packed bytes, and are scattered from the memory in which they came.
+    /// Stored bytes are packed bytes, so elements are copied from them directly to the result.
     Packed,
     /// Stored bytes are frames, and kernels decode them. The host may decode faster, but it would need to download the
     /// bytes first.

@@ -1,4 +1,4 @@
-//! The placement of one write.
+//! The placement of one write: its route, the size of its batches, and which codecs run on the host.
 
 use std::sync::Arc;
 
@@ -25,21 +25,22 @@ const ENCODING_LARGE_CHUNKS: usize = 2;
 const BATCHES_OF_A_WRITE: u64 = 16;
 /// Size of the largest batch, as a multiple of the usual size.
 const LARGEST_ENCODING_BATCH: u64 = 4;
-/// Alignment of chunks that are gathered for kernels.
+/// Chunks that are gathered in device memory for kernels begin at multiples of this.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
-/// Number of slabs that may be on their way to the host before the write waits for the oldest.
+/// Number of slabs (pieces of pinned memory) that may be on their way to the host before the write waits for the
+/// oldest.
 const DOWNLOADS: usize = 2;
 /// Number of slabs in which old elements of merged chunks go to the device: one is filled while the other is copied.
 const UPLOADS: usize = 2;
-/// Number of parts of large objects in a slab. Threads can write parts at the same time only if they belong to
-/// different objects.
+/// Number of parts of large objects that one slab of pinned memory holds. Threads can write parts at the same time only
+/// if they belong to different objects.
 const PARTS_A_SLAB: usize = 4;
 
 /// The facts about a write from which it is decided where its chunks are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCircumstances {
-    /// The device of the value.
+    /// The device whose memory holds the elements to write.
     pub(crate) device: Device,
     /// Number of host threads.
     pub(crate) threads: usize,
@@ -51,7 +52,7 @@ pub(crate) struct WriteCircumstances {
     pub(crate) chunk_elements: usize,
     /// Number of elements of the largest part of a chunk that is written.
     pub(crate) part_elements: usize,
-    /// The coverage of the least covered chunk of the write.
+    /// How many old elements stay in the chunk of which the write replaces the smallest share.
     pub(crate) least: Coverage,
     /// Whether index lists or points choose the elements.
     pub(crate) has_lists: bool,
@@ -74,7 +75,8 @@ pub(crate) struct WriteCircumstances {
 pub(crate) enum WriteRoute {
     /// The host encodes elements of variable length.
     Variable,
-    /// The host encodes elements. They are in host memory, or are copied there before the first chunk is encoded.
+    /// The host encodes chunks of fixed-size elements. The elements are in host memory, or are copied there before the
+    /// first chunk is encoded.
     Host,
     /// Elements come from device memory, and the route is chosen for each chunk.
     Device(Box<DeviceWrite>),
@@ -115,7 +117,7 @@ pub(crate) struct DeviceWrite {
     pub(crate) large_chunks: usize,
     /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     pub(crate) part_bytes: Option<usize>,
-    /// Device memory that the write needs beside the arenas from which slabs are filled.
+    /// Device memory, in bytes, that the write needs beside the buffers from which slabs of pinned memory are filled.
     pub(crate) device_bytes: u64,
 }
 
@@ -276,12 +278,13 @@ impl DeviceWrite {
         }
     }
 
-    /// Whether kernels encode chunks with this coverage.
+    /// Whether kernels encode chunks in which a write keeps this many old elements.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
-    /// Whether chunks with this coverage go from slabs directly to the store, without taking other host memory.
+    /// Whether chunks with this coverage go from pinned memory (slabs) directly to the store, without taking other host
+    /// memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
     }
@@ -309,9 +312,9 @@ pub(crate) struct DeviceEncoding {
     pub(crate) merging: Option<Arc<Native>>,
     /// Number of chunks in a batch.
     pub(crate) chunks: usize,
-    /// Number of batches on the device at a time.
+    /// Number of batches that the device encodes at a time.
     pub(crate) batches: usize,
-    /// Maximum device memory of all batches together.
+    /// Maximum device memory, in bytes, that all batches on the device take together.
     pub(crate) memory_bytes: u64,
 }
 

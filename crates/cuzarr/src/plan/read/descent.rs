@@ -18,7 +18,7 @@ pub trait Entries: Send + Sync {
     /// The offset and size of an inner chunk in the shard, or `None` when it does not exist.
     fn get(&self, linear: usize) -> Option<(u64, u64)>;
 
-    /// Number of inner chunks, stored or not.
+    /// Number of inner chunks in the shard, stored or not.
     fn len(&self) -> usize;
 
     /// Whether the shard has no inner chunks.
@@ -60,11 +60,11 @@ pub struct IndexPlace {
 pub struct IndexRead {
     /// The array's number among the arrays of the call.
     pub array: usize,
-    /// The place to pass to [`Plan::learn`].
+    /// Where the index lies, as [`Plan::learn`] takes it.
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,
-    /// Size of the index in bytes.
+    /// Size of the encoded index in bytes.
     pub size_bytes: u64,
     /// The version that the object must have, if the index of an outer shard led here.
     pub version: Option<Version>,
@@ -85,7 +85,7 @@ pub(super) struct OpenGrid {
 pub(super) struct Shard {
     pub(super) key: Arc<str>,
     pub(super) offset: u64,
-    /// `None` if the shard is a whole object, because its size is not known.
+    /// Size of the shard in bytes; `None` if the shard is a whole object, whose size is not known.
     pub(super) size_bytes: Option<u64>,
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,

@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    /// Appends a chunk of `level`. Returns false if the chunk was left out.
+    /// Appends a chunk of this level to the stored object. Returns false if the chunk was left out.
     fn store(
         &mut self,
         key: &str,
@@ -303,7 +303,7 @@ fn random_selection(dice: &mut Dice, shape: &[u64]) -> Selection {
 /// Maximum number of selections in a plan of these tests.
 const MOST_SELECTIONS: u64 = 5;
 
-/// Returns a copy of a selection at another place.
+/// Returns a copy of a selection, moved to another place in the array.
 fn moved(dice: &mut Dice, selection: &Selection, shape: &[u64]) -> Selection {
     let axes = selection.axes().unwrap().iter().zip(shape).map(|(axis, &len)| {
         let last = len - (axis.count - 1) * axis.step;

@@ -139,7 +139,7 @@ impl Plan {
 pub(crate) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
-    /// Number of boxes of results that all units fill.
+    /// Number of boxes of results that the collected units fill.
     pub(super) places: usize,
     pub(super) units: Vec<Unit>,
     pub(super) fills: Vec<Fill>,

@@ -23,7 +23,7 @@ pub struct EncodeBatch {
     running: Option<(Launched, Event)>,
 }
 
-/// Encoded chunks in device memory.
+/// The frames of encoded chunks, in device memory.
 #[derive(Debug)]
 pub struct Encoded {
     /// The memory that holds the frames, in the order of the chunks.
@@ -32,14 +32,15 @@ pub struct Encoded {
     pub frames: Vec<Option<Range<usize>>>,
 }
 
-/// A chunk of the fill value. Chunks that equal it bit for bit are not encoded.
+/// Chunks that a device compares with a chunk of the fill value before it encodes them. Chunks that equal it bit for
+/// bit are not encoded.
 pub(crate) struct Blank<'a> {
-    /// The buffer of chunks that are compared, `stride_bytes` from one to the next.
+    /// The buffer of chunks that are compared with `blank`, `stride_bytes` from one to the next.
     pub(crate) chunks: &'a Buffer,
     pub(crate) stride_bytes: usize,
     /// A chunk full of the fill value, as large as the largest of `chunks`.
     pub(crate) blank: &'a Buffer,
-    /// For each chunk, how many of its bytes are compared.
+    /// For each chunk, how many of its bytes are compared with `blank`.
     pub(crate) compared_bytes: &'a [usize],
 }
 
@@ -92,7 +93,7 @@ impl EncodeBatch {
         Ok(EncodeBatch { src: src.clone(), encode, chunk_bytes, running: None })
     }
 
-    /// Maximum device memory, in bytes, that a run takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one run takes for its work and for the frames, without the input chunks.
     pub fn memory_bytes(encoder: &dyn DeviceEncoder, row: &ChunkRow) -> usize {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }

@@ -1,4 +1,5 @@
-//! Launches of `blosc_encode.cu`, before and after those of the streams' encoder.
+//! Launches the kernels of `blosc_encode.cu`: some before and some after the kernels that encode the streams of Blosc
+//! blocks.
 
 use cuzarr_device::internal::shuffle;
 use cuzarr_device::internal::shuffle::{Shuffle, Span};
@@ -22,7 +23,7 @@ static ENCODE: KernelSource =
 
 /// Number of bytes of a stream that a warp copies at a time.
 const PART_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PART_BYTES") as usize;
-/// Threads of a block; few on the emulated device `simt`, where each thread is a fiber.
+/// Number of threads in a thread block; few on the emulated device `simt`, where each thread is a fiber.
 const THREADS: u32 = 128;
 /// For kernels that move bytes: how many thread blocks a multiprocessor holds at once.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
@@ -48,7 +49,8 @@ struct BloscTask {
     reserved: u32,
 }
 
-/// Streams of one decoded size, before and after their encoding. `BloscStreams` in blosc_encode.cu.
+/// Streams of Blosc blocks that have one decoded size, before and after they are encoded. `BloscStreams` in
+/// blosc_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct EncodedStreams {
@@ -62,7 +64,8 @@ struct EncodedStreams {
 }
 
 impl EncodedStreams {
-    /// Describes streams of `size_bytes`, `count` in each chunk. Their plain bytes lie as `row` says.
+    /// Describes, for kernels, streams of `size_bytes` bytes each, `count` in each chunk. Their plain bytes lie as
+    /// `row` says.
     fn new(row: &ChunkRow, count: usize, size_bytes: usize, plain: &Buffer, made: &Launched) -> EncodedStreams {
         EncodedStreams {
             plain: plain.address(),
@@ -122,8 +125,8 @@ impl BloscChunks {
         }
     }
 
-    /// Returns where each block of `size_bytes` begins in the source. Each chunk has `each` blocks, from its byte
-    /// `first` on.
+    /// Returns the offset in the source at which each Blosc block of `size_bytes` bytes begins. Each chunk has `each`
+    /// blocks, from its byte `first` on.
     fn blocks(&self, first: usize, each: usize, size_bytes: usize) -> impl Iterator<Item = usize> {
         let stride = self.row.stride_bytes;
         (0..self.row.count * each).map(move |index| index / each * stride + first + index % each * size_bytes)

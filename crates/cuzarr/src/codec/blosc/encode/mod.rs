@@ -21,8 +21,8 @@ const STREAM_ALIGNMENT_BYTES: usize = 16;
 pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Number of streams that a block is split into. If the last block of a chunk is shorter than the others, it is one
-    /// stream.
+    /// Number of streams that a Blosc block is split into. If the last block of a chunk is shorter than the others, it
+    /// is one stream.
     pub(super) splits: usize,
     pub(super) type_bytes: u8,
     pub(super) shuffling: Shuffling,
@@ -57,7 +57,7 @@ impl BloscLayout {
 #[derive(Clone, Debug)]
 pub(super) struct BloscEncoder {
     pub(super) layout: BloscLayout,
-    /// The encoder for the streams of whole blocks.
+    /// The encoder for the streams of Blosc blocks of full size.
     pub(super) streams: Arc<dyn DeviceEncoder>,
     /// The encoder for the stream of a short last block, if chunks have one.
     pub(super) rest: Option<Arc<dyn DeviceEncoder>>,

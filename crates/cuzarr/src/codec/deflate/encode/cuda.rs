@@ -1,4 +1,4 @@
-//! Launches of the kernels that make deflate streams.
+//! Launches the kernels that encode chunks to deflate streams.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ const SIMT_THREADS: u32 = 64;
 /// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of all encoding kernels: `DeflateEncode` in deflate_encode.cuh.
+/// The arguments of all kernels that encode deflate: `DeflateEncode` in deflate_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DeflateTask {
@@ -97,7 +97,8 @@ impl DeflateChunks {
         [COUNTERS_BYTES, CODES_BYTES, MADE_BYTES].map(|bytes| self.blocks.count() * bytes)
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         let (scratch, chunks) = (self.scratch_bytes().iter().sum::<usize>(), self.row.count);
         let checksums = checksum::compute_bytes(chunks);

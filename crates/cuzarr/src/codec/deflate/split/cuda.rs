@@ -18,9 +18,9 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// Two ways to measure how far regions of a frame decode: `FEW` if there is little work for the device, else `MANY`. An
-/// entry has some rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a time; an entry lies in
-/// one row.
+/// Settings of the kernel that finds the ends and decoded sizes of regions: `FEW` if there is little work for the
+/// device, else `MANY`. An entry has some rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a
+/// time; an entry lies in one row.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
@@ -35,7 +35,8 @@ const BYTES_PER_PLACE: usize = 64;
 /// rounds of 1.4 KB encoded; a block has at least one round. Frames with more entries or rounds are decoded in order.
 const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
-/// Decoding tables are kept for one block in this many encoded bytes. The tables of further blocks are made twice.
+/// Decoding tables are kept for about one deflate block in this many encoded bytes. The tables of further blocks are
+/// made twice.
 const BYTES_PER_TABLE: usize = 16 << 10;
 /// Minimum bytes that a sequence of literals and a match decodes to, on average; frames with shorter ones are decoded
 /// in order. A match has at least three bytes, and literals in front, so that even short sequences have more than six
@@ -66,7 +67,7 @@ const LISTED_BYTES: usize = size_of::<u32>();
 const COUNT_BYTES: usize = size_of::<u32>();
 const ALIGNMENT_BYTES: usize = 256;
 
-/// The addresses and limits of all lists, for kernels: `DeflateSplit` in deflate_split.cuh.
+/// The addresses and limits of all lists in scratch memory, for kernels: `DeflateSplit` in deflate_split.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tables {
@@ -89,11 +90,12 @@ struct Tables {
     inside_slots: u32,
 }
 
-/// With how many rounds and warps a kernel measures regions.
+/// Settings of the kernel that finds the ends and decoded sizes of the regions of a frame.
 struct Measuring {
     rounds: u32,
     warps: u32,
-    /// One in this many slots for regions may begin inside a block of the fixed codes.
+    /// Only in one of this many slots (stretches of encoded bytes) may a region begin inside a block of the fixed
+    /// Huffman codes.
     inside_slots: u32,
     kernel: &'static str,
 }
@@ -105,7 +107,8 @@ pub(in crate::codec::deflate) struct DeflateSplit {
     engine: lz::LzEngine,
 }
 
-/// The numbers of frames, regions, sequences and bytes that determine the sizes of the lists.
+/// The numbers of frames, regions, sequences and bytes in a batch, which determine the sizes of the lists in scratch
+/// memory.
 struct Lists {
     frames: u32,
     slots: usize,

@@ -1,4 +1,4 @@
-//! Launches of `lz_find.cu`.
+//! Launches the kernel of `lz_find.cu`, which finds repeated bytes in chunks that will be encoded.
 
 use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, Header, KernelSource, header};
@@ -15,14 +15,14 @@ static FIND: KernelSource = KernelSource { name: "lz_find", text: TEXT, headers:
 
 const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
 const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
-/// Thread blocks that a multiprocessor has room for.
+/// Number of thread blocks of the kernel that a multiprocessor has room for.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
 /// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
 /// of a block: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 
-/// Bytes of an `LzFoundBlock`, which says what was found in a block.
+/// Bytes of an `LzFoundBlock`, which counts the sequences that were found in a block.
 const COUNT_BYTES: usize = 8;
 /// Bytes of the counter by which thread blocks share the blocks to be searched.
 const TAKEN_BYTES: usize = 4;

@@ -1,4 +1,5 @@
-//! The match finder of encoders. It finds repeated bytes in the blocks of chunks (`lz_find.cu`). It is not a codec.
+//! Finds repeated bytes (matches) in the blocks of chunks on a device (`lz_find.cu`), for the encoders of several
+//! codecs. It is not a codec.
 //!
 //! An encoder cuts its chunks into [`Blocks`], calls [`find`] for their sequences, and writes these in its own format.
 

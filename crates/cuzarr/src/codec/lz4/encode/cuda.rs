@@ -1,4 +1,4 @@
-//! Launches of `lz4_encode.cu`.
+//! Launches the kernels of `lz4_encode.cu`, which encode chunks to LZ4 blocks.
 
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
@@ -97,7 +97,8 @@ impl Lz4Chunks {
         self.pieces().clamp(1, resident as usize)
     }
 
-    /// Bytes of device memory for slots, candidates, pieces, trails, entries of frames, the counter, and frames.
+    /// Sizes in bytes of the parts of device memory that a launch takes: six parts for the work of kernels, then one
+    /// for the encoded frames.
     fn sizes_bytes(&self, multiprocessors: u32) -> [usize; 7] {
         let Shape { slot_stride, piece_bytes, chunks, .. } = self.shape;
         [
@@ -111,7 +112,8 @@ impl Lz4Chunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sizes_bytes(MOST_MULTIPROCESSORS).into_iter().fold(0, usize::saturating_add)
     }

@@ -1,4 +1,4 @@
-//! Launches of the kernels that make zstd frames.
+//! Launches the kernels that encode chunks to Zstandard frames.
 
 use cuzarr_device::internal::{WARP, defined, pool};
 use cuzarr_device::{Buffer, Device, Header, Kernel, KernelSource, header};
@@ -31,7 +31,7 @@ const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
 const STATES_BYTES: usize = 2 * 3;
 /// Number of bytes after the literals that may be read, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
-/// The constant CUZARR_ZSTD_CHAIN_BLOCKS of zstd_chains.cu.
+/// Number of blocks whose chains of states one warp makes (zstd_chains.cu).
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
 /// Threads of a thread block, for kernels that have one for each block of data. `simt` uses fewer, because each thread
 /// is a fiber.
@@ -40,7 +40,7 @@ const SIMT_THREADS: u32 = 128;
 /// Maximum number of thread blocks in a grid. With more work, they stride.
 const MOST_GROUPS: usize = 1 << 20;
 
-/// The arguments of all encoding kernels: `ZstdEncode` in zstd_encode.cuh.
+/// The arguments of all kernels that encode Zstandard frames: `ZstdEncode` in zstd_encode.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ZstdTask {
@@ -91,7 +91,8 @@ impl ZstdChunks {
         ]
     }
 
-    /// Maximum device memory, in bytes, that a launch takes besides its input chunks; its frames are included.
+    /// Maximum device memory, in bytes, that one encoding launch takes for its work and for the frames, without the
+    /// input chunks.
     pub(super) fn memory_bytes(&self) -> usize {
         let scratch: usize = self.scratch_bytes().iter().sum();
         find::memory_bytes(&self.blocks) + scratch + self.chunks * FRAME_ENTRY_BYTES + self.output_bound_bytes

@@ -20,8 +20,8 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 /// Larger chunks whose frames need a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
-/// Maximum level at which kernels encode: higher ones ask for frames at least a tenth smaller than libzstd's at level
-/// 3, which these kernels do not make.
+/// Maximum level at which kernels encode; the host encodes at higher levels. These ask for frames at least a tenth
+/// smaller than libzstd's at level 3, which kernels do not make.
 const MAX_LEVEL: i32 = 9;
 /// Maximum bytes of the header of a Zstandard frame. A block's header and the checksum follow.
 const FRAME_HEADER_BYTES: usize = 10;

@@ -1,4 +1,4 @@
-//! Changes of entries in the text of a document. All other bytes stay unchanged.
+//! Changes entries of consolidated metadata in the text of a stored document. All other bytes stay unchanged.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -97,7 +97,7 @@ fn find(format: ZarrFormat, text: &str) -> Result<Option<Scan<'_>>> {
     })
 }
 
-/// The entries that all changes together remove and add.
+/// The entries of consolidated metadata that all changes together remove and add.
 struct Goal {
     nodes: BTreeMap<String, NodeDocuments>,
     /// Paths whose entries are removed, if they exist.
@@ -198,19 +198,19 @@ impl<'a> TextLayout<'a> {
     }
 }
 
-/// The change of one existing member of the text.
+/// The change of one existing member of the consolidated metadata in the text.
 #[derive(Clone)]
 enum EditStep {
     Keep,
     Drop,
-    /// It keeps its name and gets another value.
+    /// The member keeps its name and gets this text as its value.
     Value(String),
-    /// It is replaced by another name and value.
+    /// The member is replaced by this text, which has a name and a value.
     Member(String),
 }
 
 struct EditPlan {
-    /// For each existing member, what happens to it.
+    /// For each existing member of the text, what happens to it.
     steps: Vec<EditStep>,
     /// New members, each with the index of the existing member that follows it.
     new: Vec<(usize, String)>,

@@ -1,4 +1,4 @@
-//! Finds the entries of consolidated metadata in its text.
+//! Finds where the entries of consolidated metadata lie in the text of a document.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind, Result, ResultExt};
 /// The contents of consolidated metadata, as ranges in its text. Only its JSON syntax was checked.
 #[derive(Default)]
 pub(super) struct Scan<'a> {
-    /// The value that states the layout of the entries: of `kind` in v3, of `zarr_consolidated_format` in v2.
+    /// The value of the member that states the layout of the entries: `kind` in v3, `zarr_consolidated_format` in v2.
     form: Option<Json>,
     metadata: Option<Metadata<'a>>,
 }
@@ -60,7 +60,7 @@ impl<'a> Scan<'a> {
         Ok(found.map(|_| scan))
     }
 
-    /// Where `metadata` lies in the text, and its members.
+    /// Returns where the member `metadata` lies in the text, and the members inside it.
     ///
     /// # Errors
     /// `UnsupportedFeature`, `MetadataInvalid` when it has another form.
