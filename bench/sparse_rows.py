@@ -116,8 +116,8 @@ def by_anndata(path, place):
 def by_annbatch(path, place):
     """A function that goes through all rows by annbatch, whose batches are on the device."""
     try:
-        import anndata
         import annbatch
+        import anndata
         import zarr
         import zarrs  # noqa: F401, its pipeline is what annbatch advises
     except ImportError:
