@@ -1,4 +1,5 @@
-//! Access to an array: its chain bound to a device, and the description that plans need.
+//! An array that is ready for reads and writes on one device: its codec chain bound to the device, and its description
+//! for plans.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -30,7 +31,7 @@ pub struct Access {
     host: OnceLock<Arc<Access>>,
 }
 
-/// The part of their names in the chunk cache that all chunks of an array share.
+/// The part that all chunks of one array share in their chunk-cache keys: the store, and how chunks are coded.
 #[derive(Clone)]
 pub(crate) struct CachedAs {
     /// The identity of the store that holds the chunks.
@@ -39,16 +40,16 @@ pub(crate) struct CachedAs {
     pub(crate) coding: Arc<str>,
 }
 
-/// The facts about the result of a read on which its placement depends.
+/// Facts about the result of a read, from which the engine chooses whether the host or the device decodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadResult {
     /// Size of the result in bytes, if it is contiguous in C order and has its own memory.
     pub(crate) contiguous_bytes: Option<usize>,
-    /// Whether regions are completed in order, and each is handed to the caller.
+    /// Whether the read completes one region of the result after another, and hands each to the caller.
     pub(crate) in_turn: bool,
 }
 
-/// An array's codecs, bound to a device, from which layouts for objects of any shape are made.
+/// One array's codec chain, bound to a device; it makes the chunk layouts of stored objects of any shape.
 struct Binding {
     device: Device,
     /// The type to which elements are converted when they are read.
@@ -59,17 +60,18 @@ struct Binding {
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
-/// Uncompressed chunks are read whole for the chunk cache if they have at most its size divided by this.
+/// To be kept in the chunk cache, uncompressed chunks are read whole if they have at most the cache's size divided by
+/// this.
 const WHOLE_SHARE: u64 = 8;
 
-/// Chunk layouts, by the shape of the object.
+/// The chunk layouts that were made for one array, keyed by the shape of the stored object (chunk or shard).
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
 /// Maximum number of layouts that an array keeps, for objects of different shapes.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
-    /// Makes the chunk layout of objects with the codecs `chain`.
+    /// Makes the layout of chunks or shards that the codecs `chain` encode.
     fn layout(&self, chain: &Arc<Chain>) -> Result<ChunkLayout> {
         let leaf = chain.leaf();
         let program = if leaf.is_variable() { None } else { Some(leaf.bind(self.device)?) };
@@ -81,7 +83,8 @@ impl Binding {
         Ok(ChunkLayout::new(levels(chain), packed, Arc::clone(chain), program.map(Arc::new)))
     }
 
-    /// Returns the chunk layout of objects of this shape. It is made when it is first needed.
+    /// Returns the chunk layout of stored objects (chunks or shards) of the shape `shape`. It is made when it is first
+    /// needed.
     fn layout_of(&self, shape: &[u64]) -> Result<Arc<ChunkLayout>> {
         let Some((metadata, made)) = &self.uneven else { return self.layout(&self.chain).map(Arc::new) };
         let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +99,8 @@ impl Binding {
         Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
     }
 
-    /// Describes the array for plans, with the layouts of this binding. The array has the grid of `like`.
+    /// Makes the array's description for plans, with chunk layouts for the device and element type of this binding. The
+    /// array has the grid of `like`.
     fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
         let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
         Ok(self.with_grid(source))
@@ -143,7 +147,7 @@ impl Access {
         })
     }
 
-    /// Returns access to the same chunks as part of an array of another shape, under other keys.
+    /// Returns access to an array of another shape and with other keys, whose chunks have the same codecs and layouts.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
         let source = self.source.with_chunks(shape, key);
@@ -222,7 +226,7 @@ impl Access {
         &self.binding.chain
     }
 
-    /// The description of the array for plans.
+    /// The array's description, from which plans of reads and writes are made: shape, chunk keys and chunk layouts.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
@@ -237,7 +241,7 @@ impl Access {
         self.dtype
     }
 
-    /// Chooses the placement of the read that `plan` describes, into memory of the access's device.
+    /// Chooses where the chunks of a read are decoded, on the host or by kernels, for a result on the access's device.
     pub(crate) fn place_read(
         &self,
         store: &dyn Store,
@@ -260,7 +264,7 @@ impl Access {
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
-    /// Chooses the placement of the write that `plan` describes, from memory of `device`.
+    /// Chooses where the chunks of a write are encoded, on the host or by kernels, for elements in memory of `device`.
     pub(crate) fn place_write(
         &self,
         store: &dyn Store,
@@ -306,7 +310,7 @@ impl Access {
         self.cached_as.get().filter(|_| options.chunk_cache && pays)
     }
 
-    /// The limits for plans of reads from a store.
+    /// Returns the size limits for plans of reads from `store`, such as the largest request.
     pub(crate) fn plan_options(&self, store: &dyn Store, options: &Options) -> PlanOptions {
         let limits = options.plan(&store.capabilities());
         let cached = self.cached_as(store, options);

@@ -19,7 +19,7 @@ use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, S
 /// Maximum number of writes to far stores that are on their way at the same time, over all calls.
 pub(crate) const FAR_WRITES: usize = 64;
 
-/// The hint for a shard that was replaced while it was read.
+/// Hint in the error message if another writer replaced a shard while it was read.
 const READ_AGAIN: &str = "read again";
 
 /// Maximum number of failures that a call keeps beside the first one.
@@ -80,7 +80,7 @@ impl CallStore {
     }
 }
 
-/// One array to which a call writes, with the call.
+/// One array to which a call writes, together with the call's shared context.
 #[derive(Clone)]
 pub(crate) struct CallArray {
     pub(crate) call: Arc<Context>,
@@ -183,7 +183,8 @@ impl Context {
         self.cancellation.check()
     }
 
-    /// Checks that an object that was opened has the wanted version. Without a wanted version, any is accepted.
+    /// Checks that a shard that was opened still has the version with which its index was read. Without a wanted
+    /// version, any is accepted.
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
@@ -195,7 +196,7 @@ impl Context {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint(READ_AGAIN))
     }
 
-    /// Whether an error is that of [`Context::check_version`].
+    /// Whether an error says that another writer replaced the shard: the error of [`Context::check_version`].
     pub(crate) fn is_replaced(error: &Error) -> bool {
         error.kind() == ErrorKind::StoreFailed && error.hint() == Some(READ_AGAIN)
     }

@@ -181,8 +181,8 @@ impl Engine {
         })
     }
 
-    /// Waits for the right to write to these objects; earlier writes to them go first. Each item of `objects` is a box
-    /// of one array's stored objects.
+    /// Waits until earlier writes of this process to these stored objects are done, and locks the objects for the
+    /// caller. Each item of `objects` is a box of one array's stored objects.
     ///
     /// # Errors
     /// `Cancelled`
@@ -190,7 +190,8 @@ impl Engine {
         self.turns.take(objects, cancellation)
     }
 
-    /// Waits for the right to change the metadata of these nodes.
+    /// Waits until earlier changes of this process to these nodes' metadata are done, and locks the nodes for the
+    /// caller.
     ///
     /// # Errors
     /// `Cancelled`

@@ -140,7 +140,7 @@ impl Options {
         with_cancellation(cancellation: CancellationToken) = cancellation;
     }
 
-    /// Packed bytes that one batch of a read into memory of `device` should have.
+    /// Target size of one batch of a read into memory of `device`: the decoded bytes of its chunks.
     pub(crate) fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
         if device == Device::Cpu { share } else { share.min(self.tuning.slab_bytes as u64) }
@@ -151,7 +151,7 @@ impl Options {
         self.strict || self.tuning.force_device
     }
 
-    /// The facts from which the placement of a read of `chunks` chunks to `device` is chosen.
+    /// Collects the facts from which the engine chooses whether `device` or the host decodes a read of `chunks` chunks.
     pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
         Circumstances {
             // A device that does not report its multiprocessors counts as the measured one.
@@ -168,7 +168,7 @@ impl Options {
         }
     }
 
-    /// Makes the limits for plans of reads from a store with these capabilities.
+    /// Makes the size limits for plans of reads from a store with these capabilities, such as the largest request.
     pub(crate) fn plan(&self, store: &Capabilities) -> PlanOptions {
         let is_near = store.divides_reads && !store.far;
         PlanOptions {

@@ -20,11 +20,11 @@ pub enum Stage {
     Decode,
     /// Copying host memory to device memory.
     Upload,
-    /// Moving packed elements to the result.
+    /// Moving the elements of decoded chunks to their positions in the result.
     Scatter,
     /// Writing fill values for missing chunks.
     Fill,
-    /// Moving elements from the value to packed memory.
+    /// Moving the elements to write from the caller's memory into contiguous chunks.
     Gather,
     /// Copying device memory to host memory.
     Download,
@@ -77,7 +77,7 @@ pub struct StageReport {
     pub busy_seconds: f64,
 }
 
-/// A piece of work of one stage, such as one read or one launch, with its time.
+/// One read, copy, launch or other step that belongs to a stage, with its begin and end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The stage to which the work belongs.

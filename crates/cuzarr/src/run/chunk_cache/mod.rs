@@ -27,7 +27,7 @@ use crate::plan::{Entries, Kept};
 use crate::run::schedule::budget::{Bytes, Reserved};
 use crate::store::Version;
 
-/// Approximate memory of a cache entry beside its elements, in bytes: its names, and its slots in tables.
+/// Approximate memory of a cached chunk beside its elements, in bytes: the strings that identify it, and map entries.
 const OVERHEAD_BYTES: u64 = 512;
 
 /// The chunk cache of one device. Clones share it.
@@ -40,7 +40,7 @@ struct Shared {
     /// Size of all chunks in bytes, including chunks that are not added yet, and dropped chunks that calls still use.
     bytes: Arc<AtomicU64>,
     state: Mutex<State>,
-    /// Notified when a call ends its claim of a chunk.
+    /// Wakes waiting reads when another read has ended its announced decoding of a chunk for the cache.
     ended: Condvar,
 }
 
@@ -49,7 +49,7 @@ struct State {
     entries: BTreeMap<Arc<ChunkPlace>, Entry>,
     /// The cached chunks sorted by when they were last used, oldest first.
     uses: BTreeMap<u64, Arc<ChunkPlace>>,
-    /// The number of the next use or claim.
+    /// Counter for the order of events: each use of a cached chunk and each claim takes the next number.
     next_use: u64,
     /// Chunks that a running call decodes for the cache, so that other calls can wait for them.
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,
@@ -59,7 +59,7 @@ struct State {
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,
-    /// Whether the chunk's object was written since the claim began.
+    /// Whether the stored object of the chunk was written since a call began to decode the chunk for the cache.
     was_written: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct ChunkPlace {
 /// A cache entry: a decoded chunk, or the index of a shard.
 pub(crate) struct KeptChunk {
     pub(crate) content: KeptContent,
-    /// Returns the entry's memory when no call uses the entry any more.
+    /// Gives the bytes of this chunk back to the memory budget when no call uses the chunk any more.
     _memory: CacheMemory,
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum KeptContent {
 }
 
 impl KeptContent {
-    /// Returns the content of a cached chunk in a batch; `None` if it is of another type.
+    /// Converts a cached chunk that a batch of a plan carries to its content; `None` if it is of another type.
     pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
         (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
     }
@@ -209,7 +209,7 @@ impl ChunkCache {
         is_free
     }
 
-    /// Ends the claims of chunks that were not added to the cache.
+    /// Announces that the caller no longer decodes these chunks for the cache, so that other reads stop waiting.
     pub(crate) fn release<'a>(&self, places: impl Iterator<Item = &'a Arc<ChunkPlace>>) {
         let mut state = self.state();
         places.for_each(|place| {
@@ -226,7 +226,8 @@ impl ChunkCache {
         places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()
     }
 
-    /// Waits until other calls have ended these claims. The caller holds no memory in flight and no claims.
+    /// Waits until the calls that decode these chunks for the cache have added them or given up. The caller holds no
+    /// memory in flight and no claims.
     ///
     /// # Errors
     /// `Cancelled`

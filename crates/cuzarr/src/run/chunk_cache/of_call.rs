@@ -1,4 +1,4 @@
-//! The chunk cache as one read uses it: the names of its chunks, what it has claimed, and what it adds.
+//! One read's use of the chunk cache: the chunks that it looks for there, decodes for it, and adds to it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::take;
@@ -70,7 +70,7 @@ impl CallCache {
         is_permanent || store.far && found.seen.elapsed() < self.max_age
     }
 
-    /// Claims a chunk, to decode it for the cache ([`ChunkCache::claim`]).
+    /// Announces that this read decodes a chunk for the cache ([`ChunkCache::claim`]).
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let is_claimed = self.cache.claim(place);
         if is_claimed {
@@ -87,8 +87,8 @@ impl CallCache {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all claims of this read, so that other reads stop waiting. Chunks that are not kept by now will not be
-    /// kept.
+    /// Announces that this read decodes no more chunks for the cache, so that other reads stop waiting. Chunks that are
+    /// not kept by now will not be kept.
     pub(crate) fn release(&self) {
         let claims = take(&mut *self.claims());
         if !claims.is_empty() {

@@ -61,7 +61,7 @@ struct Group {
     reason: Option<String>,
 }
 
-/// The kernels that encode a group, and the memory that they use.
+/// The kernels that encode the chunks of one shape and type, and the memory from which they read the chunks.
 struct EncoderKernels {
     native: NativeEncoder,
     /// The chunks' own memory, if they lie one after the other so that kernels can read them there.
@@ -166,7 +166,8 @@ impl EncoderKernels {
         Ok(kernels)
     }
 
-    /// Size of the device memory that encoding one part needs beside its frames.
+    /// Size of the device memory for encoding the chunks that kernels take at a time, without the frames that they
+    /// make.
     fn scratch_bytes(&self, device: Device) -> usize {
         let count = self.together;
         let gathered = if self.in_place.is_some() { 0 } else { self.stride_bytes };
@@ -252,7 +253,8 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Enqueues the encoding of a part of group `index`: its chunks `numbers`, from number `first` in the group on.
+    /// Enqueues the encoding of some chunks of the group `index`: chunks `numbers` of the batch, the first of which is
+    /// number `first` in the group.
     fn begin(
         &self,
         index: usize,
@@ -372,7 +374,7 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Waits for the encoding of a part, and returns the frame of each chunk.
+    /// Waits until kernels have encoded some chunks of a group, and returns the frame of each chunk.
     fn take(&self, part: Part) -> Result<Vec<(usize, Result<Buffer>)>> {
         let Part { group, numbers, encoding } = part;
         let program = &self.groups[group].program;

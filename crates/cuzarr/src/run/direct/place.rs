@@ -20,7 +20,7 @@ const LAUNCH_EACH_BYTES: usize = 16 << 20;
 /// Maximum size of the temporary array from which smaller outputs are copied.
 const BETWEEN_BYTES: usize = 64 << 20;
 
-/// How a packed chunk gets to the output array.
+/// How the decoded bytes of a chunk get from the decoder's buffer to the output array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
     /// By a copy, because its packed bytes are the output's bytes.
@@ -57,7 +57,7 @@ fn way(program: &Program, out: &NdBuffer) -> PlaceWay {
     }
 }
 
-/// How many chunks of `size_bytes` go through the temporary array at a time.
+/// How many decoded chunks of `size_bytes` are copied to their outputs through the temporary array at a time.
 fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
     (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
 }

@@ -1,4 +1,4 @@
-//! One call that reads. Its route is chosen once, for all batches.
+//! Executes one read call, of one array or of several arrays. Its route is chosen once, for all batches.
 
 use std::sync::Arc;
 

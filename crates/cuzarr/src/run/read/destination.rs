@@ -1,4 +1,4 @@
-//! The trait between the coordinator of a read and the memory that takes the elements.
+//! The trait of result memory, host or device: it receives the batches of a read from the coordinator.
 
 use std::sync::Arc;
 
@@ -19,16 +19,17 @@ pub(crate) trait Destination {
     /// flight; then this may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
-    /// Takes back a batch after each of its units has landed, is missing, or has failed.
+    /// Takes back a batch after each of its chunks was decoded, is missing in the store, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// Does work that is not urgent. The coordinator calls it before it waits for the store.
+    /// Does work that can wait until the coordinator would have to wait for the store. The coordinator calls it before
+    /// it waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Gives back memory that is kept for later batches, before the call waits for memory of other calls. No batch is
-    /// in flight.
+    /// Gives back memory that this read keeps for its later batches, before it waits for memory of other calls. No
+    /// batch is in flight.
     fn rest(&mut self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A batch in flight, and its state. Its route owns the memory of each state.
+//! A batch of a read that is in flight: its started requests, and the outcome of each of its chunks. Its route owns the
+//! memory of each state.
 //!
 //! | state | what happens | who does it |
 //! |---|---|---|
@@ -25,7 +26,7 @@ use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
-/// From this many packed bytes on, several threads decode the units of one read.
+/// If the chunks of one read have at least this many decoded bytes, several threads decode them.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
 /// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes may call its methods.
@@ -60,7 +61,7 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
-    /// Whether [`BatchRoute::place_kept`] has work for this batch.
+    /// Whether this batch has cached chunks that the host must copy to the results with [`BatchRoute::place_kept`].
     fn places_kept(&self) -> bool {
         false
     }
@@ -70,8 +71,8 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Does the work that needs all units, after every unit ended. `_landed` are the units that landed. It runs on the
-    /// thread that ended the last unit, and does not run after a failure.
+    /// Does the work that needs all chunks of the batch, after the last of them came or was found missing. `_landed`
+    /// are the units that landed. It runs on the thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
@@ -84,14 +85,14 @@ pub(crate) enum PackedBytes {
     Each(Vec<Buffer>),
 }
 
-/// Decoded chunks of one layout on the device, as packed bytes, and the boxes of one result that they fill.
+/// Decoded chunks of one layout in device memory, with the boxes of one result that their elements fill.
 pub(crate) struct Packed {
     /// The result's number among the results of the call.
     pub(crate) out: usize,
     pub(crate) bytes: PackedBytes,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
-    /// Units whose decoded chunks go to the chunk cache, with the offsets of their packed bytes.
+    /// Chunks that also go to the chunk cache, each with the offset of its decoded bytes in the buffer.
     pub(crate) keep: Vec<(Unit, usize)>,
 }
 
@@ -120,7 +121,7 @@ pub(crate) trait DeviceRoute: BatchRoute {
     fn give_up(&self);
 }
 
-/// The states of a batch in order, each with what its route holds in it.
+/// The stages of a batch in order: its bytes are fetched, all bytes came, it is being decoded, its elements are placed.
 pub(crate) enum State<Fetching, Fetched, Decoding> {
     Fetching(Fetching),
     Fetched(Fetched),
@@ -128,12 +129,12 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
     Placed,
 }
 
-/// The state of one batch, which changes as the batch is fetched, decoded and placed. Threads change it one after
+/// The stage in which one batch is, and the data that its route keeps in that stage. Threads change it one after
 /// another.
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// Makes the state of a batch that is being fetched.
+    /// Starts the stages of a batch whose bytes are being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -142,7 +143,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with what the route holds while the batch is fetched.
+    /// Calls `work` with the route's data of a batch whose bytes are still being fetched.
     ///
     /// # Errors
     /// `StoreFailed` when the batch was complete already.
@@ -153,7 +154,8 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         }
     }
 
-    /// Moves the batch to the state `Fetched`. From then on, no other thread fills it or waits for its state.
+    /// Moves a batch whose bytes have all come to the state `Fetched`. From then on, no other thread fills it or waits
+    /// for its state.
     pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
         let mut state = self.state();
         if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
@@ -162,7 +164,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(())
     }
 
-    /// Calls `work` if the batch is fetched but is not being decoded yet; else returns `None`.
+    /// Calls `work` if all bytes of the batch have come but it is not being decoded yet; else returns `None`.
     pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
@@ -176,22 +178,22 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(packed)
     }
 
-    /// Ends the batch, and returns the state that it had.
+    /// Ends the batch, and returns the stage in which it was, with the route's data.
     pub(crate) fn end(&self) -> State<Fetching, Fetched, Decoding> {
         std::mem::replace(&mut *self.state(), State::Placed)
     }
 }
 
-/// The outcome of one unit of a batch so far.
+/// How far one chunk of a batch has come: not yet, decoded, missing, or in device memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// The unit is in flight, or failed.
+    /// The chunk's bytes have not come yet, or its read failed.
     Unknown,
-    /// The unit's elements, or its encoded bytes, are where its route wants them.
+    /// The chunk was decoded, or its stored bytes are in the memory from which the route will decode them.
     Landed,
-    /// The unit's chunk does not exist.
+    /// The store has no such chunk.
     Missing,
-    /// The store handed over the unit's bytes in device memory.
+    /// The store handed over the chunk's stored bytes in device memory.
     Resident,
 }
 
@@ -203,12 +205,12 @@ pub(crate) struct InFlight<R: ?Sized> {
 }
 
 impl<R: ?Sized> InFlight<R> {
-    /// The numbers of the units that landed.
+    /// The numbers of the batch's chunks that were decoded, or are ready for the route to decode.
     fn landed(&self) -> Vec<usize> {
         self.units_that(Outcome::Landed)
     }
 
-    /// The numbers of the units whose chunk does not exist.
+    /// The numbers of the batch's chunks that the store does not have.
     pub(crate) fn missing(&self) -> Vec<usize> {
         self.units_that(Outcome::Missing)
     }
@@ -222,7 +224,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Tells the coordinator exactly once that a batch ended: when all its units ended, or at the latest when the ticket is
+/// Tells the coordinator exactly once that a batch ended: after its last chunk, or at the latest when the ticket is
 /// dropped.
 struct Ticket {
     number: usize,
@@ -266,13 +268,14 @@ struct Sink<R> {
     /// The number of the array whose reads this sink takes, and the number of the array's first read in the batch.
     array: usize,
     first: usize,
-    /// For each read, when it began, in nanoseconds from the beginning of the call.
+    /// For each read of the batch, its start time in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
     /// For each read, its size in bytes.
     size_bytes: Vec<AtomicU64>,
-    /// For each read, its range in the profiler.
+    /// For each read of the batch, the number of the profiler's time range that shows it.
     ranges: Vec<AtomicU64>,
-    /// Whether the chunks lie in shards of a known version. Such shards stay open between batches.
+    /// Whether the chunks lie in shards whose version is known from the shard's index. Such shards stay open between
+    /// batches.
     in_shards: bool,
 }
 
@@ -378,7 +381,7 @@ fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, co
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// The read of the batch to which an item of the store's batch belongs; `None` if there is none.
+    /// Returns the read of the batch for which the store reports item `index`; `None` if there is none.
     fn read(&self, index: usize) -> Option<&Read> {
         // The store numbers the reads of one array only.
         (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
@@ -582,7 +585,7 @@ pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error 
     }
 }
 
-/// Where a range ends in its object, as an offset; `None` if it is not known.
+/// The offset in the stored object at which a read range ends; `None` if it is not known.
 fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
     match (range, size) {
         (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),

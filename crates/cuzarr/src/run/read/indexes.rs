@@ -38,7 +38,7 @@ pub(crate) struct Indexes(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The kept indexes, each with a number that says in which order they came.
+    /// The kept shard indexes, each with a number that shows which one came first.
     known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
     arrivals: BTreeMap<u64, IndexPlace>,
     next_arrival: u64,
@@ -50,8 +50,8 @@ impl Indexes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the kept index of the shard at this place; `None` if there is none. The caller must compare its version
-    /// with the store's.
+    /// Returns the kept index of the shard that `place` names; `None` if there is none. The caller must compare its
+    /// version with the store's.
     pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }

@@ -19,7 +19,7 @@ pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
-    /// A new table of variable-length elements, of this shape.
+    /// A read of variable-length elements, which makes its own table: the shape of the result.
     Elements(Vec<u64>),
 }
 
@@ -45,8 +45,8 @@ struct OutFilling {
     lease: OutLease,
 }
 
-/// Memory of a region that is lent to the region's reader. When it is dropped, the memory can be used for another
-/// region.
+/// The memory of one region, lent to the thread that uses the region's elements. When it is dropped, the memory can be
+/// used for another region.
 struct OutLease {
     memory: Buffer,
     home: Sender<Buffer>,
@@ -140,7 +140,7 @@ impl InTurn {
 }
 
 impl Out {
-    /// The shape of one result.
+    /// The shape of the result; empty for a read of regions one after another.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match self {
             Out::Whole(out) => out.shape().to_vec(),
@@ -181,8 +181,8 @@ impl Out {
     }
 }
 
-/// Groups packed elements and boxes of fill values by the region that they belong to. The first index of each box is
-/// the number of its region; afterwards it is 0.
+/// Groups decoded elements, and boxes to be filled with the fill value, by the region that they belong to. The first
+/// index of each box is the number of its region; afterwards it is 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

@@ -47,7 +47,7 @@ pub(crate) struct Reserved {
     bytes: u64,
 }
 
-/// A reservation of bytes of each kind. Dropping it returns the bytes.
+/// A reservation of host, pinned and device memory together, by size in bytes. Dropping it returns the bytes.
 pub(crate) struct Held {
     device: Reserved,
     _others: [Reserved; 2],
@@ -104,7 +104,8 @@ impl Bytes {
         let _ = self.0.spare.set(Box::new(spare));
     }
 
-    /// Frees unused memory. Returns whether there was any. The caller does not hold the lock.
+    /// Frees memory that no call needs now, such as unused entries of the chunk cache. Returns whether there was any.
+    /// The caller does not hold the lock.
     fn make_room(&self) -> bool {
         self.0.spare.get().is_some_and(|spare| spare())
     }

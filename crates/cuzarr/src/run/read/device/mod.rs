@@ -50,7 +50,7 @@ const DIVIDED_LOADING: usize = 4;
 /// Maximum number of units in a batch. One launch moves all their boxes.
 const BATCH_UNITS: usize = 4096;
 
-/// A batch on its way to device memory, by any route.
+/// A batch of chunks on its way to device memory, on any read route.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
 /// Receives the elements of a read into nd-buffers on a device.
@@ -92,7 +92,7 @@ impl TryFrom<Out> for Outs {
     }
 }
 
-/// Arrays whose chunks are decoded in the same way, so that they share batches.
+/// Arrays of one call whose chunks are decoded in the same way, so that one batch can hold chunks of several arrays.
 pub(crate) struct Group {
     /// The placement that was chosen for the array of the group with the largest chunks.
     placement: ReadPlacement,
@@ -123,7 +123,7 @@ impl Group {
     }
 }
 
-/// The route of a group of arrays, and what the group's batches share.
+/// The route of a group of arrays, and the data that all batches of the group use.
 struct GroupState {
     target: Arc<Target>,
     /// The route of the group's batches, and the kernels for it.
@@ -392,8 +392,8 @@ impl DeviceDestination {
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
-    /// Takes back a batch now: decodes it and moves its elements to the results. If order matters, all earlier batches
-    /// are placed already.
+    /// Decodes the chunks of a fetched batch now, and moves their elements to the results. If order matters, all
+    /// earlier batches are placed already.
     fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);

@@ -85,7 +85,7 @@ impl HostDestination {
         Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
     }
 
-    /// Lends out the boxes of results that a batch fills, so that threads can write to them at the same time.
+    /// Lends out the boxes of the results that the chunks of a batch fill, so that several threads can write at once.
     fn lend(&mut self, batch: &Batch) -> Result<Parts> {
         let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
         let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
@@ -115,12 +115,14 @@ impl HostDestination {
 struct Parts {
     /// The lent boxes, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each unit, each fill and each kept chunk: the results that it writes to, in order, and the number of its part in each.
+    /// For each chunk, box of fill value and cached chunk of the batch: by result, the number of the lent boxes that it
+    /// fills.
     places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// Returns the lent boxes of a result that a unit or a fill writes. Fills are counted behind all units.
+    /// Returns the lent boxes of one result that a chunk, or a box of fill value, of the batch fills. Fills are counted
+    /// behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;
@@ -166,8 +168,8 @@ impl Destination for HostDestination {
 }
 
 impl Target {
-    /// Returns which bytes of the result equal the unit's packed bytes, so that they can be read there directly; `None`
-    /// if no bytes do.
+    /// Returns the bytes of the result into which the chunk can be decoded directly; `None` if their layout differs
+    /// from the chunk's.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
         let [place] = &unit.places[..] else { return None };
         let HostResult { out, tail, spacing, .. } = &self.results[place.out];
@@ -205,7 +207,7 @@ impl Target {
         (stored + packed) as u64
     }
 
-    /// Whether the unit's chunk needs no decoding, because its stored bytes are packed bytes.
+    /// Whether the chunk needs no decoding, because it is stored without compression.
     fn stored_is_packed(&self, unit: &Unit) -> bool {
         unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
     }
@@ -242,7 +244,7 @@ impl Target {
         Ok(())
     }
 
-    /// Decodes a chunk into `packed`, of which only the bytes `wanted` must be right.
+    /// Decodes the bytes `wanted` of a chunk into `packed`; its other bytes may have any value.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);

@@ -1,7 +1,7 @@
-//! The route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage reads
-//! them into device memory. Packed chunks are scattered from the memory in which they came. Encoded chunks are put
-//! together and decoded by kernels, which also read the headers. The host sees none of the bytes, except frames that
-//! only the host can decode.
+//! The read route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage
+//! reads them into device memory. Packed chunks are scattered from the memory in which they came. Encoded chunks are
+//! put together and decoded by kernels, which also read the headers. The host sees none of the bytes, except frames
+//! that only the host can decode.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct ResidentBatch {
     life: Life<Fetched, Fetched, Decoding>,
 }
 
-/// The state of a batch while its bytes come: those that came so far.
+/// Data of a batch while its stored bytes come: those that came so far.
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
@@ -43,13 +43,13 @@ struct Fetched {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// The memory that the batch has reserved, and what it reserved later for larger stored bytes.
+/// The memory that a batch has reserved, including later reservations if its stored bytes were larger than expected.
 struct Memory {
     _held: Held,
     extra: Vec<Reserved>,
 }
 
-/// The state of a batch while kernels decode its frames, if there are any.
+/// Data of a batch while kernels decode its frames, if there are any.
 struct Decoding {
     frames: Option<Frames>,
     _memory: Memory,
@@ -173,7 +173,7 @@ impl DeviceRoute for ResidentBatch {
         })
     }
 
-    /// Checks the decoded frames, and decodes on the host those that only the host can decode.
+    /// Checks whether kernels decoded all frames, and decodes on the host those that only the host can decode.
     fn check(&self) -> Result<Vec<Packed>> {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
@@ -271,8 +271,8 @@ impl ResidentBatch {
     }
 }
 
-/// The units of a read whose bytes are packed bytes already, so that they are placed from there. A unit at an unaligned
-/// address is copied to an aligned one.
+/// Returns the uncompressed chunks of a read, whose elements are moved to the result from the memory in which they
+/// came. A unit at an unaligned address is copied to an aligned one.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut apart) = (Vec::new(), Vec::new());

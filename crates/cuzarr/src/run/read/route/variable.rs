@@ -1,5 +1,5 @@
-//! The route of variable-length elements. The host decodes them chunk by chunk, then puts them in the order of the
-//! selection.
+//! The read route of variable-length elements, such as strings, into host memory. The host decodes them chunk by chunk,
+//! then puts them in the order of the selection.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Target {
     }
 }
 
-/// Collects the elements of a read of variable length, box by box, until the result can be put together.
+/// Collects variable-length elements that a read decodes, box by box, until the result can be put together.
 pub(crate) struct VariableDestination {
     target: Arc<Target>,
     threads: usize,
@@ -162,8 +162,8 @@ pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Res
     Ok(elements)
 }
 
-/// The C-order numbers that the elements of a box have in an array of `shape`, in C order of the box. With lists, the
-/// box is given in positions of the lists.
+/// Returns the positions that the elements of a box have in a C-order array of `shape`, in C order of the box. With
+/// lists, the box is given in positions of the lists.
 pub(crate) fn box_places(
     shape: &[u64],
     lists: Option<&Lists>,
@@ -182,7 +182,7 @@ pub(crate) fn box_places(
 }
 
 impl Spacing {
-    /// The numbers that the elements of a box have in the packed chunk, in C order of the box.
+    /// Returns the positions that the elements of a box have in the decoded chunk, in C order of the box.
     pub(crate) fn packed_places(
         &self,
         layout: &Arc<ChunkLayout>,
