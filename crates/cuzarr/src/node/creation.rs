@@ -70,7 +70,7 @@ impl NewNodes {
         NewNodes::plan(store, nodes, false)
     }
 
-    /// Finds out what exists at the paths and above them, with one batch, and plans what must be created.
+    /// Finds out in one batch which nodes exist at and above the paths, and plans which documents must be created.
     fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let mut new = NewNodes::sorted(nodes)?;
         if store.capabilities().read_only {
@@ -206,7 +206,7 @@ fn is_taken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ContainsArray | ErrorKind::ContainsGroup)
 }
 
-/// One document of a new node, to be stored.
+/// One metadata document of a new node, as bytes to be stored.
 struct Write {
     path: String,
     name: &'static str,
@@ -238,7 +238,8 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// Returns the node that was found; `None` if its documents cannot be parsed. A failure of the store is an error.
+/// Returns the node that was found at a path; `None` if its metadata documents cannot be parsed. A failure of the store
+/// is an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),

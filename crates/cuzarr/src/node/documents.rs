@@ -41,7 +41,7 @@ pub enum Consolidation {
 }
 
 impl Consolidation {
-    /// The name of the v2 document with consolidated metadata that is to be read, if any.
+    /// Name of the v2 document from which consolidated metadata is read; `None` if it is not read.
     fn document(&self) -> Option<&str> {
         match self {
             Consolidation::WhenPresent | Consolidation::Required => Some(ZMETADATA),
@@ -51,7 +51,7 @@ impl Consolidation {
     }
 }
 
-/// Options of a search for the metadata of nodes.
+/// Options for finding arrays and groups: format, kind, and use of consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// Find only documents of this format.
@@ -123,13 +123,13 @@ pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
 }
 
-/// The metadata of a node that was found, and warnings about it.
+/// The metadata of an array or group that was found in a store, and warnings about its documents.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,
 }
 
-/// How errors name a node in their trail.
+/// Text with the store and the path, by which the trail of an error names a node.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
@@ -158,7 +158,7 @@ pub(super) fn find(
     Ok(Some(Found { metadata, warnings }))
 }
 
-/// Reads the documents at a path, and collects warnings about them.
+/// Reads the metadata documents of the node at a path, and collects warnings about them.
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
@@ -256,7 +256,7 @@ fn read<'a>(
     values.into_iter().map(|value| value.map_err(with_limit_hint)).collect()
 }
 
-/// The stored bytes of each metadata document at one path, if it exists.
+/// The metadata documents that are stored at one path, as bytes.
 #[derive(Default)]
 struct StoredDocument {
     zarr_json: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Many nodes at once: visiting, reading and creating them.
+//! Visits, reads and creates many arrays and groups by one call.
 
 use super::creation::NewNodes;
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};

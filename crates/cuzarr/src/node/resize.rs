@@ -1,4 +1,5 @@
-//! Changes of shapes. The shapes of many arrays of a store change together, in as many rounds of requests as one shape.
+//! Changes the shapes of arrays. The shapes of many arrays of a store change together, in as many rounds of requests as
+//! one shape.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -155,12 +156,12 @@ impl Change {
         NodeChange { number: self.number, stored: &self.stored, documents }
     }
 
-    /// The chunks that only the new shape has.
+    /// The chunks that lie in the new shape and not in the old shape.
     fn added(&self) -> ChunksOutside<'_> {
         ChunksOutside { path: &self.path, metadata: &self.new, within: self.new.shape(), kept: self.old.shape() }
     }
 
-    /// The chunks that only the old shape has.
+    /// The chunks that lie in the old shape and not in the new shape.
     fn removed(&self) -> ChunksOutside<'_> {
         ChunksOutside { path: &self.path, metadata: &self.new, within: self.old.shape(), kept: self.new.shape() }
     }

@@ -75,7 +75,7 @@ impl<'a> ArraySelection<'a> {
         work().at(|| self.array.place())
     }
 
-    /// Which elements of the array fill the result.
+    /// Returns which elements of the array fill this read's result, for the engine.
     fn of(&self) -> ResultOf<'_> {
         match &self.wanted {
             Wanted::Selection(selection) => ResultOf::One(selection),
@@ -231,7 +231,7 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
     engine.read_all(&reads, options)
 }
 
-/// The reads of a call that have one array and one type of result.
+/// The reads of a call that are from one array and give elements of one type.
 struct OfArray<'a> {
     array: &'a Array,
     dtype: DType,
@@ -239,7 +239,7 @@ struct OfArray<'a> {
     parts: Vec<OfOut>,
 }
 
-/// The reads of one array that fill one piece of memory.
+/// Reads of one array whose results are filled together: one result, or a stack in one nd-buffer.
 struct OfOut {
     numbers: Vec<usize>,
     origin: OutParts,
@@ -253,7 +253,8 @@ enum OutParts {
 }
 
 impl OfArray<'_> {
-    /// Allocates memory for those results that have none yet. Selections of one shape and step share it.
+    /// Allocates memory for the results of this array's reads, as far as the caller gave none. Selections of one shape
+    /// and step share it.
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
         let (mut new, mut selections) = (Vec::new(), Vec::new());
         for &at in &self.numbers {

@@ -54,7 +54,7 @@ impl DeviceSource {
         })
     }
 
-    /// Sends a chunk on its way to the store.
+    /// Adds a chunk to its route: to be encoded by kernels or by the host, or to be passed to a store on the device.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -71,7 +71,7 @@ impl DeviceSource {
         }
     }
 
-    /// Passes every chunk that waits on the device to the threads.
+    /// Passes every chunk that waits on the device on: to the threads that encode or store it, or to the store.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -83,8 +83,8 @@ impl DeviceSource {
         self.down.hand_all_over(writing)
     }
 
-    /// Passes the oldest chunks to the threads: those in flight, or else those that wait for more chunks. Returns false
-    /// if there are none.
+    /// Passes the oldest chunks on to threads that encode or store them: those in flight, else those that wait to be
+    /// gathered. Returns false if there are none.
     pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
         if !self.down.is_empty() {
             self.down.hand_over(writing)?;
@@ -108,12 +108,13 @@ impl DeviceSource {
         self.placement.chunks_wanted()
     }
 
-    /// Whether kernels encode chunks with this coverage.
+    /// Whether kernels encode chunks that a write covers to this extent: fully or in part.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         self.placement.encodes(coverage)
     }
 
-    /// Whether chunks with this coverage go from slabs directly to the store, without taking other host memory.
+    /// Whether chunks that a write covers to this extent go from slabs directly to the store, without other host
+    /// memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }
@@ -129,7 +130,7 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Drops the chunks that were not passed on, after a failure.
+    /// Drops the chunks that were not yet passed on to threads, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.gather.abandon();
         self.down.abandon();

@@ -27,19 +27,21 @@ pub(crate) struct Object {
     pub(crate) key: Arc<str>,
     /// Whether every element of the object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Protects what other writers store in the object at the same time. `None` if the old bytes are not needed, or the
-    /// store has no conditional writes.
+    /// Keeps this write from replacing an object that another writer has changed after its old bytes were read. `None`
+    /// if the old bytes are not needed, or the store has no conditional writes.
     pub(crate) guard: Option<Guard>,
     /// When dropped with the object, tells the coordinator that all work on the object has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects what other writers store in an object after this call has read its old bytes. Only the version that was
-/// read is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
+/// Keeps a write from replacing an object that another writer has changed after its old bytes were read. Only the
+/// version that was read is replaced. If there is another version, the object is noted in `lost`, and its write begins
+/// again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
-    /// The condition under which the store replaces the object. It is set when the old bytes are read.
+    /// The condition under which the store replaces the object: that it still has the version that was read. It is set
+    /// when the old bytes are read.
     pub(crate) condition: OnceLock<Condition>,
 }
 
@@ -49,7 +51,7 @@ impl Guard {
     }
 }
 
-/// Old bytes that were read from the store: an object, or a part of it.
+/// Old bytes of a stored object, or of an inner chunk in it, that were read to be merged with new elements.
 #[derive(Clone)]
 pub(crate) struct StoredBytes {
     bytes: Arc<Vec<u8>>,
@@ -88,7 +90,7 @@ impl Object {
         Ok(found.map(|(bytes, _)| StoredBytes { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
-    /// The condition under which the store replaces the object.
+    /// The condition under which the store replaces the object; without a guard, it always does.
     fn condition(&self) -> &Condition {
         self.guard.as_ref().and_then(|guard| guard.condition.get()).unwrap_or(&Condition::Always)
     }
@@ -161,7 +163,7 @@ impl Object {
             && !self.array.is_far()
     }
 
-    /// Writes the object from pieces that follow each other.
+    /// Writes a shard to the store from its encoded inner chunks and index, which follow each other in `pieces`.
     pub(super) fn store_pieces(&self, pieces: &[Vec<u8>]) -> Result<()> {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         self.flush(size_bytes, |store, key| {

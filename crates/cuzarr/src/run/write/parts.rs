@@ -26,8 +26,8 @@ pub(crate) enum PartsOf {
 
 /// A large object whose bytes come from the device in parts, and are written part by part.
 pub(crate) struct Parts {
-    /// Dropped before `leaf`. The coordinator waits until the leaf is dropped, so nothing of a failed object is left
-    /// when the call returns.
+    /// The parts that wait to be written; dropped before `leaf`. The coordinator waits until the leaf is dropped, so
+    /// nothing of a failed object is left when the call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
@@ -39,15 +39,15 @@ pub(crate) struct Parts {
 
 struct State {
     waiting: VecDeque<Buffer>,
-    /// `None` while a thread writes, and after a failure.
+    /// What is written so far; `None` while a thread writes, and after a failure.
     writer: Option<Writer>,
     failed: bool,
 }
 
-/// The object as the store has it so far.
+/// How far a large object is written.
 #[derive(Default)]
 struct Writer {
-    /// `None` before the first part that does not only hold the fill value.
+    /// The unfinished object in the store; `None` as long as all parts only hold the fill value.
     value: Option<Box<dyn Unfinished>>,
     /// Bytes of the parts that were written, or found to hold the fill value only.
     done_bytes: usize,
@@ -65,7 +65,7 @@ impl Parts {
         Parts { state: Mutex::new(state), leaf, of, size_bytes, before, after }
     }
 
-    /// Adds the next part, and lets a thread write it.
+    /// Adds the next part of the object, and lets a thread write it to the store.
     pub(crate) fn add(self: &Arc<Self>, writing: &Arc<Writing>, part: Buffer) {
         let mut state = self.lock();
         // Nobody will write the part, so its memory must be returned.
@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the parts that wait, and the parts that are added meanwhile.
+    /// Writes the waiting parts of the object to the store, and those that are added meanwhile.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

@@ -1,5 +1,6 @@
-//! Where encoded chunks go. Any thread encodes inner chunks, in any order. The thread with a shard's last chunk makes
-//! the shard, unless the shard is written while its chunks come.
+//! The target of an encoded chunk: an object of its own in the store, or a position in a shard. Any thread encodes
+//! inner chunks, in any order. The thread with a shard's last chunk makes the shard, unless the shard is written while
+//! its chunks come.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use crate::run::write::flow::Flow;
 use crate::run::write::object::{Object, StoredBytes};
 use crate::store::ByteRange;
 
-/// Where the bytes of an encoded chunk go: they are an object, or lie in a shard.
+/// The target of an encoded chunk: an object of its own in the store, or a position in a shard.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// The encoded chunk is a whole object.
@@ -37,14 +38,15 @@ pub(crate) struct WriteShard {
     remaining: AtomicUsize,
 }
 
-/// The shard's old bytes with their index, if they were read.
+/// The old bytes of a shard of which a write replaces a part, if they were read.
 enum Base {
     Unknown,
     Missing,
     Known(StoredBytes, ShardIndex),
 }
 
-/// The new bytes of an inner chunk, or `None` when it is not stored. A chunk without a slot keeps its old bytes.
+/// The new bytes of an inner chunk of the shard, or `None` when the chunk is not stored. A chunk without a slot keeps
+/// its old bytes.
 struct Slot(Option<Vec<u8>>);
 
 impl Place {
@@ -66,7 +68,7 @@ impl Place {
         matches!(self, Place::Object(object) if object.must_stay())
     }
 
-    /// The object in which the chunk lies, or which it is.
+    /// The stored object that contains the chunk, or that is the chunk itself.
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {
             Place::Object(object) => object,
@@ -121,7 +123,7 @@ impl WriteShard {
         })
     }
 
-    /// Whether inner chunks are written as soon as they are encoded.
+    /// Whether this shard's inner chunks are written to the store one by one, as soon as they are encoded.
     pub(crate) fn flows(&self) -> bool {
         self.flow.is_some()
     }

@@ -1,5 +1,5 @@
-//! The route of chunks that the host encodes. One launch gathers the elements of many chunks, one copy moves them across the bus,
-//! and all cores encode them from pinned memory.
+//! The write route of chunks in device memory that the host encodes. One launch gathers the elements of many chunks,
+//! one copy moves them across the bus, and all cores encode them from pinned memory.
 //!
 //! Whole chunks are gathered in packed form, through the program's tail, if the tail loses no information. Parts of
 //! chunks, and chunks whose tail rounds or casts, are gathered as plain elements. The host must compare these, or merge
@@ -52,7 +52,7 @@ impl Gather {
         if what == What::Packed { &mut self.packed } else { &mut self.elements }
     }
 
-    /// Enqueues that the collected chunks of one form are gathered, and copied to the host.
+    /// Enqueues a kernel that gathers the waiting chunks of the form `what`, and the copy of their bytes to the host.
     fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
         let Outgoing { writing, value, stream, down } = outgoing;
         // Memory is reserved for only one arena of large chunks.

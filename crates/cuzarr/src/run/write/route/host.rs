@@ -1,5 +1,5 @@
-//! Encoding by workers. Chunks are gathered from host memory, or come packed from a device. If a chunk keeps old
-//! elements, it is merged with them. It is then encoded and delivered to its place.
+//! Encodes chunks of a write on threads of the host. Chunks are gathered from host memory, or come packed from a
+//! device. If a chunk keeps old elements, it is merged with them. It is then encoded and delivered to its place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
-//! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and
-//! passed to the store, without a copy on the host. Frames that kernels made are passed in the same way.
+//! The write route of chunks for a store that keeps its values in memory of the same device. Each whole chunk is
+//! gathered into its own memory and passed to the store, without a copy on the host. Frames that kernels made are
+//! passed in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Resident {
         Resident { chunks, blanks: HashMap::new(), gathered: Vec::new() }
     }
 
-    /// Gathers a chunk into memory that the store will keep.
+    /// Gathers the elements of a chunk into new device memory, which the store will keep.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kernels: &Stream, leaf: Leaf) -> Result<()> {
         let (start, extent) = writing.plan.region(&leaf.chunk);
         let part = value.region(&start, &extent, &vec![1; extent.len()])?;
