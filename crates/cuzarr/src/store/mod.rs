@@ -1,4 +1,5 @@
-//! Stores: keys and their bytes. A store knows nothing about codecs. It reads into memory that its caller lends.
+//! Stores: they keep bytes under keys, such as chunks and metadata documents. A store knows nothing about codecs. It
+//! reads into memory that its caller lends.
 //!
 //! # One small trait
 //! [`Store`] has thirteen methods and no defaults. A back end implements all of them, and a layer forwards all of them.
@@ -87,7 +88,7 @@ pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 
-/// Which bytes of a value a request asks for.
+/// The bytes of a value that a request asks for: all, a range, or the last ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
     /// All bytes of the value.
@@ -151,7 +152,8 @@ pub struct ReadRequest {
     pub range: ByteRange,
 }
 
-/// Copies bytes into lent memory, from byte `at` on. For implementations of [`Lease::write`] whose memory is one piece.
+/// Copies `bytes` into the memory that a reader lent to a store, from byte `at` on. For implementations of
+/// [`Lease::write`] whose memory is one piece.
 ///
 /// # Errors
 /// `StoreFailed` when the bytes end beyond the memory.
@@ -173,8 +175,8 @@ pub trait Lease: Send {
         self.bytes().len()
     }
 
-    /// Copies bytes into the memory, from byte `at` on. A store whose bytes come in pieces may fill a lease with this
-    /// method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
+    /// Copies `bytes` into the lent memory, from byte `at` on. A store whose bytes come in pieces may fill a lease with
+    /// this method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
     ///
     /// # Errors
     /// `StoreFailed` when the bytes end beyond the memory.
@@ -185,9 +187,9 @@ pub trait Lease: Send {
     /// Lets the reader that lent the memory convert the lease back to its own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
-    /// Keeps the first `at` bytes, and returns the rest as separate memory. So several threads can fill one item.
-    /// `None` if the memory cannot be divided. The store drops the separate parts before it hands back the first one,
-    /// which then stands for the whole item.
+    /// Splits the lent memory: this keeps the first `at` bytes, and the rest is returned as separate memory. So several
+    /// threads can fill one item. `None` if the memory cannot be divided. The store drops the separate parts before it
+    /// hands back the first one, which then stands for the whole item.
     fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
         let _ = at;
         None
@@ -215,8 +217,8 @@ pub enum ReadOutcome {
     Missing,
 }
 
-/// Takes what a store reads for a batch: lends memory, and receives the outcome of each item. Its methods are called
-/// from any thread.
+/// Receives the results of a batch of reads: it lends memory to the store, and gets the outcome of each item. Its
+/// methods are called from any thread.
 pub trait ReadSink: Send + Sync {
     /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It
     /// then either fills all of the memory and hands it back through `done`, or drops it.
@@ -263,7 +265,8 @@ pub trait ReadSink: Send + Sync {
         Err(Error::new(ErrorKind::MemorySpace, "this sink takes bytes in host memory only"))
     }
 
-    /// Hands over the outcome of item `index`. It is called exactly once for each item.
+    /// Reports to the sink that item `index` has ended: with its bytes, as missing, or with an error. It is called
+    /// exactly once for each item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
 }
 
@@ -275,7 +278,7 @@ pub trait Workers: Send + Sync {
     /// Number of jobs that these threads run at once.
     fn count(&self) -> usize;
 
-    /// A handle to these threads, for jobs that start more jobs; `None` if there is only the caller's thread.
+    /// A handle to the lent threads, for jobs that start more jobs; `None` if there is only the caller's thread.
     fn handle(&self) -> Option<Arc<dyn Workers>> {
         None
     }
@@ -358,7 +361,8 @@ impl Condition {
         }
     }
 
-    /// Refuses conditions on versions. For stores that cannot compare a version and write in one step.
+    /// Refuses the condition that a value has a certain version, which some stores cannot check. For stores that cannot
+    /// compare a version and write in one step.
     ///
     /// # Errors
     /// `Unsupported` for [`Condition::Unchanged`].
@@ -449,7 +453,7 @@ pub trait Unfinished: Send + Sync {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Refuses to begin a value in parts: the result of [`Store::begin`] for stores that only write whole values.
+/// Returns the error of [`Store::begin`] for stores that cannot write a value in parts.
 ///
 /// # Errors
 /// `Unsupported`, always.

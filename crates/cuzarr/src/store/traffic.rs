@@ -85,7 +85,7 @@ impl Traffic {
         self.0.sent_bytes.fetch_add(size_bytes, Ordering::Relaxed);
     }
 
-    /// The numbers that were counted so far.
+    /// The numbers of requests and bytes that were counted so far.
     pub fn counts(&self) -> TrafficCounts {
         let TrafficCounters { requests, retries, received_bytes, sent_bytes, first_byte_ns } = &*self.0;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A table of keys and values, with listing and deleting. Stores that have all their keys in memory share it, including
-//! stores of `cuzarr-remote`.
+//! A map of keys and values in memory, from which stores list and delete. Stores that have all their keys in memory
+//! share it, including stores of `cuzarr-remote`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -535,7 +535,7 @@ impl Partial {
         Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
-    /// Leaves the temporary file in place when this is dropped.
+    /// Drops this without deleting the temporary file.
     fn forget(mut self) {
         self.process = 0;
     }

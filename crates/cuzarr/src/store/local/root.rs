@@ -160,8 +160,8 @@ impl Root {
         Ok(entries)
     }
 
-    /// Whether an entry is a directory (`true`) or a file (`false`), with allowed links followed; `None` for other
-    /// kinds.
+    /// Whether an entry of a directory is a directory (`true`) or a file (`false`), with allowed links followed; `None`
+    /// for other kinds.
     fn kind_of(&self, entry: &fs::DirEntry) -> Result<Option<bool>> {
         let file_type = match entry.file_type() {
             Ok(file_type) => file_type,
@@ -270,7 +270,7 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Opens the files of values for one batch.
+/// Opens the files of values in a local store, for the reads of one batch.
 pub(super) struct Reader {
     root: Arc<Root>,
     direct_io: DirectIo,

@@ -1,4 +1,4 @@
-//! Members that are compressed with deflate.
+//! Reads members of a ZIP file that are compressed with deflate.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use super::directory::{ZipMember, damaged};
 use super::{Archive, ZipStore};
 use crate::error::{Error, Result};
 
-/// Number of compressed bytes that are read at a time.
+/// Number of compressed bytes of a member that are read at a time, before they are decompressed.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Opens deflated members, which are read one window at a time; reports missing keys.
+/// Opens the members of a ZIP file that are compressed with deflate, which are read window by window; reports missing
+/// keys.
 pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {

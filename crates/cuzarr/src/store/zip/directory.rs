@@ -6,7 +6,7 @@ use super::super::key::validate_key;
 use super::Archive;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes of records of the ZIP format, without their variable parts.
+/// Sizes in bytes of the records of the ZIP format, without names, comments and extra fields.
 pub(super) const END_BYTES: usize = 22;
 pub(super) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR64_BYTES: usize = 20;
@@ -23,7 +23,7 @@ const FAR_TAIL_BYTES: u64 = 256 << 10;
 /// Maximum size of a directory that is read. It has more than two million members with names of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Flags of a member: it is encrypted; a record after its bytes has its sizes and checksum.
+/// Bits in a member's flags: the member is encrypted; a record after its bytes has its sizes and checksum.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
@@ -38,14 +38,15 @@ const DEFLATE_MOST: u64 = 1032;
 #[derive(Debug)]
 pub(super) struct ZipMember {
     pub(super) is_deflated: bool,
-    /// Offset of the member's header.
+    /// Offset of the member's header in the ZIP file.
     pub(super) header_at: u64,
-    /// Offset of the next member, or of the directory after the last one.
+    /// Offset at which the member must have ended: that of the next member, or of the directory after the last one.
     pub(super) limit: u64,
     pub(super) packed_bytes: u64,
     pub(super) size_bytes: u64,
     pub(super) checksum: u32,
-    /// Offset of the member's bytes. It is set once the member's own header has been read.
+    /// Offset of the member's bytes in the ZIP file, after the member's header. It is set once the member's own header
+    /// has been read.
     pub(super) data_at: OnceLock<u64>,
     /// Size of the name, which the header repeats.
     name_bytes: u64,
@@ -72,7 +73,7 @@ impl ZipMember {
         self.limit - self.header_at
     }
 
-    /// Number of bytes before the next member that are beside this member's header, name and data.
+    /// Number of bytes up to the next member that are neither this member's fixed header, nor its name, nor its data.
     fn gap(&self) -> Option<u64> {
         self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
     }
@@ -115,7 +116,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
 
 /// Facts about a ZIP file's directory, from the records at the file's end.
 pub(super) struct DirectoryEnd {
-    /// Offset of the directory's end.
+    /// Offset in the file at which the directory ends.
     pub(super) at: u64,
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
@@ -134,7 +135,7 @@ enum Count {
 }
 
 impl Count {
-    /// Whether a directory of `found` members agrees with the stated number.
+    /// Whether a directory in which `found` members were found agrees with the number that the file states.
     fn allows(self, found: usize) -> bool {
         match self {
             Count::Exact(count) => found as u64 == count,

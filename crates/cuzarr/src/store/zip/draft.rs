@@ -44,7 +44,7 @@ pub(super) enum Expected {
     Anything,
     /// No file.
     Nothing,
-    /// Only the file from which the draft was made, unchanged.
+    /// Only the old file from which members were copied, unchanged.
     File(Version),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Draft {
     base: Option<DraftBase>,
     /// Whether new members can be written: the bytes of the old file were copied, or are not needed.
     is_prepared: Mutex<bool>,
-    /// Whether the draft has changes that the file at the real name lacks.
+    /// Whether something was written to the draft, or deleted, that the file at the real name does not show.
     is_changed: AtomicBool,
     /// Whether the file has its real name. Writers hold a read lock while they write.
     is_published: RwLock<bool>,
@@ -78,13 +78,14 @@ struct DraftBase {
     is_kept: AtomicBool,
 }
 
-/// The parts of the old file that are kept besides its members.
+/// The parts of the old ZIP file, besides its members, that the new file keeps.
 #[derive(Default)]
 struct KeptMember {
-    /// Directory entries whose names are not valid keys, such as folders.
+    /// Directory entries of the old file whose names are not valid keys, such as folders.
     others: Vec<Vec<u8>>,
     comment: Vec<u8>,
-    /// Number of bytes before the archive. Offsets in the archive do not count them.
+    /// Number of bytes before the ZIP archive in the file, such as a program that unpacks it. Offsets in the archive do
+    /// not count them.
     moved: u64,
 }
 
@@ -171,8 +172,8 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Copies the bytes of the old file before anything else is written. If none of its members is left, nothing is
-    /// copied.
+    /// Copies the bytes of the old file into the draft, before anything else is written there. If none of its members
+    /// is left, nothing is copied.
     fn prepare(&self) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let mut is_prepared = self.is_prepared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -476,7 +477,7 @@ fn replaced(message: &str) -> Error {
     Error::new(ErrorKind::StoreFailed, message).with_hint("open it again")
 }
 
-/// The names of a draft's members, for removing some of them.
+/// The keys of a draft's members, from which some can be removed.
 pub(super) struct Names<'a>(&'a Values<Arc<Written>>);
 
 impl Names<'_> {
@@ -508,7 +509,7 @@ impl Read for Packed<'_> {
 /// Opens the members of a draft for reading.
 pub(super) struct Members(pub(super) Arc<Draft>);
 
-/// A member that is being read.
+/// A member of the draft that is open for reading.
 pub(super) struct OpenMember {
     draft: Arc<Draft>,
     written: Arc<Written>,

@@ -1,4 +1,4 @@
-//! Reads of members that are passed on as reads of the file, one request for each member.
+//! Reads members of a ZIP file by reading ranges of the file, with one request for each member.
 //!
 //! The bytes of a stored member go from the file into the caller's memory. If all of a member is read, the threads that
 //! fill the memory compute its checksum while the bytes are in the cache. If a member's own header was not read yet,
@@ -20,11 +20,11 @@ use super::directory::{ZipMember, damaged};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, write_to};
 
-/// Maximum size of the members that are fetched again at a time.
+/// Maximum size of all members that are read again at a time, because they did not begin at the expected offset.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// A sink for reads of members from the ZIP file. It passes each call on to the batch's sink, with the item's
-/// number in the batch.
+/// A sink for the ranges of the ZIP file that contain the wanted members. It passes each call on to the batch's sink,
+/// with the item's number in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
 struct PassedShared {
@@ -34,17 +34,17 @@ struct PassedShared {
     /// Threads for decompression and searches, which should not block a connection.
     workers: Option<Arc<dyn Workers>>,
     remaining: AtomicUsize,
-    /// Numbers of items whose member did not begin where it was expected.
+    /// Numbers of the items whose member did not begin at the expected offset.
     misplaced: Mutex<Vec<usize>>,
 }
 
-/// The request for one member, or a part of it.
+/// One item of a batch: a member, or a part of it, and the caller's memory for its bytes.
 pub(super) struct Item {
     /// The item's number in the whole batch.
     pub(super) place: usize,
     pub(super) key: String,
     pub(super) what: Wanted,
-    /// The caller's memory, while the member is not in it yet.
+    /// The caller's memory for the member, until the member's bytes are in it.
     pub(super) lent: Lent,
 }
 
@@ -73,7 +73,7 @@ impl Passed {
 }
 
 impl PassedShared {
-    /// Ends an item whose lent memory is in the outcome, or which has none.
+    /// Reports the outcome of an item to the batch's sink; the item's lent memory is in the outcome, or there is none.
     fn end(&self, index: usize, outcome: Result<ReadOutcome>) {
         let item = &self.items[index];
         self.sink.done(item.place, outcome.at(|| format!("{}: key '{}'", self.zip, item.key)));
@@ -94,7 +94,7 @@ impl PassedShared {
         self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Counts a request to the file as done. After the last one, members that were not found are searched for.
+    /// Counts a request to the ZIP file as done. After the last one, members that were not found are searched for.
     fn over(self: &Arc<Self>) {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -163,7 +163,7 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Searches for members that did not begin where they were expected, and reads them again. When it is dropped, the
+/// Searches for members that did not begin at the expected offset, and reads them again. When it is dropped, the
 /// remaining items end with an error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
@@ -261,7 +261,7 @@ impl Drop for Unpacking {
     }
 }
 
-/// The caller's memory for a part of a member; its checksum is computed when it is handed back.
+/// The caller's memory for a part of a member, with the checksum of its bytes when it is handed back.
 struct Hashed {
     /// `None` after it was handed back.
     lease: Option<Box<dyn Lease>>,
