@@ -27,7 +27,8 @@ pub struct Access {
     indexes: Indexes,
     /// How the array's chunks are named in the chunk cache, if the cache keeps any.
     cached_as: OnceLock<CachedAs>,
-    /// This array bound to the host, for small reads into another device's memory. It does not convert elements.
+    /// Access to this array's chunks from the host, for small reads into another device's memory. It does not convert
+    /// elements.
     host: OnceLock<Arc<Access>>,
 }
 
@@ -56,7 +57,8 @@ struct Binding {
     cast: Option<DType>,
     /// The codec chain for objects of the array's chunk shape: in a rectilinear grid, of the largest chunk.
     chain: Arc<Chain>,
-    /// For an array whose objects differ in shape: its metadata, and the layouts that were made for the other shapes.
+    /// For an array whose chunks or shards differ in shape: its metadata, and the layouts that were made for the other
+    /// shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
@@ -292,7 +294,7 @@ impl Access {
         WritePlacement::new(self.source.layout().program.as_deref(), &given)
     }
 
-    /// Allows reads to keep decoded chunks in the chunk cache, if their options say so too.
+    /// Allows the chunk cache to keep decoded chunks of this array, for reads whose options allow that too.
     pub(crate) fn allow_cache(&self, metadata: &ArrayMetadata, store: &dyn Store) {
         self.cached_as.get_or_init(|| {
             let (dtype, grid, codecs) = (metadata.data_type(), metadata.chunk_grid(), metadata.codecs());

@@ -101,7 +101,7 @@ impl CallArray {
         self.call.of(self.number).is_far()
     }
 
-    /// Ends the call because of a failure of this array.
+    /// Ends the call with an error about this array.
     pub(crate) fn fail(&self, error: Error) {
         self.call.fail(match &self.name {
             Some(name) => error.at(&**name),
@@ -118,7 +118,7 @@ pub(crate) struct Failures {
 }
 
 impl Context {
-    /// The threads that the call lends to stores for reads. They share a new turn of the pool.
+    /// The worker threads that the call lends to stores for its reads. They share a new turn of the pool.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }

@@ -65,7 +65,7 @@ pub struct Options {
     pub chunk_cache_bytes: u64,
     /// Time for which the cache trusts that a far store's objects are unchanged, and that missing objects stay missing.
     pub chunk_cache_max_age: Duration,
-    /// Whether reports list every piece of work with its start and end.
+    /// Whether reports list every single read, copy and kernel launch with its start and end.
     pub trace: bool,
     /// The token with which the caller can stop the call.
     pub cancellation: CancellationToken,

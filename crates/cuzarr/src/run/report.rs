@@ -100,7 +100,8 @@ pub struct Report {
     pub traffic: TrafficCounts,
     /// Number of chunks that came from the chunk cache.
     pub cached_chunks: u64,
-    /// Every piece of work, in the order in which they ended; empty unless the option `trace` is set.
+    /// Every single read, copy and launch of the call, in the order in which they ended; empty unless the option
+    /// `trace` is set.
     pub spans: Vec<Span>,
 }
 
@@ -115,7 +116,7 @@ impl Report {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// Makes the report of a traced call from all its pieces of work.
+    /// Makes the report of a traced call from its single reads, copies and launches.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
         let counters = Counters::new(true);
@@ -191,7 +192,7 @@ pub(crate) struct Counters {
     cached_chunks: AtomicU64,
     /// Work that was enqueued on a device and is not known to have ended.
     under_way: Mutex<Timeline>,
-    /// Every piece of work so far, when the call is traced.
+    /// Every single read, copy and launch so far, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
 }
 
@@ -203,7 +204,8 @@ struct StageCounter {
     busy: Busy,
 }
 
-/// The intervals of time in which a stage worked. `join` sorts them, and joins those that overlap.
+/// The intervals of time in which at least one thread or stream worked on one stage of the call. `join` sorts them, and
+/// joins those that overlap.
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
@@ -248,7 +250,7 @@ impl Busy {
 /// Events that mark when work on a device begins and ends.
 #[derive(Default)]
 struct Timeline {
-    /// The first event, and its time in nanoseconds from the beginning of the call.
+    /// The first event of the call on the device, and its time in nanoseconds from the beginning of the call.
     origin: Option<(Event, u64)>,
     timed: Vec<Timed>,
 }
@@ -357,7 +359,7 @@ impl Counters {
         timeline.timed.extend(timed);
     }
 
-    /// Counts the work on devices that has ended by now.
+    /// Adds the time of work that devices have finished by now to the counters of its stage.
     ///
     /// # Errors
     /// `DeviceFailed`

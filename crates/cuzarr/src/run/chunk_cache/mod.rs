@@ -75,12 +75,12 @@ impl Drop for CacheMemory {
     }
 }
 
-/// Identifies a cached chunk: its object, where it lies in a shard, and how it is decoded.
+/// Identifies a decoded chunk in the cache: its stored object, its position in a shard, and the codecs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkPlace {
     /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
     pub(crate) object: String,
-    /// The chunk's coordinates in its shard, for each level of shards; empty for an object.
+    /// The chunk's coordinates in its shard, for each level of shards; empty for a chunk that is an object of its own.
     pub(crate) inner: Vec<u64>,
     /// Text that stands for the array's element type, chunk grid and codecs.
     pub(crate) coding: Arc<str>,
@@ -101,7 +101,7 @@ pub(crate) enum KeptContent {
     Elements(VariableElements),
     /// The index of a shard.
     Index(Arc<dyn Entries>),
-    /// The store has no such object.
+    /// The note that the store has no such chunk or shard.
     Missing,
 }
 
@@ -219,8 +219,9 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Returns which of these chunks other calls are decoding now, each with the number of the claim. A caller does not
-    /// wait for later claims, so callers do not queue up for a chunk that cannot be kept.
+    /// Returns which of these chunks other calls are decoding for the cache now, each with the number of the
+    /// announcement. A caller does not wait for later claims, so callers do not queue up for a chunk that cannot be
+    /// kept.
     pub(crate) fn claims_on(&self, places: &[Arc<ChunkPlace>]) -> Vec<(Arc<ChunkPlace>, u64)> {
         let state = self.state();
         places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()

@@ -26,7 +26,8 @@ pub(crate) struct CallCache {
 }
 
 impl CallCache {
-    /// Prepares the use of the chunk cache by a read of these arrays. `limit_bytes` is the memory limit of the call.
+    /// Prepares one read's use of the chunk cache, for the arrays that it reads. `limit_bytes` is the memory limit of
+    /// the call.
     pub(crate) fn new(
         cache: ChunkCache,
         arrays: Vec<Option<CachedAs>>,
@@ -49,14 +50,14 @@ impl CallCache {
         self.arrays.get(array).is_some_and(Option::is_some)
     }
 
-    /// The name of a unit's chunk in the cache; `None` if it cannot be kept.
+    /// The key of a chunk in the chunk cache; `None` if the chunk cannot be kept there.
     pub(crate) fn place(&self, unit: &Unit) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(unit.array)?.as_ref().filter(|_| unit.whole)?;
         let (object, inner) = (store.object(&unit.name.key), unit.name.inner.clone());
         Some(Arc::new(ChunkPlace { object, inner, coding: Arc::clone(coding) }))
     }
 
-    /// The name of a shard's index in the cache; `None` if the array has no cache.
+    /// The key of a shard's index in the chunk cache; `None` if the array does not use the cache.
     fn index_place(&self, array: usize, index: &IndexPlace) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(array)?.as_ref()?;
         // No chunk has a place like this, because a chunk's numbers are below 2^63.

@@ -58,11 +58,11 @@ pub enum Frames {
 /// The frames of a batch that decode to one shape and type.
 struct Group {
     program: Program,
-    /// The frames that the device decodes, as a batch for kernels, and their numbers.
+    /// The frames that kernels decode as one batch, with their numbers among the decoder's frames.
     native: Option<(NativeBatch, Vec<usize>)>,
     /// Whether the device decodes directly into the outputs.
     in_place: bool,
-    /// The numbers of the frames that host threads decode.
+    /// The numbers of the frames that host threads decode, among all frames of the batch.
     host: Vec<usize>,
     /// Why the device cannot decode frames of this shape and type; `None` if it can.
     reason: Option<&'static str>,
@@ -254,12 +254,12 @@ impl DecoderBatch {
         Ok((arena, ranges, None))
     }
 
-    /// The number of frames.
+    /// The number of frames in the batch.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether there are no frames.
+    /// Whether the batch has no frames.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

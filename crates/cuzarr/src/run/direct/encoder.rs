@@ -64,7 +64,7 @@ struct Group {
 /// The kernels that encode the chunks of one shape and type, and the memory from which they read the chunks.
 struct EncoderKernels {
     native: NativeEncoder,
-    /// The chunks' own memory, if they lie one after the other so that kernels can read them there.
+    /// The memory of the chunks themselves, if they lie there one after the other so that kernels need no copy.
     in_place: Option<Buffer>,
     /// Bytes from one packed chunk to the next.
     stride_bytes: usize,

@@ -1,5 +1,5 @@
-//! Moves packed chunks of a decoder to its outputs, and chunks of an encoder to packed memory. Both may lie anywhere in
-//! memory.
+//! Moves decoded chunks from a decoder's buffer to its outputs, and an encoder's chunks into one contiguous buffer.
+//! Outputs and chunks may lie anywhere in memory.
 //!
 //! A launch of the program's tail (its steps that work on single elements) moves many chunks, if they belong to one
 //! array. Outputs that follow each other in memory are the rows of such an array. Other small outputs are first made as
@@ -23,11 +23,11 @@ const BETWEEN_BYTES: usize = 64 << 20;
 /// How the decoded bytes of a chunk get from the decoder's buffer to the output array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
-    /// By a copy, because its packed bytes are the output's bytes.
+    /// By a copy, because the decoded bytes are laid out as the output is.
     Copied,
-    /// By a launch that scatters many chunks to the rows of one array.
+    /// By a kernel that moves the elements of many chunks to the rows of one array.
     Rows,
-    /// By a launch that scatters this chunk alone.
+    /// By a kernel that moves the elements of this chunk alone.
     Scattered,
 }
 
@@ -96,7 +96,7 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
     strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
-/// Moves packed chunks of one shape and type to their outputs; each comes with its offset in the packed buffer. For
+/// Moves decoded chunks of one shape and type to their outputs, given by their offsets in the decoder's buffer. For
 /// several chunks it uses at most about `limit_bytes` of device memory.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ fn as_rows(
     Ok((array, transfer))
 }
 
-/// Packs chunks of one shape and type into `packed`, each at its offset.
+/// Copies chunks of one shape and type into the buffer `packed`, each to its offset, for kernels to encode.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -1,5 +1,5 @@
-//! Reads through the chunk cache. A chunk of a batch is in the cache, or is decoded by this read for the cache, or is
-//! being decoded by another read.
+//! Looks for the chunks of a read in the chunk cache, and decides which chunks this read decodes. A chunk of a batch is
+//! in the cache, or is decoded by this read for the cache, or is being decoded by another read.
 
 use std::mem::take;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ pub struct ArrayRead<'a> {
     pub results: &'a [ArrayResult<'a>],
 }
 
-/// One result of a read: its memory, and which elements it gets.
+/// One result of a read: its memory, and the elements of the array that fill it.
 #[derive(Clone, Copy)]
 pub struct ArrayResult<'a> {
     /// The elements that are read.

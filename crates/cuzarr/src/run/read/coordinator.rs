@@ -93,8 +93,8 @@ impl<D: Destination> Reading<'_, D> {
         self.launch(batch)
     }
 
-    /// Waits for chunks that other reads decode for the chunk cache, and places them. Before that, this read has ended
-    /// its own work and returned its memory, so no two reads wait for each other.
+    /// Waits for chunks that other reads decode for the chunk cache, and puts their elements into this read's results.
+    /// Before that, this read has ended its own work and returned its memory, so no two reads wait for each other.
     fn read_later(&mut self) -> Result<()> {
         let Some(cache) = self.call.cache.get() else { return Ok(()) };
         for mut batch in std::mem::take(&mut self.later) {

@@ -40,8 +40,8 @@ pub(crate) struct Fetched {
 /// The result of one small read: the number of its request, and the bytes or the error.
 type FetchItem = (usize, Result<Option<Vec<u8>>>);
 
-/// Reads parts of shards on the call's threads, and waits for them. A request without an answer is a failure. The
-/// shards stay open for the call.
+/// Reads parts of shards, such as indexes, on the call's threads, and waits until all have come. A request without an
+/// answer is a failure. The shards stay open for the call.
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();

@@ -29,13 +29,15 @@ use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadS
 /// If the chunks of one read have at least this many decoded bytes, several threads decode them.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes may call its methods.
+/// Decodes the chunks of one batch as their bytes come, and puts their elements into the results. Any thread that
+/// brings bytes may call its methods.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
-    /// Lends memory for a read of `size_bytes`: the memory in which its bytes are needed, or scratch memory.
+    /// Lends memory to the store for a read of `size_bytes`: the memory where the route needs the bytes, or scratch
+    /// memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
-    /// Takes over the bytes of a finished read. Returns the scratch memory if the units must be landed one by one;
-    /// `None` if the bytes are in their place.
+    /// Takes over the stored bytes of a finished read, in the memory that was lent for it. Returns the scratch memory
+    /// if the units must be landed one by one; `None` if the bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
     /// The device in whose memory the store may hand over bytes, besides host memory.
@@ -48,13 +50,13 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         Err(foreign_memory())
     }
 
-    /// Takes over the bytes of a finished read in memory of the route's device. The route then decodes their units
-    /// itself.
+    /// Takes over the stored bytes of a finished read, in memory of the route's device. The route then decodes their
+    /// units itself.
     fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
         Err(foreign_memory())
     }
 
-    /// Decodes the stored bytes of one unit into the memory where the route needs them.
+    /// Decodes the stored bytes of one chunk into the memory where the route needs the elements.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
     /// Writes the fill value to a box of a result that has no chunk. `number` is the number of the unit; fills are
@@ -66,7 +68,7 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         false
     }
 
-    /// Moves the elements of a cached chunk to the results. `kept` is its number in the batch.
+    /// Moves the elements of a chunk from the chunk cache to the results. `kept` is its number in the batch.
     fn place_kept(&self, _batch: &Batch, _kept: usize) -> Result<()> {
         Ok(())
     }
@@ -76,12 +78,12 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// The packed bytes of chunks on a device, in one buffer or in several.
+/// The bytes of decoded chunks on a device, in one buffer or in several.
 #[derive(Clone)]
 pub(crate) enum PackedBytes {
-    /// One buffer that holds the packed bytes of all boxes.
+    /// One buffer that holds the decoded bytes for all boxes of a result.
     Together(Buffer),
-    /// For each box, a buffer that holds its packed bytes.
+    /// For each box of a result, a buffer that holds the decoded bytes.
     Each(Vec<Buffer>),
 }
 
@@ -103,18 +105,19 @@ pub(crate) trait DeviceRoute: BatchRoute {
         0
     }
 
-    /// Prepares the decoding again, to use at most this much scratch memory. `None` leaves the decoding to the host.
+    /// Prepares the decoding of the batch again, to use at most `scratch_bytes` of scratch memory. `None` leaves the
+    /// decoding to the host.
     fn lay_out(&self, _batch: &Batch, _scratch_bytes: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Enqueues on streams what is left to do after fetching, above all the decoding. Returns the packed elements,
-    /// which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on `copies`.
-    /// Scratch memory is reserved already.
+    /// Enqueues on streams the rest of the work on a fetched batch, above all the decoding. Returns the packed
+    /// elements, which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on
+    /// `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
 
-    /// Checks whether the frames could be decoded, after the elements are in the results. Reports damage to the call,
-    /// and returns the elements that the host had to decode.
+    /// Checks whether all frames of the batch could be decoded, after its elements are in the results. Reports damage
+    /// to the call, and returns the elements that the host had to decode.
     fn check(&self) -> Result<Vec<Packed>>;
 
     /// Ends the batch after the call failed, so that its memory is free.
@@ -169,7 +172,8 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
 
-    /// Moves a fetched batch to the state `Decoding`. `next` returns the new state and a value, which this returns.
+    /// Moves a fetched batch to the state `Decoding`, with the data that `next` makes for it. `next` returns the new
+    /// state and a value, which this returns.
     pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
         let mut state = self.state();
         let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
@@ -197,7 +201,7 @@ enum Outcome {
     Resident,
 }
 
-/// A batch whose reads were started, with its route and the outcome of each unit.
+/// A batch whose reads were started, with its route and the outcome of each of its chunks.
 pub(crate) struct InFlight<R: ?Sized> {
     pub(crate) batch: Batch,
     outcomes: Mutex<Vec<Outcome>>,
@@ -279,14 +283,15 @@ struct Sink<R> {
     in_shards: bool,
 }
 
-/// The values that a destination needs to launch a batch.
+/// The call, the batch's number and the channel that a destination needs to start a batch.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
 
-/// Starts to read a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
+/// Starts the reads of a batch of chunks. Its number comes through `sender` when every unit ended. Failures are
+/// reported to the call.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
     let kept = if route.places_kept() { batch.kept.len() } else { 0 };
@@ -358,7 +363,7 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     }
 }
 
-/// Places the batch's chunks from the chunk cache, on as many threads as the call may use if they are large.
+/// Puts chunks from the chunk cache into the results, on as many threads as the call may use if they are large.
 fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, count: usize) {
     let work = |flight: &InFlight<R>, ticket: &Ticket, kept: usize| {
         let placed = ticket.call.check_cancelled().and_then(|()| flight.route.place_kept(&flight.batch, kept));

@@ -1,5 +1,5 @@
-//! Shard indexes that an open array keeps. A decoded index is used again as long as the shard has the same version,
-//! which each call asks the store. Elements are never kept.
+//! The shard indexes that an open array keeps in memory between calls. A decoded index is used again as long as the
+//! shard has the same version, which each call asks the store. Elements are never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,8 @@ impl Indexes {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index for later calls. Drops the oldest indexes while all together are larger than `limit_bytes`.
+    /// Keeps the index of a shard in memory for later calls. Drops the oldest indexes while all together are larger
+    /// than `limit_bytes`.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

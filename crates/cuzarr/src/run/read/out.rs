@@ -1,5 +1,5 @@
-//! The output of a read: one result, or regions in order. Each region is handed to the caller when it is complete, so
-//! one pipeline can read more than memory holds.
+//! Where a read puts its elements: one result, or regions that are handed to the caller in order. Each region is handed
+//! to the caller when it is complete, so one pipeline can read more than memory holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
 use crate::run::read::in_flight::Packed;
 
-/// A box of the result: its start and its extent.
+/// A box of elements in the result: its first index and its length along each dimension.
 pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 
-/// The result that a read fills: an nd-buffer, regions in order, or a table of variable-length elements.
+/// Where a read puts its elements: an nd-buffer, regions in order, or a table of variable-length elements.
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
@@ -30,7 +30,7 @@ pub(crate) struct InTurn {
     shapes: Vec<Vec<usize>>,
     /// Bytes of the largest region.
     region_bytes: usize,
-    /// How many more regions get memory of their own before memory is reused.
+    /// How many more regions get new memory before the memory of an earlier region is reused.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<OutFilling>,
@@ -59,8 +59,8 @@ impl Drop for OutLease {
     }
 }
 
-/// The elements of one region, for the reader of the regions. Dropping it lets its memory be reused, so kernels that
-/// use it must have ended by then.
+/// One region that a read hands to its caller: the elements, and an event that marks their arrival. Dropping it lets
+/// its memory be reused, so kernels that use it must have ended by then.
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
@@ -79,7 +79,8 @@ impl Arrived {
 }
 
 impl InTurn {
-    /// Makes the output for regions of these selections. There is memory for at most `at_once` of them at a time.
+    /// Makes the output of a read that hands over one region for each of these selections. There is memory for at most
+    /// `at_once` of them at a time.
     ///
     /// # Errors
     /// `OutOfMemory` if the memory of one region could not be addressed.

@@ -25,7 +25,8 @@ impl Stored {
         }
     }
 
-    /// Takes scratch memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
+    /// Takes scratch memory into which a store will read `size_bytes` stored bytes. The batch's reservation includes
+    /// `counted_bytes` of them.
     pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
         // Incompressible bytes grow a little, because of headers and stored blocks.
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);

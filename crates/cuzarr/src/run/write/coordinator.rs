@@ -126,7 +126,7 @@ impl Value {
     }
 }
 
-/// Where the elements of a write come from, and what brings them to the threads that encode.
+/// Where the elements of a write are: in host memory, in a table of variable-length elements, or on a device.
 enum Feeder {
     Host(Reader),
     Variable(Arc<VariableElements>),
@@ -214,7 +214,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins to write the given objects, and gives their chunks to the threads.
+    /// Begins to write the given objects, and passes their chunks to threads or kernels that encode them.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         let is_guarded = writing.array.is_far() && writing.array.store().capabilities().conditional_writes;

@@ -14,7 +14,7 @@ use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Brings the chunks of a value in device memory to the store, each on its route.
+/// Brings the elements of a write from device memory to the store, each chunk on its route.
 pub(crate) struct DeviceSource {
     value: NdBuffer,
     placement: DeviceWrite,

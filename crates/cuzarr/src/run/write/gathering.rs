@@ -12,7 +12,7 @@ use crate::run::write::writing::{Leaf, Writing};
 
 /// Where a gather kernel puts the elements that it takes from the caller's memory.
 pub(crate) enum GatherTo {
-    /// Into packed memory that holds only the part of the chunk that is written, with these strides.
+    /// Into contiguous memory that holds only the part of the chunk that is written, with these strides.
     Parts(Vec<isize>),
     /// To their positions in whole chunks that have one layout and one size: packed, or as plain elements.
     Chunks,
@@ -47,7 +47,7 @@ impl Gathering {
         }
     }
 
-    /// Makes the transfers that gather these chunks. Chunks of one layout share a transfer.
+    /// Describes for a kernel how it gathers the elements of these chunks. Chunks of one layout share a transfer.
     pub(crate) fn transfers(&self, writing: &Writing, leaves: &[Leaf]) -> Result<Vec<Transfer>> {
         let mut transfers: Vec<Transfer> = Vec::new();
         let mut numbers = HashMap::new();

@@ -27,8 +27,8 @@ pub(crate) struct Object {
     pub(crate) key: Arc<str>,
     /// Whether every element of the object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Keeps this write from replacing an object that another writer has changed after its old bytes were read. `None`
-    /// if the old bytes are not needed, or the store has no conditional writes.
+    /// Keeps this write from replacing what another writer has stored in the object after its old bytes were read.
+    /// `None` if the old bytes are not needed, or the store has no conditional writes.
     pub(crate) guard: Option<Guard>,
     /// When dropped with the object, tells the coordinator that all work on the object has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,

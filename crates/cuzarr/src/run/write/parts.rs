@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
-    /// Bytes that are stored before the parts and after them: a checksum, or nothing.
+    /// Bytes that are stored before the first part and after the last part of the object: a checksum, or nothing.
     before: Vec<u8>,
     after: Vec<u8>,
 }
@@ -54,7 +54,7 @@ struct Writer {
 }
 
 impl Parts {
-    /// Makes an object of `size_bytes` that is written in parts, with its checksum if it has one.
+    /// Begins an object of `size_bytes` that is written in parts, with a checksum if the device computed one.
     pub(crate) fn new(leaf: Leaf, of: PartsOf, size_bytes: usize, sealed: Option<Seal>) -> Parts {
         let checksum = |wanted: Location| match sealed {
             Some(Seal { checksum, location }) if location == wanted => seal(&[], checksum, location),

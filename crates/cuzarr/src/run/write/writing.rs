@@ -34,7 +34,7 @@ pub(crate) struct Writing {
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
 }
 
-/// Bytes that are made once, by the first thread that needs them. Other threads wait for them.
+/// Bytes that all chunks of a write use, and that the first thread that needs them makes. Other threads wait for them.
 #[derive(Default)]
 pub(crate) struct MadeOnce {
     bytes: OnceLock<Arc<Vec<u8>>>,

@@ -16,7 +16,7 @@ pub(crate) struct Target {
     pub(crate) device: Device,
     /// Decoded size of the largest chunk in bytes.
     pub(crate) chunk_bytes: usize,
-    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because they are stored without compression.
     pub(crate) stored_is_packed: bool,
     pub(crate) read_missing: bool,
     /// Set to false if kernels can decode no frame of a batch. Then the host decodes the other batches too.

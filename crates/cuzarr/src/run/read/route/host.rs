@@ -1,6 +1,7 @@
-//! Reads into host memory. If packed bytes equal the bytes of the result, a chunk is decoded directly into the result.
-//! Other chunks are decoded into scratch memory that is still in a core's cache. If the codec can skip blocks, blocks
-//! without a wanted element are not decoded.
+//! The read route into host memory: threads fetch and decode chunks, and put their elements into the results. If packed
+//! bytes equal the bytes of the result, a chunk is decoded directly into the result. Other chunks are decoded into
+//! scratch memory that is still in a core's cache. If the codec can skip blocks, blocks without a wanted element are
+//! not decoded.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -24,29 +25,29 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
 use crate::store::Lease;
 
-/// Maximum number of units in a batch: enough to keep many threads busy, few enough to keep the plan small.
+/// Maximum number of chunks in a batch: enough to keep many threads busy, few enough to keep the plan small.
 const BATCH_UNITS: usize = 256;
 
-/// Maximum number of units in a batch from a far store. With large batches, fewer batches wait for repeated requests,
+/// Maximum number of chunks in a batch from a far store. With large batches, fewer batches wait for repeated requests,
 /// and small neighbouring parts of a file become large requests.
 const FAR_BATCH_UNITS: usize = 4096;
 
-/// Maximum number of batches in flight. The store already has the next batches when one ends. A plan of millions of
-/// chunks is never in memory as a whole.
+/// Maximum number of batches of one read that are in flight at a time. The store already has the next batches when one
+/// ends. A plan of millions of chunks is never in memory as a whole.
 const MOST_BATCHES: usize = 4;
 
-/// State that all batches of a read into host memory share: the results, and how elements get there.
+/// Data that all batches of a read into host memory share: the results, and how elements get there.
 struct Target {
     call: Arc<Context>,
     results: Vec<HostResult>,
     read_missing: bool,
 }
 
-/// One result in host memory, and how packed elements are converted and placed in it.
+/// One result in host memory, and how the elements of decoded chunks are converted and moved to it.
 struct HostResult {
     out: NdBuffer,
     tail: Tail,
-    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because they are stored without compression.
     stored_is_packed: bool,
     spacing: Spacing,
     fill: Vec<u8>,
@@ -56,7 +57,7 @@ struct HostResult {
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
-    /// Packed bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
+    /// Decoded bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -193,8 +194,9 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Memory that a read needs outside the result while it is in flight: for stored and packed bytes. Stored bytes
-    /// count as much as packed bytes. If a read brings more bytes than that, the surplus is reserved when it comes.
+    /// Memory that a read needs outside the result while it is in flight: for stored bytes and for decoded bytes.
+    /// Stored bytes count as much as packed bytes. If a read brings more bytes than that, the surplus is reserved when
+    /// it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));
@@ -212,7 +214,7 @@ impl Target {
         unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
     }
 
-    /// Makes the transfer that moves a unit's elements to one result.
+    /// Describes how a kernel or thread moves the elements of one decoded chunk to one result.
     fn transfer(&self, unit: &Unit, places: &[Place]) -> Transfer {
         let HostResult { tail, spacing, .. } = &self.results[places[0].out];
         Transfer {
@@ -229,7 +231,7 @@ impl Target {
         Ok(())
     }
 
-    /// Adds a copy of a decoded chunk to the chunk cache, if the unit asks for it.
+    /// Adds a copy of a decoded chunk to the chunk cache, if this read decodes the chunk for the cache.
     fn keep(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
         if let Some(cache) = self.call.cache.get().filter(|_| unit.keep)
             && let Some(reserved) = cache.reserve(packed.len())
@@ -260,7 +262,7 @@ pub(crate) struct HostBatch {
     parts: Parts,
 }
 
-/// Memory of the result that is lent to the store, which reads packed bytes directly into it.
+/// Memory of the result that is lent to the store, which reads uncompressed elements directly into it.
 struct InPlace(PartBytes);
 
 impl Lease for InPlace {

@@ -23,7 +23,7 @@ use crate::store::Lease;
 
 /// Alignment of the pieces of a slab, each of which one thread fills.
 pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
-/// Alignment of each unit's packed bytes in a slab. It aligns elements of any type.
+/// Alignment of each chunk's decoded bytes in a slab. It aligns elements of any type.
 pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 
 /// A batch that the host decodes into a slab, fully or partly, before the slab is copied to the device.
@@ -40,7 +40,7 @@ pub(crate) struct HybridBatch {
 struct Fetching {
     held: Held,
     slab: Option<(Slab, Buffer)>,
-    /// The pieces not yet taken: one for each read when stored bytes are packed bytes, else one for each unit.
+    /// The slab pieces not yet taken: one for each read when chunks are uncompressed, else one for each chunk.
     pieces: Vec<Option<SlabPiece>>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct KernelsBatch {
     pub(crate) natives: Arc<Natives>,
     /// The stream on which the batch decodes.
     pub(crate) stream: Stream,
-    /// Approximate maximum of the scratch memory that decoding the batch may use.
+    /// Approximate limit of the scratch memory that kernels may use to decode the batch.
     pub(crate) scratch: ScratchLimit,
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
@@ -62,13 +62,13 @@ pub(crate) struct Fetched {
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// If `complete` launched the decoding: the packed bytes, the launched batch and the event after it; and its
+    /// If `complete` launched the decoding: the decoded bytes, the launched batch and the event after it; and its
     /// scratch memory.
     decoded: Option<(Vec<Packed>, LaunchedDecoding, Event)>,
     scratch: Option<Reserved>,
     /// Frames that kernels cannot decode, so that the host must.
     unknown: Vec<Frame>,
-    /// Units that the host decoded, with their packed bytes.
+    /// Numbers of chunks that the host decoded, with their decoded bytes.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Slabs {
 
 /// The bytes of one chunk after they came: stored bytes in a slab, or decoded bytes in scratch memory.
 enum Place {
-    /// Stored bytes: their range among the bytes of the batch, and their headers if kernels can decode the frame.
+    /// Stored bytes: their range among the bytes of the batch, and the frame's headers if kernels can decode it.
     Stored(Range<usize>, Option<Headers>),
     /// Decoded bytes in scratch memory, because the slab had no room for the stored bytes.
     Packed(ScratchBlock),
@@ -172,7 +172,7 @@ impl Fetching {
         Fetching { held, slabs, places: batch.units.iter().map(|_| None).collect() }
     }
 
-    /// Sends the rest of the slabs across the bus, and sorts the units `landed` by whether kernels or the host decode
+    /// Copies the rest of the slabs to the device, and sorts the chunks `landed` by whether kernels or the host decode
     /// them.
     fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
         let Fetching { held, mut slabs, mut places } = self;
@@ -290,7 +290,7 @@ impl BatchRoute for KernelsBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    /// Prepares the decoding of a complete batch, and launches it if there is scratch memory.
+    /// Prepares the decoding of a batch whose bytes have all come, and launches it if there is scratch memory.
     fn complete(&self, batch: &Batch, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
@@ -366,7 +366,7 @@ impl KernelsBatch {
     }
 }
 
-/// Decodes the chunk of a unit on the host.
+/// Decodes a chunk on the host into scratch memory.
 pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<ScratchBlock> {
     let (call, program) = (&target.call, unit.layout.program()?);
     let size_bytes = program.packed_size_bytes();
@@ -375,7 +375,7 @@ pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<Scra
     Ok(packed)
 }
 
-/// Uploads chunks that the host decoded.
+/// Copies chunks that the host decoded to the device.
 pub(crate) fn upload(
     target: &Target,
     plan: &Batch,

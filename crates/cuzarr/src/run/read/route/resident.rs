@@ -30,7 +30,7 @@ const ALIGNMENT_BYTES: usize = 256;
 /// A batch whose stored bytes come in device memory, because the store keeps them there.
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
-    /// The kernels that decode its frames, and their stream; `None` for packed chunks.
+    /// The kernels that decode the batch's frames, and a stream for them; `None` for uncompressed chunks.
     kernels: Option<(Arc<Natives>, Stream)>,
     life: Life<Fetched, Fetched, Decoding>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct ResidentBatch {
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
-    /// Units whose bytes came in host memory, with their packed bytes after decoding.
+    /// Numbers of chunks whose bytes came in host memory, with their decoded bytes.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
@@ -77,8 +77,8 @@ impl ResidentBatch {
 }
 
 impl Memory {
-    /// Reserves memory that the batch needs beyond its first reservation, until the batch ends. Returns whether there
-    /// was room.
+    /// Reserves memory that the batch needs beyond its first reservation, and keeps it until the batch ends. Returns
+    /// whether there was room.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;

@@ -53,11 +53,11 @@ struct Target {
 
 /// Assumed ratio of a chunk's decoded size to its stored size. Chunks with a higher ratio are decoded alone.
 const USUAL_RATIO: u64 = 16;
-/// In the first attempt to decode a chunk, beside others, its elements may take at least this many bytes.
+/// When a chunk is first decoded, beside other chunks, its elements may take at least this many bytes.
 const USUAL_BYTES: u64 = 1 << 20;
 /// The elements of a chunk that is decoded alone may take at least this many bytes, whatever the limit.
 const SMALL_BYTES: u64 = 1 << 16;
-/// Number of copies of a decoded chunk that exist for a while: in the form of its codec, and as elements.
+/// Number of copies of a decoded chunk that exist at the same time: as its codec made it, and as elements.
 const COPIES: u64 = 2;
 
 impl Target {
@@ -245,7 +245,7 @@ impl Destination for VariableDestination {
 
 pub(crate) struct VariableBatch(Arc<Target>);
 
-/// Minimum memory that each element takes while the result is put together, in bytes: its source and its offset.
+/// Minimum memory per element while the result is put together, in bytes: for its origin and its offset.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl BatchRoute for VariableBatch {
@@ -286,7 +286,7 @@ impl BatchRoute for VariableBatch {
 }
 
 impl Target {
-    /// Collects the elements of a chunk for each box that its unit fills.
+    /// Collects the elements of a decoded chunk for each box of the result that the chunk fills.
     fn place(&self, unit: &Unit, mut chunk: Cow<'_, VariableElements>) -> Result<()> {
         for Place { first_elem, start, extent, .. } in &unit.places {
             // If there is one place that takes all elements in their order, they need no copy.

@@ -42,7 +42,7 @@ pub(crate) struct Encoders {
     /// Number of chunks in a batch that kernels encode, and number of batches on the device at a time.
     chunks: usize,
     batches: usize,
-    /// The kernels that decode chunks of which a part is written; `None` if the host merges such chunks.
+    /// The kernels that decode old chunks of which a part is written; `None` if the host merges such chunks.
     merging: Option<Arc<Natives>>,
     streams: VecDeque<Stream>,
     running: VecDeque<Running>,
@@ -56,7 +56,7 @@ struct Kind {
     merging: Option<Arc<Native>>,
     /// Gathers the waiting chunks in packed form, the form that is encoded.
     packed: Gathering,
-    /// For each collected chunk its old elements; `None` for a chunk that is replaced as a whole.
+    /// For each waiting chunk its old elements; `None` for a chunk that is replaced as a whole.
     olds: Vec<Option<Old>>,
     /// Gathers the same chunks as plain elements, if packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
@@ -91,7 +91,7 @@ pub(crate) struct EncodedBatch {
     pub(crate) undecoded: Vec<(Leaf, StoredBytes, Error)>,
 }
 
-/// A chunk, the range of its bytes in a buffer, and its checksum if the device computed it.
+/// A chunk that lies in a buffer, the range of its bytes there, and its checksum if the device computed it.
 pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,

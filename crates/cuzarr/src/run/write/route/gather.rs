@@ -27,7 +27,8 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Makes the route without any chunks. `part_shape` has the extents of the largest part of a chunk that is written.
+    /// Makes the queue of chunks that wait to be gathered for the host, still empty. `part_shape` has the extents of
+    /// the largest part of a chunk that is written.
     pub(crate) fn new(program: &Program, placement: &DeviceWrite, part_shape: &[u64]) -> Gather {
         let (tail, slab_bytes) = (program.tail(), placement.slab_bytes);
         let part_strides = strides(0..part_shape.len(), part_shape).into_iter().map(|stride| stride as isize).collect();
@@ -84,7 +85,7 @@ impl Gather {
         }
     }
 
-    /// Gathers all collected chunks, and copies them to the host.
+    /// Gathers the waiting chunks of both forms, and copies their bytes to the host.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         for what in [What::Packed, What::Elements] {
             if !self.of(what).leaves.is_empty() {

@@ -32,7 +32,7 @@ const ALIGNMENT_BYTES: usize = 256;
 
 /// The old elements of a chunk of which a write replaces a part.
 pub(crate) enum Old {
-    /// The chunk's stored bytes, which kernels will decode, with the headers read from them.
+    /// The chunk's stored bytes, which kernels will decode, with the headers that were read from the bytes.
     Frame(StoredBytes, Headers),
     /// A packed chunk that the host decoded.
     Packed(ScratchBlock),
@@ -41,7 +41,7 @@ pub(crate) enum Old {
 /// A chunk of which a write changes a part, and its old elements; `None` if the chunk was not stored.
 pub(crate) type Changed = (Leaf, Option<Old>);
 
-/// Chunks of which a write replaces a part, while threads fetch their old elements.
+/// A queue of chunks of which a write replaces a part, while threads fetch their old elements.
 pub(crate) struct OldChunks {
     natives: Arc<Natives>,
     /// Kernels decode only chunks with at most this many stored bytes; the host decodes the others.
@@ -174,7 +174,7 @@ impl Packed<'_> {
 /// The kernels that decode the old chunks of one batch.
 pub(crate) struct Decoding {
     batch: NativeBatch,
-    /// For each old chunk, its number in the batch and its stored bytes.
+    /// For each old chunk that kernels decode, its number in the batch and its stored bytes.
     frames: Vec<(usize, StoredBytes)>,
 }
 

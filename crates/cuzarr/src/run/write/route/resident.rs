@@ -60,7 +60,7 @@ impl Resident {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }
 
-    /// Waits for the device to gather the chunks, and passes them to the store.
+    /// Waits until the device has gathered the chunks, and passes their memory to the store.
     pub(crate) fn flush(&mut self, kernels: &Stream) -> Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -83,7 +83,8 @@ impl Resident {
     }
 }
 
-/// Passes frames to a store that keeps values on their device. Each frame gets its own memory, with its checksum.
+/// Passes encoded chunks to a store that keeps its values in memory of the same device. Each frame gets its own memory,
+/// with its checksum.
 pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
     if leaves.is_empty() {
         return Ok(());
