@@ -13,7 +13,7 @@ use crate::meta::node::{self, NodeDocuments, ZARRAY};
 use crate::meta::{EntryChange, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
-/// Documents of the nodes that one call creates, and of the missing groups above them.
+/// The metadata documents of all nodes that one call creates, and of the missing groups above them.
 ///
 /// First, [`make_room`](NewNodes::make_room) checks and frees the paths. Then [`publish`](NewNodes::publish) stores the
 /// documents. Chunks may be written in between, so that readers see a whole array or none.
@@ -149,8 +149,8 @@ impl NewNodes {
         self.nodes.keys().map(|path| path.join("/"))
     }
 
-    /// Stores the documents, with `indent` spaces per level of JSON. Documents at one depth are one batch, and groups
-    /// are stored before their members.
+    /// Stores the metadata documents of all new nodes, with `indent` spaces per level of JSON. Documents at one depth
+    /// are one batch, and groups are stored before their members.
     ///
     /// The document that makes a node is written last. So a node never lacks its attributes, and never has attributes
     /// of an earlier node. The document is only written if there is none. So if two writers create one node at the same

@@ -169,8 +169,8 @@ pub(super) struct NodeChange<'a> {
 }
 
 impl NodeLocks {
-    /// Waits for the locks of nodes, whose paths must be sorted. With `owns_chunks`, no other caller changes the shape
-    /// of these arrays.
+    /// Waits for the locks of several nodes of one store, whose paths must be sorted. With `owns_chunks`, no other
+    /// caller changes the shape of these arrays.
     ///
     /// # Errors
     /// `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.
@@ -185,7 +185,7 @@ impl NodeLocks {
         Ok(NodeLocks { store, nodes, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// Reads the stored documents of the nodes with these numbers, as one batch.
+    /// Reads the metadata documents of those locked nodes that have these numbers, as one batch.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`].

@@ -167,8 +167,8 @@ impl Change {
     }
 }
 
-/// Reads the documents of the arrays with these numbers, and computes how each changes. The arrays get the stored
-/// metadata.
+/// Reads the metadata documents of those arrays of the call that have these numbers, and computes how each changes. The
+/// arrays get the stored metadata.
 fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers: &[usize]) -> Result<Vec<Change>> {
     let stored = locks.read(numbers)?.into_iter();
     let change = |(&number, stored): (&usize, StoredNode)| {

@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// The path with all links resolved, as far as it exists.
+/// The absolute path with all symbolic links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let real = path.ancestors().find_map(|above| {

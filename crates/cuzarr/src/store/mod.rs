@@ -220,8 +220,8 @@ pub enum ReadOutcome {
 /// Receives the results of a batch of reads: it lends memory to the store, and gets the outcome of each item. Its
 /// methods are called from any thread.
 pub trait ReadSink: Send + Sync {
-    /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It
-    /// then either fills all of the memory and hands it back through `done`, or drops it.
+    /// Lends memory to the store for the bytes of item `index`, of which there are `size_bytes`. A store calls this at
+    /// most once per item. It then either fills all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
     /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the
@@ -257,7 +257,7 @@ pub trait ReadSink: Send + Sync {
         Device::Cpu
     }
 
-    /// Reserves memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
+    /// Lends memory of the sink's device to the store for item `index`, instead of [`ReadSink::reserve`].
     ///
     /// # Errors
     /// Those of [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
@@ -297,7 +297,7 @@ pub enum Lock {
     Unsupported,
 }
 
-/// The keys and prefixes that lie directly below a prefix.
+/// The keys and prefixes that lie directly below a prefix, like the files and directories in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Full keys of values.
@@ -429,11 +429,11 @@ impl Default for Capabilities {
     }
 }
 
-/// A value whose bytes are written in parts, before its key shows it. Readers see it after [`Unfinished::finish`]. If
-/// it is dropped unfinished, the old value remains.
+/// A value that is being written to a store in parts. Readers see it after [`Unfinished::finish`]. If it is dropped
+/// unfinished, the old value remains.
 pub trait Unfinished: Send + Sync {
-    /// Writes `bytes` from `offset` on. Parts may come in any order and from any threads. Each byte must come exactly
-    /// once.
+    /// Writes `bytes` into the unfinished value, from byte `offset` on. Parts may come in any order and from any
+    /// threads. Each byte must come exactly once.
     ///
     /// # Errors
     /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
@@ -531,8 +531,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// `KeyInvalid`; what the store reports.
     fn try_lock(&self, prefix: &Key) -> Result<Lock>;
 
-    /// The store of which this one is a part, and this store's prefix in that store: the parent of a directory, the
-    /// bucket of a prefix. `None` if the store cannot know.
+    /// The store that contains this one, and this store's prefix in it: the parent of a directory, the bucket of a
+    /// prefix. `None` if the store cannot know.
     fn above(&self) -> Option<(Arc<dyn Store>, String)>;
 }
 

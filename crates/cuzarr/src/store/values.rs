@@ -52,7 +52,8 @@ impl<V: Clone> Values<V> {
         Ok(self.read().get(key).cloned())
     }
 
-    /// Inserts a value if `may_replace` allows it. Returns whether it did. `may_replace` gets the old value, if any.
+    /// Inserts a value unless `may_replace`, which gets the key's old value, forbids it. Returns whether it did.
+    /// `may_replace` gets the old value, if any.
     ///
     /// # Errors
     /// `KeyInvalid`

@@ -64,7 +64,8 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { out: Some(out), ..self }
     }
 
-    /// Returns the array, bound to the device and the element type of the result. Checks that the selection fits.
+    /// Returns the array's codecs, bound to the device and the element type of the result. Checks that the selection
+    /// fits.
     fn bound(&self) -> Result<Arc<Access>> {
         let work = || {
             if let Wanted::Selection(selection) = &self.wanted {
@@ -176,7 +177,7 @@ pub fn explain_all(reads: &[ArraySelection<'_>]) -> Result<Vec<(Vec<usize>, Expl
     Ok(explained.into_iter().flat_map(|(_, groups)| groups).collect())
 }
 
-/// Reads the selections with these numbers by one call of the engine.
+/// Executes those reads of a call that have these numbers, by one call of the engine.
 fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationToken) -> Result<Vec<NdBuffer>> {
     let options = options_of(numbers.iter().map(|&at| reads[at].array), token)?;
     let _within = pool::within(reads[numbers[0]].device(), options.memory_limit_bytes);
@@ -213,8 +214,8 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Executes the reads of these arrays by one call of the engine. A single result of a single array takes the path of a
-/// single read.
+/// Executes the reads of these arrays with the engine, with one plan and one pipeline. A single result of a single
+/// array takes the path of a single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)

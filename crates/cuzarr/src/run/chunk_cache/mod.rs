@@ -311,7 +311,8 @@ impl ChunkCache {
         self.forget_if(prefix, |object| object.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')));
     }
 
-    /// Drops the chunks of all objects for whose address `is_it` is true. Their addresses begin with `first`.
+    /// Drops the cached chunks of all stored objects for whose address `is_it` is true. Their addresses begin with
+    /// `first`.
     fn forget_if(&self, first: &str, is_it: impl Fn(&str) -> bool) {
         let from = ChunkPlace { object: first.to_string(), inner: Vec::new(), coding: "".into() };
         let mut state = self.state();
@@ -357,7 +358,8 @@ impl ChunkCache {
 }
 
 impl State {
-    /// Removes an entry from the cache. The caller drops it without the lock, because that gives memory back.
+    /// Removes a chunk or shard index from the cache, and returns it. The caller drops it without the lock, because
+    /// that gives memory back.
     fn remove(&mut self, place: &ChunkPlace) -> Option<FoundChunk> {
         let entry = self.entries.remove(place)?;
         self.uses.remove(&entry.last_use);

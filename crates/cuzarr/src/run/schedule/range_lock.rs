@@ -27,7 +27,7 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct RangeQueue {
     arrived: u64,
-    /// The calls in the order of arrival, each with its number and the objects that it writes to.
+    /// The write calls in the order of arrival, each with its number and the objects that it writes to.
     writers: Vec<(u64, Vec<Objects>)>,
 }
 

@@ -1,5 +1,5 @@
-//! Reading, working and writing at the same time, in separate threads. While one item is worked on, the next is read
-//! and the previous result is written.
+//! Reads, processes and writes many items at the same time, in separate threads. While one item is worked on, the next
+//! is read and the previous result is written.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

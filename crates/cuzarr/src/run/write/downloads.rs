@@ -172,7 +172,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Enqueues a copy of device memory into a slab.
+    /// Enqueues a copy of `bytes` from device memory into a slab, from byte `offset_bytes` of the slab on.
     fn copy(&self, writing: &Writing, bytes: &Buffer, slab: &mut Slab, offset_bytes: usize) -> Result<()> {
         let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
         let copy = || slab.download(bytes, offset_bytes, copies);

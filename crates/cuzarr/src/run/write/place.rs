@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// Like [`Place::deliver`], for borrowed bytes.
+    /// Like [`Place::deliver`], for encoded bytes that the caller keeps.
     pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
         match self {
             Place::Object(object) => object.send(Some(Cow::Borrowed(encoded))),
@@ -128,7 +128,8 @@ impl WriteShard {
         self.flow.is_some()
     }
 
-    /// Returns the shard's old bytes, which are read once. Other threads that need them wait.
+    /// Returns the old bytes of a shard of which a write replaces a part; they are read once. Other threads that need
+    /// them wait.
     fn base(&self) -> Result<MutexGuard<'_, Base>> {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*base, Base::Unknown) {
@@ -179,7 +180,7 @@ impl WriteShard {
         }
     }
 
-    /// Puts together the bytes of the whole shard from old and new chunks.
+    /// Puts together the bytes of the whole shard from new inner chunks and the old ones that are kept.
     fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let base = self.base()?;

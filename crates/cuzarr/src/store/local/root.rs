@@ -138,8 +138,9 @@ impl Root {
         Ok(real.starts_with(root))
     }
 
-    /// The names in a directory that can be parts of keys, and for each whether it is a directory. Leaves out
-    /// unfinished values, names that are not UTF-8, links that are not followed, and special files.
+    /// The names of files and directories in `directory` that can be parts of keys, and for each whether it is a
+    /// directory. Leaves out unfinished values, names that are not UTF-8, links that are not followed, and special
+    /// files.
     pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
         let reader = match fs::read_dir(directory) {
             Ok(reader) => reader,
@@ -178,8 +179,8 @@ impl Root {
         Ok(fs::metadata(&real).ok().filter(|target| target.is_dir() || target.is_file()).map(|target| target.is_dir()))
     }
 
-    /// Lists all keys below a directory. `above` has the real paths from the start to this directory. A link back to
-    /// one of them is not followed, because the walk would never end.
+    /// Lists the keys of all files below a directory. `above` has the real paths from the start to this directory. A
+    /// link back to one of them is not followed, because the walk would never end.
     pub(super) fn walk(
         &self,
         directory: &Path,

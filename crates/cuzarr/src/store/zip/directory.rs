@@ -20,7 +20,8 @@ const COMMENT_BYTES: usize = u16::MAX as usize;
 /// files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
-/// Maximum size of a directory that is read. It has more than two million members with names of usual length.
+/// Maximum size of the directory of a ZIP file that is read, in bytes. It has more than two million members with names
+/// of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
 /// Bits in a member's flags: the member is encrypted; a record after its bytes has its sizes and checksum.
@@ -48,7 +49,7 @@ pub(super) struct ZipMember {
     /// Offset of the member's bytes in the ZIP file, after the member's header. It is set once the member's own header
     /// has been read.
     pub(super) data_at: OnceLock<u64>,
-    /// Size of the name, which the header repeats.
+    /// Size of the member's name in bytes; the member's header repeats the name.
     name_bytes: u64,
     is_described_behind: bool,
 }
@@ -186,7 +187,7 @@ impl DirectoryEnd {
     }
 }
 
-/// The directory of a ZIP file, which lists its members.
+/// The directory of a ZIP file: the list of its members, at the file's end.
 pub(super) struct Directory {
     bytes: Vec<u8>,
     /// Offset of the directory in the file. Members must end before it.
@@ -335,8 +336,8 @@ fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     Ok((name, member, entry_bytes))
 }
 
-/// Returns the values of three 32-bit fields of a directory entry. For those that are all ones, the value is in the
-/// ZIP64 field of `extra`, in the same order.
+/// Returns the full values of a directory entry's two sizes and its offset, which have 32-bit fields. For those that
+/// are all ones, the value is in the ZIP64 field of `extra`, in the same order.
 fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
     let mut rest = extra;
     let mut large: &[u8] = &[];

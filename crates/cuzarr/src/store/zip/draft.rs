@@ -33,7 +33,7 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// Maximum size of a file, and maximum number of its members, if ZIP64 is not allowed.
+/// Without ZIP64: the maximum size of a ZIP file, and the maximum number of its members.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
@@ -42,7 +42,7 @@ const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 pub(super) enum Expected {
     /// Any file, which the draft replaces.
     Anything,
-    /// No file.
+    /// No file: the draft must not replace one.
     Nothing,
     /// Only the old file from which members were copied, unchanged.
     File(Version),
@@ -97,7 +97,7 @@ struct Written {
     record: Option<Vec<u8>>,
 }
 
-/// Where the bytes of a member are: in the old file, or in the draft.
+/// Where the bytes of a member are now: in the old ZIP file, or written to the draft.
 enum Place {
     Copied(Arc<ZipMember>),
     New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
@@ -147,7 +147,7 @@ impl Draft {
         })
     }
 
-    /// Makes a draft with the members of the ZIP file at `path`, to which others can be added.
+    /// Makes a draft that keeps the members of the ZIP file at `path`, and to which others can be added.
     pub(super) fn copy(path: &Path, archive: &Archive, writing: DraftWriting) -> Result<Draft> {
         let version = archive.version.clone().ok_or_else(|| damaged("the file has no version"))?;
         let mut draft = Draft::create(path, writing, Expected::File(version.clone()))?;
@@ -426,7 +426,7 @@ impl Draft {
         })
     }
 
-    /// The file in which a member's bytes lie: the old one, or the draft.
+    /// The file in which the bytes of a member lie: the old ZIP file, or the draft.
     fn file_of(&self, written: &Written) -> &fs::File {
         match (&written.member, &self.base) {
             (Place::Copied(_), Some(base)) => &base.file,
@@ -559,7 +559,7 @@ struct GrowingArchive {
     size_bytes: u64,
     header_at: u64,
     data_at: u64,
-    /// For each part that was written, its offset, checksum and size.
+    /// For each part of the member that was written: its offset, a hasher with its checksum, and its size.
     sums: Mutex<Vec<(u64, Hasher, u64)>>,
 }
 

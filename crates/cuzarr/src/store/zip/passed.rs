@@ -31,7 +31,7 @@ struct PassedShared {
     zip: ZipStore,
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
-    /// Threads for decompression and searches, which should not block a connection.
+    /// The threads that decompress members and search for them, so that a connection's thread need not.
     workers: Option<Arc<dyn Workers>>,
     remaining: AtomicUsize,
     /// Numbers of the items whose member did not begin at the expected offset.
@@ -53,10 +53,10 @@ type Lent = Mutex<Option<Box<dyn Lease>>>;
 
 /// The bytes that a request to the ZIP file reads.
 pub(super) enum Wanted {
-    /// A part of a stored member.
+    /// A part of an uncompressed member.
     Part,
-    /// All of a stored member, from offset `at` of the file on. Unless `is_certain`, the bytes may belong to another
-    /// member.
+    /// The whole of an uncompressed member, from offset `at` of the ZIP file on. Unless `is_certain`, the bytes may
+    /// belong to another member.
     Whole { member: Arc<ZipMember>, at: u64, is_certain: bool, sums: Sums },
     /// The header and the compressed data of a deflated member.
     Packed { member: Arc<ZipMember> },
@@ -111,8 +111,8 @@ impl PassedShared {
         }
     }
 
-    /// Checks a stored member whose bytes have all come, and ends its item. If the checksum is wrong, the item may be
-    /// kept to be read again.
+    /// Checks the checksum of an uncompressed member whose bytes have all come, and ends its item. If the checksum is
+    /// wrong, the item may be kept to be read again.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
         let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
@@ -137,7 +137,7 @@ impl PassedShared {
         }
     }
 
-    /// Decompresses a member that came with its header, and ends its item.
+    /// Decompresses a member whose bytes came with its header, and ends its item.
     fn unpack(&self, index: usize, member: &ZipMember, bytes: &[u8]) {
         let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
         let begin = match member.data_begin(bytes) {
