@@ -214,7 +214,7 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Executes the reads of these arrays with the engine, with one plan and one pipeline. A single result of a single
+/// Executes the reads of these arrays by one call of the engine. A single result of a single
 /// array takes the path of a single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
