@@ -1,4 +1,4 @@
-//! Reads and writes of array elements. These calls pass their work to the engine.
+//! Reads and writes the elements of an array. These calls pass their work to the engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -317,7 +317,7 @@ impl Array {
         self.io.state().report = Some(report);
     }
 
-    /// Returns the array bound to a device.
+    /// Returns the array's codecs, bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let access =

@@ -1,4 +1,4 @@
-//! The builder of new arrays.
+//! The builder of new arrays, which sets their properties step by step.
 
 use std::sync::Arc;
 

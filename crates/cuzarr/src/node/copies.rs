@@ -120,7 +120,7 @@ pub(super) fn update_own(store: &dyn Store, group: &str, node: &NodeDocuments) -
     Copy { store, group, format: ZarrFormat::V2 }.edit_held(&[own])
 }
 
-/// The consolidated metadata of one group.
+/// Says where one group's consolidated metadata is: the store, the group's path and the format.
 struct Copy<'a> {
     store: &'a dyn Store,
     group: &'a str,

@@ -1,4 +1,4 @@
-//! Creating one or many nodes. The steps are ordered so that a killed process does no harm.
+//! Creates arrays and groups, one or many by one call. The steps are ordered so that a killed process does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 

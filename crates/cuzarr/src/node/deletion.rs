@@ -1,4 +1,4 @@
-//! Deleting nodes and chunks. The steps are ordered so that a killed process does no harm.
+//! Deletes arrays, groups and chunks. The steps are ordered so that a killed process does no harm.
 //!
 //! A store deletes one value after another, so a killed process leaves some of them. What readers then see depends on
 //! the order. Four rules ensure that old data are either complete or gone:

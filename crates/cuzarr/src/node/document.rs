@@ -111,7 +111,7 @@ impl NodeLock {
         NodeLocks::take(store, vec![node], true, cancellation).map(NodeLock)
     }
 
-    /// Reads the node's stored documents.
+    /// Reads the metadata documents of the locked node from the store.
     ///
     /// # Errors
     /// `ArrayNotFound` or `GroupNotFound` when the node is gone; `MetadataInvalid`; what the store reports.

@@ -54,14 +54,14 @@ impl Consolidation {
 /// Options for finding arrays and groups: format, kind, and use of consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// Find only documents of this format.
+    /// The Zarr format of the nodes to find; `None` finds nodes of any format.
     pub format: Option<ZarrFormat>,
     /// Find only documents of arrays (`true`) or of groups (`false`). In v3, both have the same name, so both are
     /// found.
     pub arrays: Option<bool>,
-    /// Whether consolidated metadata of groups is used.
+    /// Whether nodes are looked up in the consolidated metadata of groups.
     pub consolidation: Consolidation,
-    /// Maximum size of a document in bytes.
+    /// Maximum size of a metadata document in bytes; a larger one is an error.
     pub max_bytes: u64,
     /// Stops a search that reads many nodes, between two batches.
     pub cancellation: CancellationToken,
@@ -83,11 +83,11 @@ impl Default for Lookup {
 /// The metadata documents that were found at a path.
 #[derive(Clone, Debug)]
 pub struct FoundNode {
-    /// The node's own documents.
+    /// The metadata documents of the node itself.
     pub documents: NodeDocuments,
     /// The consolidated metadata of the node, if the search used it.
     pub consolidated: Option<Consolidated>,
-    /// Warnings about the documents that were found.
+    /// Warnings about the node's metadata documents.
     pub warnings: Vec<String>,
 }
 
@@ -310,7 +310,7 @@ impl StoredDocument {
     }
 }
 
-/// Reads the metadata of an array. `ArrayNotFound` if there is no node, or a group.
+/// Reads the metadata of the array at a path. `ArrayNotFound` if there is no node, or a group.
 pub(super) fn find_array(
     store: &dyn Store,
     path: &str,

@@ -1,4 +1,4 @@
-//! Paths of nodes.
+//! Paths of arrays and groups in a store.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::validate_prefix;

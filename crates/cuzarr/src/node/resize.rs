@@ -38,7 +38,7 @@ pub struct ArrayResize<'a> {
 }
 
 impl<'a> ArrayResize<'a> {
-    /// Gives the array the shape `shape`.
+    /// Makes the resize of one array to the shape `shape`, as an item for `resize_all`.
     pub fn new(array: &'a mut Array, shape: impl Into<Vec<u64>>) -> ArrayResize<'a> {
         ArrayResize { array, shape: shape.into() }
     }
@@ -143,7 +143,8 @@ struct Change {
     path: String,
     stored: StoredNode,
     old: ArrayMetadata,
-    /// The array's metadata with the new shape. The grid covers the old shape, too: a rectilinear grid only grows.
+    /// The array's metadata with the new shape instead of the old one. The grid covers the old shape, too: a
+    /// rectilinear grid only grows.
     new: ArrayMetadata,
 }
 

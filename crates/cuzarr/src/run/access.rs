@@ -213,7 +213,7 @@ impl Access {
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
-    /// The device in whose memory results are made.
+    /// The device that this access is bound to, in whose memory results of reads are made.
     pub fn device(&self) -> Device {
         self.binding.device
     }

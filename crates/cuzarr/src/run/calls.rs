@@ -222,9 +222,9 @@ pub struct EngineWrite<'a> {
     pub store: &'a Arc<dyn Store>,
     /// The array's name in errors, if the call writes to several arrays.
     pub name: Option<&'a str>,
-    /// The part of the array that is written.
+    /// The elements of the array that are overwritten.
     pub selection: &'a Selection,
-    /// The elements to write. Their shape is broadcast to the selection's.
+    /// The elements that are written to the array. Their shape is broadcast to the selection's.
     pub value: &'a Value,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const FAR_WRITES: usize = 64;
 /// Hint in the error message if another writer replaced a shard while it was read.
 const READ_AGAIN: &str = "read again";
 
-/// Maximum number of failures that a call keeps beside the first one.
+/// Maximum number of errors that are attached to the first error of a call.
 const OTHER_FAILURES: usize = 15;
 
 /// Everything that the threads of one read or write share: stores, threads, memory budget and failures.
@@ -52,7 +52,7 @@ pub(crate) struct Context {
 /// so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
-    /// Shards that stay open after their index was read. Their chunks must come from the same version.
+    /// Shards that this call keeps open after it has read their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
     /// Objects that were read whole, and are read from here instead of from the store.
     held: OnceLock<HeldValues>,
@@ -63,7 +63,8 @@ impl CallStore {
         CallStore { store, shards, held: OnceLock::new() }
     }
 
-    /// Holds objects in memory until the call ends. The call does not ask the store for them again.
+    /// Keeps whole stored objects in memory, from which the call then reads instead of the store, until it ends. The
+    /// call does not ask the store for them again.
     pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
         // A call holds objects only once, so this never fails.
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
@@ -91,12 +92,12 @@ pub(crate) struct CallArray {
 }
 
 impl CallArray {
-    /// The store of the array.
+    /// The store to which this call writes the array.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.call.of(self.number).store
     }
 
-    /// Whether the store is far away.
+    /// Whether requests to the array's store take long, as over a network.
     pub(crate) fn is_far(&self) -> bool {
         self.call.of(self.number).is_far()
     }
@@ -151,7 +152,7 @@ impl Context {
         }
     }
 
-    /// Whether any store of the call is far away.
+    /// Whether requests to any store of the call take long, as over a network.
     pub(crate) fn is_far(&self) -> bool {
         self.stores.iter().any(CallStore::is_far)
     }

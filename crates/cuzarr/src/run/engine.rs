@@ -27,7 +27,8 @@ const MOST_THREADS: usize = 512;
 /// and far fewer than the thousand open files that systems allow a process.
 const OPEN_SHARDS: usize = 128;
 
-/// The engine: threads, scratch memory and budgets. Each process has one, which all calls share.
+/// The engine, which runs all reads and writes: threads, scratch memory and memory budgets. Each process has one, which
+/// all calls share.
 pub struct Engine {
     pool: Threads,
     /// The threads for reads in which the calling thread works too.
@@ -139,7 +140,8 @@ impl Engine {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the context of a call. `stores` has the store of each array.
+    /// Makes the context of a read or write call: its stores, threads, memory budget and counters. `stores` has the
+    /// store of each array.
     pub(crate) fn call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.pool, options.threads, stores, device, options)
     }

@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
 use crate::store::Capabilities;
 
-/// The memory limit is divided by this for shards that one call reads whole, and for the shard indexes that an open
-/// array keeps.
+/// The memory limit divided by this is the limit for shards that one call reads whole, and for an open array's shard
+/// indexes.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Size of the shard indexes that one call fetches at once, or of the shards that it reads whole instead, in bytes.
@@ -69,7 +69,7 @@ pub struct Options {
     pub trace: bool,
     /// The token with which the caller can stop the call.
     pub cancellation: CancellationToken,
-    /// The sizes of batches, and whether the device must decode.
+    /// Internal settings: the sizes of batches, and whether the device must decode.
     pub(crate) tuning: Tuning,
 }
 
@@ -77,7 +77,7 @@ pub struct Options {
 /// No value changes a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Size of a slab of the staging ring.
+    /// Size of a slab of pinned host memory, through which bytes go to and from the device.
     pub slab_bytes: usize,
     /// Decoded size of one batch for the kernels, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,

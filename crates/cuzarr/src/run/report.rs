@@ -35,7 +35,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All stages, those of reads first.
+    /// All stages of reads and writes, those of reads first.
     pub const ALL: [Stage; 9] = [
         Stage::Fetch,
         Stage::Decode,
@@ -48,7 +48,7 @@ impl Stage {
         Stage::Flush,
     ];
 
-    /// The name of the stage.
+    /// The stage's name as it appears in reports, such as `fetch`.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Fetch => "fetch",
@@ -71,7 +71,7 @@ pub struct StageReport {
     pub size_bytes: u64,
     /// Seconds that the stage took, summed over all threads or over a device's streams.
     pub seconds: f64,
-    /// Number of reads, chunks, copies or launches.
+    /// Number of reads, chunks, copies or kernel launches in this stage.
     pub count: u64,
     /// Seconds in which at least one thread or stream worked on this stage.
     pub busy_seconds: f64,
@@ -80,13 +80,13 @@ pub struct StageReport {
 /// One read, copy, launch or other step that belongs to a stage, with its begin and end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The stage to which the work belongs.
+    /// The stage to which this step of the call belongs.
     pub stage: Stage,
-    /// When the work began, in nanoseconds from the beginning of the call.
+    /// When the step began, in nanoseconds from the beginning of the call.
     pub start_ns: u64,
-    /// When the work ended, in nanoseconds from the beginning of the call.
+    /// When the step ended, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes that the work produced.
+    /// Bytes that this step of the call produced.
     pub size_bytes: u64,
 }
 
@@ -111,7 +111,7 @@ impl Report {
         self.stages[stage as usize]
     }
 
-    /// The stages that did any work, in order.
+    /// The stages in which the call did any work, those of reads first.
     pub fn stages(&self) -> impl Iterator<Item = (Stage, StageReport)> + '_ {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }

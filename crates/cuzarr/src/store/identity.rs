@@ -18,7 +18,7 @@ pub struct Identity {
     data: Place,
     /// The location of the documents of arrays and groups, if a split store keeps them apart from `data`.
     metadata: Option<Place>,
-    /// The text that was given to [`Identity::with_view`]. It is not compared.
+    /// The text that was given to [`Identity::with_view`], such as the name of a branch. It is not compared.
     view: Option<Arc<str>>,
 }
 

@@ -95,19 +95,19 @@ pub enum ByteRange {
     Full,
     /// `size_bytes` bytes from `offset` on; an error when the value is shorter.
     Span {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the value.
         offset: u64,
-        /// Number of bytes.
+        /// Number of bytes of the value that are read.
         size_bytes: u64,
     },
-    /// All bytes from `offset` on.
+    /// All bytes of the value from `offset` on.
     From {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the value.
         offset: u64,
     },
     /// The last `size_bytes` bytes; all bytes when the value is shorter.
     Suffix {
-        /// Number of bytes.
+        /// Number of bytes at the end of the value that are read.
         size_bytes: u64,
     },
 }
@@ -148,7 +148,7 @@ impl ByteRange {
 pub struct ReadRequest {
     /// The key of the value.
     pub key: String,
-    /// The bytes that are wanted.
+    /// The bytes of the value that are wanted.
     pub range: ByteRange,
 }
 
@@ -228,7 +228,8 @@ pub trait ReadSink: Send + Sync {
     /// error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
-    /// Checks that the batch was not cancelled. A store that reads one item after another calls this before each item.
+    /// Checks that the caller has not cancelled the batch of reads. A store that reads one item after another calls
+    /// this before each item.
     ///
     /// # Errors
     /// When the batch was cancelled. The store passes the error on to `done`.
@@ -309,7 +310,7 @@ pub struct Listing {
 /// The bytes of a value to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// The bytes are in host memory.
+    /// The bytes of the value are in host memory.
     Bytes(&'a [u8]),
     /// The bytes are in a buffer, perhaps in device memory. It is ready on every stream. Its memory is never written
     /// again, so the store may keep it.
@@ -340,7 +341,7 @@ impl Payload<'_> {
     }
 }
 
-/// The condition under which a value is written.
+/// The condition under which a store writes a value: always, or only over nothing or a known version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Always write, even over another value.
@@ -389,9 +390,9 @@ pub struct Stat {
 /// Describes what a store can do, and how to use it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether every write is refused.
+    /// Whether the store refuses every write.
     pub read_only: bool,
-    /// Whether values can be deleted. A caller that needs to delete checks this before it writes anything.
+    /// Whether the store can delete values. A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
     /// Whether [`Condition::Unchanged`] is supported.
     pub conditional_writes: bool,
@@ -406,7 +407,7 @@ pub struct Capabilities {
     /// Whether the store spreads one large read over all lent threads. Then a few reads at a time keep the threads
     /// busy.
     pub divides_reads: bool,
-    /// Whether [`Store::begin`] is supported.
+    /// Whether the store can write a value in parts, with [`Store::begin`].
     pub writes_parts: bool,
     /// Whether [`Unfinished::shorten`] is supported, so that a value can be begun before its size is known.
     pub shortens_parts: bool,
@@ -446,7 +447,7 @@ pub trait Unfinished: Send + Sync {
     /// `InvalidArgument` when `size_bytes` is larger than that size; `Unsupported`; what the store reports.
     fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
-    /// Makes the value visible under its key, atomically. All its bytes must have been written.
+    /// Completes the value and makes it visible under its key, atomically. All its bytes must have been written.
     ///
     /// # Errors
     /// `InvalidArgument` when bytes are missing; what the store reports. Then the old value remains.
@@ -468,8 +469,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// ends beyond its value is an error, never a short read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
-    /// Writes a value if the condition holds. Returns whether it wrote. The write is atomic: readers see the old value
-    /// or the new one.
+    /// Writes a value to a key if the condition holds. Returns whether it wrote. The write is atomic: readers see the
+    /// old value or the new one.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a condition that the store does not support; what the store reports.

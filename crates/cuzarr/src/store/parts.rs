@@ -12,7 +12,8 @@ use super::object::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Size of one part of a divided read. A thread fills it in about a fifth of a millisecond.
+/// Size of the parts into which a large read is divided among threads, in bytes. A thread fills it in about a fifth of
+/// a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 /// A function that is called once, with the outcome of the divided read.

@@ -25,15 +25,15 @@ pub enum Operation {
     Part(String, u64, usize),
     /// A write only if the key does not exist.
     WriteIfAbsent(String, usize),
-    /// A deletion.
+    /// A deletion of the value of this key.
     Delete(String),
     /// A deletion of everything below a prefix.
     DeletePrefix(String),
     /// A request for a value's size.
     Size(String),
-    /// A listing of one level.
+    /// A listing of the keys and prefixes directly below this prefix.
     ListDir(String),
-    /// A listing of all levels.
+    /// A listing of all keys below this prefix.
     List(String),
 }
 

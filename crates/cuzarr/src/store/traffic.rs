@@ -47,9 +47,9 @@ pub struct TrafficCounts {
     pub requests: u64,
     /// Number of requests that failed in a way that allows the store to repeat them.
     pub retries: u64,
-    /// Bytes of the answers' bodies.
+    /// Bytes that servers sent in the bodies of their answers.
     pub received_bytes: u64,
-    /// Bytes of the requests' bodies.
+    /// Bytes that stores sent in the bodies of their requests.
     pub sent_bytes: u64,
     /// Mean seconds from a request to the beginning of its answer.
     pub first_byte_seconds: f64,

@@ -33,12 +33,12 @@ impl<V: Clone> Values<V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of keys.
+    /// Number of keys in the map.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// Whether there are no keys.
+    /// Whether the map has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -84,7 +84,7 @@ impl<'a> ArraySelection<'a> {
         }
     }
 
-    /// The type of the result's elements.
+    /// Returns the data type of the elements in the result of this read.
     fn result_dtype(&self) -> Result<DType> {
         match (&self.out, self.dtype) {
             (Some(out), _) => Ok(out.dtype()),
@@ -145,8 +145,8 @@ pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Explains what [`read_all`] would do. Selections whose chunks are decoded in the same way form a group, which shares
-/// batches. Returns each group with the numbers of its reads. Nothing is read.
+/// Explains how [`read_all`] would execute these reads, without reading. Selections whose chunks are decoded in the
+/// same way form a group, which shares batches. Returns each group with the numbers of its reads. Nothing is read.
 ///
 /// ```
 /// use cuzarr::node::{ArraySelection, explain_all};

@@ -97,7 +97,7 @@ pub(crate) struct KeptChunk {
 pub(crate) enum KeptContent {
     /// Packed bytes of a chunk, in memory of the device of the results.
     Packed(Buffer),
-    /// Elements of variable length.
+    /// Elements of a chunk whose data type has variable length.
     Elements(VariableElements),
     /// The index of a shard.
     Index(Arc<dyn Entries>),
@@ -138,7 +138,7 @@ struct Entry {
 /// How much the chunk cache of a device holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Number of chunks.
+    /// Number of chunks in the cache of the device.
     pub chunks: u64,
     /// Size of the chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,
@@ -335,7 +335,7 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Drops every chunk.
+    /// Drops every chunk of the cache.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         let dropped = std::mem::take(&mut state.entries);

@@ -46,7 +46,7 @@ pub struct Decoder {
 pub enum Frames {
     /// All frames lie in one buffer.
     Slab {
-        /// The buffer.
+        /// The buffer in which all frames lie.
         buffer: Buffer,
         /// For each frame, the range of its bytes in the buffer.
         ranges: Vec<Range<usize>>,
@@ -60,7 +60,7 @@ struct Group {
     program: Program,
     /// The frames that kernels decode as one batch, with their numbers among the decoder's frames.
     native: Option<(NativeBatch, Vec<usize>)>,
-    /// Whether the device decodes directly into the outputs.
+    /// Whether kernels decode directly into the outputs of these frames.
     in_place: bool,
     /// The numbers of the frames that host threads decode, among all frames of the batch.
     host: Vec<usize>,

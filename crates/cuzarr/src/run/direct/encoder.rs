@@ -28,7 +28,7 @@ use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{encoding_places, refuse_fallen};
 
-/// Alignment of chunks that are packed for kernels to read.
+/// Alignment of chunks or frames that lie one after the other in one buffer.
 const ALIGNMENT_BYTES: usize = 256;
 /// Alignment that chunks need so that kernels can read them without a copy: the widest access of a kernel.
 const CHUNK_ALIGNMENT_BYTES: usize = 16;
@@ -55,7 +55,7 @@ pub struct EncoderBatch {
 struct Group {
     program: Program,
     numbers: Vec<usize>,
-    /// The kernels that encode; `None` if host threads encode.
+    /// The kernels that encode these chunks; `None` if host threads encode them.
     kernels: Option<EncoderKernels>,
     /// Why the device does not run a codec that the host runs: the reason for the first such codec.
     reason: Option<String>,
@@ -66,7 +66,7 @@ struct EncoderKernels {
     native: NativeEncoder,
     /// The memory of the chunks themselves, if they lie there one after the other so that kernels need no copy.
     in_place: Option<Buffer>,
-    /// Bytes from one packed chunk to the next.
+    /// Distance from the start of one chunk to the start of the next in the memory that kernels read, in bytes.
     stride_bytes: usize,
     /// Number of chunks that kernels encode at a time.
     together: usize,
@@ -199,12 +199,12 @@ fn in_place(program: &Program, chunks: &[NdBuffer], numbers: &[usize]) -> Result
 }
 
 impl EncoderBatch {
-    /// The number of chunks.
+    /// The number of chunks in the batch.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Whether there are no chunks.
+    /// Whether the batch has no chunks.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -126,9 +126,9 @@ pub(crate) fn place(
     }
 }
 
-/// Scatters packed chunks to several outputs in C order, which have one shape and type. Outputs that follow each other
-/// in memory take one launch. Otherwise each large output takes a launch. Small outputs are made as rows of other
-/// memory, and copied from there.
+/// Moves the elements of decoded chunks to several outputs in C order, which have one shape and type. Outputs that
+/// follow each other in memory take one launch. Otherwise each large output takes a launch. Small outputs are made as
+/// rows of other memory, and copied from there.
 fn place_rows(
     program: &Program,
     packed: &Buffer,

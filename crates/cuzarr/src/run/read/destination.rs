@@ -38,7 +38,7 @@ pub(crate) trait Destination {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The outcome of launching a batch.
+/// Whether a batch of a read was started, or was given back because there was no memory for it.
 pub(crate) enum Launch<R: ?Sized> {
     Launched(Arc<InFlight<R>>),
     NoMemory(Batch),

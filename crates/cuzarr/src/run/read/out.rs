@@ -28,7 +28,7 @@ pub(crate) struct InTurn {
     dtype: DType,
     /// The shape of each region, with a first dimension of 1.
     shapes: Vec<Vec<usize>>,
-    /// Bytes of the largest region.
+    /// Size of the largest region in bytes, which is the size of the memory for each region.
     region_bytes: usize,
     /// How many more regions get new memory before the memory of an earlier region is reused.
     unmade: usize,

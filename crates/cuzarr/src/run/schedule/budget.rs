@@ -37,7 +37,8 @@ struct Counter {
 #[derive(Default)]
 struct State {
     used_bytes: u64,
-    /// Number of calls that wait for bytes. If it is 0, the system call that wakes them is skipped.
+    /// Number of calls that wait until other calls return reserved bytes. If it is 0, the system call that wakes them
+    /// is skipped.
     waiting: usize,
 }
 
@@ -162,12 +163,12 @@ impl Bytes {
 }
 
 impl Reserved {
-    /// The number of reserved bytes.
+    /// The number of bytes that this reserves.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Splits off up to `bytes` as another reservation.
+    /// Splits off up to `bytes` of this reservation as another reservation.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

@@ -12,7 +12,7 @@ use crate::store::Identity;
 
 /// A box of stored objects that a call writes: from the first to the last along each dimension of the array's grid.
 pub(crate) struct Objects {
-    /// The identity of the array. All writers of the array have the same.
+    /// The identity of the array to which the stored objects belong. All writers of the array have the same.
     pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }

@@ -13,7 +13,7 @@ const KEPT: usize = 32;
 /// Number of batches of one call that kernels decode at once.
 const DECODING: usize = 4;
 
-/// Streams that no call uses now, kept for reuse. Clones share them.
+/// CUDA streams that no call uses now, kept for reuse by any call. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 
@@ -65,7 +65,7 @@ impl Decoders {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }
 
-    /// Returns the streams after all their work has ended.
+    /// Returns the call's CUDA streams for reuse, after all their work has ended.
     pub(crate) fn give_back(&mut self) {
         self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }

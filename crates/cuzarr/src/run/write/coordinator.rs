@@ -47,7 +47,7 @@ const AFFORDABLE_SHARE: u64 = 16;
 /// The elements that a write stores: of fixed size or of variable length.
 #[derive(Clone)]
 pub enum Value {
-    /// Elements of one size, of the selection's shape.
+    /// Elements of fixed size, in memory of the selection's shape.
     Elements(NdBuffer),
     /// Elements of variable length, in the selection's C order.
     Variable(Arc<VariableElements>),
@@ -109,7 +109,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
 }
 
 impl Value {
-    /// The device on which the elements lie.
+    /// The device in whose memory the elements to write lie.
     pub(crate) fn device(&self) -> Device {
         match self {
             Value::Elements(value) => value.device(),

@@ -1,5 +1,5 @@
-//! Writes from device memory. Each chunk takes the route that its placement names (`crate::plan`). All routes share the
-//! slabs in which bytes cross the bus (`crate::run::write::downloads`).
+//! Writes elements that lie in device memory. Each chunk takes the route that its placement names (`crate::plan`). All
+//! routes share the slabs in which bytes cross the bus (`crate::run::write::downloads`).
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub(crate) struct DeviceSource {
     stream: Stream,
     down: Downloads,
     gather: Gather,
-    /// The kernels that encode; `None` if the host encodes.
+    /// The write route for chunks that kernels encode; `None` if the host encodes all chunks.
     kernels: Option<Kernels>,
     resident: Resident,
-    /// Keeps the memory for slabs and arenas reserved.
+    /// Keeps memory reserved for the slabs and for the device memory that chunks are gathered in.
     _held: Held,
 }
 

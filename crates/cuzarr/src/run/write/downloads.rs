@@ -21,7 +21,7 @@ use crate::run::write::writing::{LeafValue, Writing};
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
-    /// The stream on which chunks are gathered.
+    /// The stream on which kernels gather the elements of chunks.
     pub(crate) stream: &'a Stream,
     pub(crate) down: &'a mut Downloads,
 }
@@ -53,7 +53,7 @@ enum Content {
     Parts(Vec<(Arc<Parts>, Range<usize>)>),
 }
 
-/// The form in which chunks are brought to the host.
+/// The form in which chunks of a write are copied to the host: plain elements, packed, or encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// Plain elements, of those parts of chunks that the write replaces.

@@ -1,5 +1,5 @@
-//! Objects that are being written: in one request, part after part, or under a condition. A failed object is never
-//! written, so readers keep the old value.
+//! Stored objects (chunks or shards) that a call is writing: in one request, part after part, or under a condition. A
+//! failed object is never written, so readers keep the old value.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -20,7 +20,7 @@ use crate::store::Unfinished;
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.
     Packed,
-    /// A frame.
+    /// A frame: a chunk that kernels encoded.
     Frame,
 }
 

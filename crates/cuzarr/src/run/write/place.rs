@@ -18,7 +18,7 @@ use crate::store::ByteRange;
 /// The target of an encoded chunk: an object of its own in the store, or a position in a shard.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// The encoded chunk is a whole object.
+    /// The encoded chunk becomes an object of its own in the store.
     Object(Arc<Object>),
     /// The chunk is an inner chunk of a shard, with this C-order number.
     Inner(Arc<WriteShard>, usize),
@@ -50,7 +50,7 @@ enum Base {
 struct Slot(Option<Vec<u8>>);
 
 impl Place {
-    /// Whether the encoded chunk is a whole object.
+    /// Whether the encoded chunk becomes an object of its own in the store.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self, Place::Object(_))
     }

@@ -21,7 +21,7 @@ pub(crate) struct Writing {
     /// Where the elements of a chunk lie, both in the value and in the packed chunk.
     pub(crate) spacing: Spacing,
     pub(crate) fill: Vec<u8>,
-    /// The fill value as one packed element.
+    /// One element with the fill value, in the form in which chunks are encoded.
     pub(crate) packed_fill: MadeOnce,
     /// By chunk shape, packed chunks whose elements all have the fill value.
     pub(crate) blanks: Mutex<HashMap<Vec<u64>, Arc<MadeOnce>>>,

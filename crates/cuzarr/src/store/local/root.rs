@@ -279,7 +279,7 @@ pub(super) struct Reader {
     /// directory that is deleted and created again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
-    /// Whether this batch has opened any value yet.
+    /// Whether this batch of reads has opened any value yet.
     #[cfg(target_os = "linux")]
     has_begun: AtomicBool,
 }

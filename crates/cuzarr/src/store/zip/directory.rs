@@ -122,16 +122,16 @@ pub(super) struct DirectoryEnd {
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
     count: Count,
-    /// The comment of the file.
+    /// The comment of the ZIP file.
     pub(super) comment: Vec<u8>,
 }
 
 /// The number of members that the records at the end of a ZIP file state. It is only used to check the directory.
 #[derive(Clone, Copy)]
 enum Count {
-    /// The number in the ZIP64 record.
+    /// The exact number of members, from the ZIP64 record.
     Exact(u64),
-    /// The 16-bit number in the end record. Writers without ZIP64 drop the higher bits, or set all bits.
+    /// The 16-bit number of members from the end record. Writers without ZIP64 drop the higher bits, or set all bits.
     Low(u16),
 }
 
@@ -190,7 +190,7 @@ impl DirectoryEnd {
 /// The directory of a ZIP file: the list of its members, at the file's end.
 pub(super) struct Directory {
     bytes: Vec<u8>,
-    /// Offset of the directory in the file. Members must end before it.
+    /// Offset of the directory in the ZIP file. Members must end before it.
     pub(super) at: u64,
     /// Number of bytes in the file before the ZIP archive, such as a program that unpacks it. Offsets in the archive do
     /// not count them.
@@ -235,7 +235,7 @@ pub(super) struct DirectoryEntry<'a> {
     /// The member's key; `None` for folders, and for names that are not valid keys.
     pub(super) key: Option<&'a str>,
     pub(super) member: Arc<ZipMember>,
-    /// The bytes of the entry in the directory.
+    /// The bytes of this member's entry in the directory.
     pub(super) record: &'a [u8],
 }
 

@@ -40,7 +40,7 @@ const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file, which the draft replaces.
+    /// Any file or none; the draft replaces it.
     Anything,
     /// No file: the draft must not replace one.
     Nothing,
@@ -63,12 +63,13 @@ pub(super) struct Draft {
     is_prepared: Mutex<bool>,
     /// Whether something was written to the draft, or deleted, that the file at the real name does not show.
     is_changed: AtomicBool,
-    /// Whether the file has its real name. Writers hold a read lock while they write.
+    /// Whether the draft already has its real name, so that nothing more can be written to it. Writers hold a read lock
+    /// while they write.
     is_published: RwLock<bool>,
 }
 
-/// The old file whose members the draft keeps. Its bytes are copied before the first new member is written, unless all
-/// its members have been deleted by then.
+/// The old ZIP file whose members the draft keeps. Its bytes are copied before the first new member is written, unless
+/// all its members have been deleted by then.
 struct DraftBase {
     file: fs::File,
     version: Version,
@@ -309,7 +310,7 @@ impl Draft {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Writes the directory, and gives the file its real name.
+    /// Writes the directory of the ZIP file, and gives the file its real name.
     pub(super) fn publish(&self) -> Result<()> {
         let mut is_published = self.is_published.write().unwrap_or_else(PoisonError::into_inner);
         if *is_published {
@@ -434,7 +435,8 @@ impl Draft {
         }
     }
 
-    /// Reads bytes of a member from `offset` on. If these are all of its bytes, their checksum is verified.
+    /// Reads bytes of a member of the draft from byte `offset` of the member on. If these are all of its bytes, their
+    /// checksum is verified.
     fn read(&self, written: &Written, bytes: &mut [u8], offset: u64) -> Result<()> {
         let file = self.file_of(written);
         let read_at = |bytes: &mut [u8], offset: u64| {

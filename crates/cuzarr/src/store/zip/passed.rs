@@ -40,7 +40,7 @@ struct PassedShared {
 
 /// One item of a batch: a member, or a part of it, and the caller's memory for its bytes.
 pub(super) struct Item {
-    /// The item's number in the whole batch.
+    /// The number of the item in the batch of reads that the caller asked for.
     pub(super) place: usize,
     pub(super) key: String,
     pub(super) what: Wanted,
@@ -51,7 +51,7 @@ pub(super) struct Item {
 /// The caller's memory, kept until a member's bytes have come.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// The bytes that a request to the ZIP file reads.
+/// The part of the ZIP file that one request reads: a part of a member, or all of it.
 pub(super) enum Wanted {
     /// A part of an uncompressed member.
     Part,
@@ -263,10 +263,11 @@ impl Drop for Unpacking {
 
 /// The caller's memory for a part of a member, with the checksum of its bytes when it is handed back.
 struct Hashed {
-    /// `None` after it was handed back.
+    /// The caller's memory; `None` after it was handed back.
     lease: Option<Box<dyn Lease>>,
     at: usize,
-    /// Whether the memory may be divided. If its bytes may be wrong, it stays whole, so that it can be filled again.
+    /// Whether the caller's memory may be divided among several threads. If its bytes may be wrong, it stays whole, so
+    /// that it can be filled again.
     is_divisible: bool,
     sums: Sums,
 }

@@ -57,7 +57,7 @@ impl Described<'_> {
         bytes
     }
 
-    /// Makes the header that precedes the member's bytes.
+    /// Makes the header that precedes the member's bytes in the ZIP file.
     ///
     /// # Errors
     /// `KeyInvalid` for a name that is too long.

@@ -14,7 +14,7 @@ use crate::run::read::in_flight::{Packed, PackedBytes};
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) device: Device,
-    /// Decoded size of the largest chunk in bytes.
+    /// Size in bytes of the largest chunk of the group after decoding.
     pub(crate) chunk_bytes: usize,
     /// Whether the chunks need no decoding, because they are stored without compression.
     pub(crate) stored_is_packed: bool,

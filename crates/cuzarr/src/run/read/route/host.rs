@@ -112,7 +112,7 @@ impl HostDestination {
     }
 }
 
-/// The boxes of results that a batch fills, lent to the threads that write them.
+/// The boxes of the results that the chunks of one batch fill, lent to the threads that write them.
 struct Parts {
     /// The lent boxes, by the number of the result.
     lent: BTreeMap<usize, Lent>,

@@ -37,7 +37,7 @@ const ALIGNMENT_BYTES: usize = 256;
 pub(crate) struct KernelsBatch {
     pub(crate) target: Arc<Target>,
     pub(crate) natives: Arc<Natives>,
-    /// The stream on which the batch decodes.
+    /// The CUDA stream on which kernels decode the batch.
     pub(crate) stream: Stream,
     /// Approximate limit of the scratch memory that kernels may use to decode the batch.
     pub(crate) scratch: ScratchLimit,

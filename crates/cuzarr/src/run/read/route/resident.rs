@@ -64,7 +64,7 @@ struct Frames {
 
 struct Frame {
     unit: Unit,
-    /// The frame's bytes in `arena`.
+    /// The range of the frame's bytes in the buffer `arena`.
     range: Range<usize>,
 }
 

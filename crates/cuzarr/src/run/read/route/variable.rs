@@ -114,7 +114,7 @@ impl VariableDestination {
         VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() }
     }
 
-    /// Returns the boxes of elements that were read.
+    /// Returns the elements that were read, box by box of the result.
     pub(crate) fn collected(self) -> Collected {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
         Collected { parts, lists: self.target.spacing.lists.clone() }

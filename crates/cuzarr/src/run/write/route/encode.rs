@@ -322,7 +322,7 @@ impl Encoders {
         Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused, undecoded }))
     }
 
-    /// Drops all chunks and batches, after a failure.
+    /// Drops all waiting chunks and running batches, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.kinds.clear();
         self.numbers.clear();

@@ -100,7 +100,7 @@ impl Gather {
         !self.elements.leaves.is_empty() || !self.packed.leaves.is_empty()
     }
 
-    /// Drops all collected chunks, after a failure.
+    /// Drops all waiting chunks, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.elements.leaves.clear();
         self.packed.leaves.clear();

@@ -19,7 +19,7 @@ pub(crate) struct Kernels {
     encoders: Encoders,
     /// The queue that fetches old elements of chunks; `None` if kernels merge no chunks.
     old_chunks: Option<OldChunks>,
-    /// Whether the store accepts frames in device memory.
+    /// Whether the store accepts encoded chunks in device memory, so that they are not copied to the host.
     keeps_frames: bool,
 }
 
@@ -134,7 +134,7 @@ impl Kernels {
         self.encoders.give_back(writing);
     }
 
-    /// Drops all chunks, after a failure.
+    /// Drops all chunks that kernels have not encoded yet, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.encoders.abandon();
         self.old_chunks = None;

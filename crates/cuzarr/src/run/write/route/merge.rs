@@ -27,14 +27,14 @@ use crate::run::schedule::scratch::ScratchBlock;
 use crate::run::write::object::{StoredBytes, at_chunk};
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Alignment of stored chunks that are put together.
+/// Alignment of stored chunks in the buffer that is copied to the device for decoding.
 const ALIGNMENT_BYTES: usize = 256;
 
 /// The old elements of a chunk of which a write replaces a part.
 pub(crate) enum Old {
     /// The chunk's stored bytes, which kernels will decode, with the headers that were read from the bytes.
     Frame(StoredBytes, Headers),
-    /// A packed chunk that the host decoded.
+    /// Old elements that the host has decoded, in packed form.
     Packed(ScratchBlock),
 }
 
@@ -148,7 +148,7 @@ impl OldChunks {
     }
 }
 
-/// Decodes a stored chunk on the host.
+/// Decodes the stored bytes of an old chunk on the host, to be merged with new elements.
 fn decode(writing: &Writing, leaf: &Leaf, stored: &StoredBytes) -> Result<Old> {
     let program = leaf.chunk.layout.program()?;
     let mut packed = writing.call.scratch.take(program.packed_size_bytes())?;
@@ -178,7 +178,7 @@ pub(crate) struct Decoding {
     frames: Vec<(usize, StoredBytes)>,
 }
 
-/// An old chunk that kernels did not decode.
+/// An old chunk that kernels did not decode, with the reason.
 pub(crate) struct Undecoded {
     pub(crate) index: usize,
     pub(crate) stored: StoredBytes,
@@ -284,7 +284,7 @@ fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Ra
     Threads::workers().map(writing.call.threads, pieces, copy);
 }
 
-/// Converts packed chunks to plain elements in `plain`. There, chunks begin at multiples of `stride_bytes`.
+/// Converts decoded chunks to plain elements in the buffer `plain`. There, chunks begin at multiples of `stride_bytes`.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -25,7 +25,7 @@ pub(crate) struct Resident {
     /// By chunk shape, a packed chunk whose elements all have the fill value, for chunks that reach beyond the array's
     /// edge.
     blanks: HashMap<Vec<u64>, Buffer>,
-    /// Gathered chunks that the store gets next.
+    /// Chunks that were gathered in device memory and will be passed to the store together.
     gathered: Vec<(Leaf, Buffer)>,
 }
 
@@ -72,12 +72,12 @@ impl Resident {
         Ok(())
     }
 
-    /// Whether chunks wait for the store.
+    /// Whether gathered chunks wait to be passed to the store.
     pub(crate) fn has_leaves(&self) -> bool {
         !self.gathered.is_empty()
     }
 
-    /// Drops all gathered chunks, after a failure.
+    /// Drops all gathered chunks, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
     }
