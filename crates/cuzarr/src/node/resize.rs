@@ -272,7 +272,7 @@ mod tests {
         resize_all(&mut resizes.collect::<Vec<_>>())
     }
 
-    /// The shapes in the consolidated metadata of the root, and those in the documents.
+    /// The shapes of the test arrays: in the consolidated metadata of the root, and in the arrays' own documents.
     fn shapes(store: &Arc<dyn Store>) -> [Vec<u64>; 2] {
         let copied = |name: &&str| {
             let consolidation = Consolidation::Required;

@@ -184,7 +184,7 @@ impl Access {
         })
     }
 
-    /// Returns this array bound to the host, for small reads.
+    /// Returns access to this array's chunks from the host, for small reads into another device's memory.
     ///
     /// # Errors
     /// Those of [`Access::new`] and [`Access::reading_as`].

@@ -263,8 +263,8 @@ impl<T> AtArray<T> for Result<T> {
     }
 }
 
-/// Whether [`Engine::read_in_turn`] works for reads from this store to this device. It does not work if frames come in
-/// the device's memory: those are checked last, and their elements may be placed again.
+/// Whether reads from this store to this device can complete regions in order, as [`Engine::read_in_turn`] does. It
+/// does not work if frames come in the device's memory: those are checked last, and their elements may be placed again.
 pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }

@@ -16,7 +16,7 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
-/// Maximum number of writes to far stores that are on their way at the same time, over all calls.
+/// Maximum number of writes over a network that are in flight at the same time, over all calls of the process.
 pub(crate) const FAR_WRITES: usize = 64;
 
 /// Hint in the error message if another writer replaced a shard while it was read.
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Threads,
-    /// The jobs of this call that wait for the threads of `pool`.
+    /// The queue of this call's jobs that wait for worker threads.
     pub(crate) jobs: Jobs,
     /// Threads that do nothing but wait for writes to far stores.
     pub(crate) senders: Threads,

@@ -86,7 +86,7 @@ impl Engine {
         self.caches().entry(device).or_insert_with(|| ChunkCache::new(bytes)).clone()
     }
 
-    /// The number of chunks in the chunk cache of a device, and their bytes.
+    /// The number of chunks in the chunk cache of a device, and the size of all of them in bytes.
     pub fn cache_use(&self, device: Device) -> CacheUse {
         self.caches().get(&device).map(ChunkCache::used).unwrap_or_default()
     }
@@ -113,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// Drops the chunks of objects that this process has written or deleted, from the caches of all devices.
+    /// Drops the chunks of stored objects that this process has written or deleted, from the chunk caches of all
+    /// devices.
     pub fn forget<'a>(&self, store: &dyn Store, keys: impl IntoIterator<Item = &'a Key>) {
         self.forget_by(store, |caches, identity| {
             for object in keys.into_iter().map(|key| identity.object(key)) {

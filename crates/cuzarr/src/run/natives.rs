@@ -57,7 +57,7 @@ impl Natives {
         made
     }
 
-    /// Prepares to decode chunks that lie in `source`, one for each unit.
+    /// Prepares kernels to decode chunks that lie in `source`, one for each item of `units`.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` for a layout that [`Natives::of`] does not know.

@@ -283,7 +283,7 @@ impl Counters {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Counts work that has just ended and took `time`.
+    /// Adds work on the host that has just ended, and that took `time`, to the counters of its stage.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
         let end_ns = self.elapsed_ns();
         self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
@@ -315,7 +315,7 @@ impl Counters {
         result
     }
 
-    /// Runs `work`, and counts the requests that the store begins in it.
+    /// Runs `work`, and counts the requests to servers that it begins.
     pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         self.traffic.watch(work)
     }

@@ -78,7 +78,7 @@ struct SharedBatch<S: Source> {
     groups: Vec<BatchGroup<S>>,
     units: Vec<BatchUnit>,
     next: AtomicUsize,
-    /// The number of lent threads, among which large reads are divided.
+    /// The number of threads that the caller lends, among which large reads are divided.
     threads: usize,
     helpers: Option<Arc<dyn Workers>>,
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 pub(crate) struct HeldValues {
     /// The name of the store from which the values came, for error messages.
     name: String,
-    /// The kept values; `None` for keys that do not exist.
+    /// The values that were read whole, by key; `None` for keys that do not exist.
     values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
 }
 

@@ -167,7 +167,8 @@ pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()>
 /// Memory that a reader lends to a store, which fills it with the bytes of one item. It has one owner at a time, so
 /// only one side can access it.
 pub trait Lease: Send {
-    /// The lent memory, which has exactly the reserved size. Its content before the read is unspecified.
+    /// The memory that the reader lends, which has exactly the reserved size. Its content before the read is
+    /// unspecified.
     fn bytes(&mut self) -> &mut [u8];
 
     /// The size of the lent memory in bytes, as it was reserved.
@@ -184,7 +185,7 @@ pub trait Lease: Send {
         write_to(self.bytes(), at, bytes)
     }
 
-    /// Lets the reader that lent the memory convert the lease back to its own type.
+    /// Converts the lent memory back to the type that the reader lent.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
     /// Splits the lent memory: this keeps the first `at` bytes, and the rest is returned as separate memory. So several
@@ -402,7 +403,7 @@ pub struct Capabilities {
     /// Whether each request takes long, even for few bytes, as over a network. Then one request for more bytes is
     /// better than two consecutive ones.
     pub far: bool,
-    /// Whether the store reports versions of its values, so that decoded chunks can be kept.
+    /// Whether the store reports versions of its values, from which caches see that a value has changed.
     pub versions: bool,
     /// Whether the store spreads one large read over all lent threads. Then a few reads at a time keep the threads
     /// busy.

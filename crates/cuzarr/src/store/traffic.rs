@@ -61,7 +61,7 @@ impl Traffic {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Runs `work`, and lets these counters count the requests that this thread makes.
+    /// Runs `work`, and counts the requests to servers that this thread makes meanwhile.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         let _restored = Restored(CURRENT.replace(Some(self.clone())));
         work()

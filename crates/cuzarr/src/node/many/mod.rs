@@ -18,7 +18,7 @@ pub use write::{ArrayWrite, write_all};
 trait OfMany {
     fn array(&self) -> &Array;
 
-    /// The device on which the elements are, or will be.
+    /// The device on which a read makes its result, or on which the elements to write lie.
     fn device(&self) -> Device;
 
     /// Whether this read or write and `other` can share one call of the engine.

@@ -126,7 +126,7 @@ pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
     /// The version of the chunk's object; `None` if the object does not exist.
     pub(crate) version: Option<Version>,
-    /// When the store last confirmed that the object has this version.
+    /// When the store last confirmed that the chunk's object has this version.
     pub(crate) seen: Instant,
 }
 
@@ -145,7 +145,7 @@ pub struct CacheUse {
 }
 
 impl ChunkCache {
-    /// Makes a cache whose entries count as `memory` in flight.
+    /// Makes a chunk cache for a device, whose chunks count as part of `memory` in flight.
     pub(crate) fn new(memory: Bytes) -> ChunkCache {
         let cache = ChunkCache(Arc::new(Shared {
             memory,
@@ -162,7 +162,7 @@ impl ChunkCache {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of chunks in the cache, and their bytes.
+    /// The number of chunks in the cache, and the size of all of them in bytes.
     pub(crate) fn used(&self) -> CacheUse {
         CacheUse { chunks: self.state().entries.len() as u64, size_bytes: self.0.bytes.load(Ordering::Acquire) }
     }
@@ -196,8 +196,8 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Announces that the caller decodes this chunk for the cache. Returns whether no other call has claimed it or has
-    /// added it since the caller looked for it.
+    /// Announces that the caller decodes a chunk for the cache, so that other reads can wait for it. Returns whether no
+    /// other call has claimed it or has added it since the caller looked for it.
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let mut state = self.state();
         let is_free = !state.claims.contains_key(place) && !state.entries.contains_key(place);
@@ -271,8 +271,8 @@ impl ChunkCache {
         while self.0.bytes.load(Ordering::Acquire) > most_bytes && self.give_up_one() {}
     }
 
-    /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written
-    /// since the claim began.
+    /// Adds a chunk that the caller has decoded for the cache, and wakes the reads that wait for it. The chunk is
+    /// dropped if its object was written since the claim began.
     pub(crate) fn keep(
         &self,
         place: &Arc<ChunkPlace>,

@@ -211,7 +211,8 @@ impl DecoderBatch {
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }
 
-    /// Returns the outputs of frames as one piece of memory, if they are contiguous and hold packed bytes.
+    /// Returns the memory of several outputs as one buffer, if they are contiguous there and have the layout of decoded
+    /// chunks.
     fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
         let outs = || numbers.iter().map(|&number| &self.outs[number]);
         if !place::is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {

@@ -182,7 +182,7 @@ impl EncoderKernels {
     }
 }
 
-/// Returns the chunks as one piece of memory, if they lie one after the other in the way that kernels read them.
+/// Returns the memory of several chunks as one buffer, if they lie there one after the other as kernels read them.
 fn in_place(program: &Program, chunks: &[NdBuffer], numbers: &[usize]) -> Result<Option<Buffer>> {
     let size_bytes = program.packed_size_bytes();
     let chunks = || numbers.iter().map(|&number| &chunks[number]);

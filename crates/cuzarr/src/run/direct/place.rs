@@ -13,7 +13,7 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// An output of at least this size gets its own launch if the outputs do not follow each other in memory. A launch
+/// Outputs that do not follow each other in memory get one kernel launch each if they have at least this size. A launch
 /// takes about 20 microseconds, as long as copying this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
@@ -31,7 +31,7 @@ enum PlaceWay {
     Scattered,
 }
 
-/// Whether packed bytes of this program are plain elements in C order.
+/// Whether the decoded bytes of a chunk are plain elements in C order, which need no conversion.
 pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
@@ -74,7 +74,7 @@ pub(crate) fn between_bytes<'a>(
     size_bytes * between_len(size_bytes, count, limit_bytes)
 }
 
-/// Makes the transfer of a whole packed chunk into the whole of `out`.
+/// Describes how a kernel moves all elements of a decoded chunk to all elements of `out`.
 pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes,
@@ -164,8 +164,8 @@ fn place_rows(
     Ok(())
 }
 
-/// Scatters packed chunks to the rows of an array that lies in `memory`. Each chunk is given by its row and its offset.
-/// All rows have the shape and type of `like`.
+/// Moves the elements of decoded chunks to the rows of an array that lies in `memory`. Each chunk is given by its row
+/// and its offset. All rows have the shape and type of `like`.
 fn scatter_rows(
     program: &Program,
     packed: &Buffer,
@@ -178,8 +178,8 @@ fn scatter_rows(
     Ok(scatter_on(packed, &transfer, &array, stream)?)
 }
 
-/// Returns the array over `memory` whose rows have the shape and type of `like`, and the transfer between its rows and
-/// packed chunks. Each chunk is given by its row and its offset.
+/// Returns an array over `memory` whose rows have the shape and type of `like`, and how decoded chunks are moved to its
+/// rows. Each chunk is given by its row and its offset.
 fn as_rows(
     program: &Program,
     rows: impl Iterator<Item = (usize, usize)>,

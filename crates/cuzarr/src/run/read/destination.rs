@@ -12,7 +12,7 @@ pub(crate) trait Destination {
     /// The type of the object that fetches and decodes one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// The limits that a batch for this group of arrays must keep.
+    /// The limits that a batch with chunks of this group of arrays must keep, such as its size.
     fn room(&self, group: usize) -> Room;
 
     /// Starts a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is in

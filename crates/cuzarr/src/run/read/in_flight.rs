@@ -98,7 +98,8 @@ pub(crate) struct Packed {
     pub(crate) keep: Vec<(Unit, usize)>,
 }
 
-/// The work that a route into device memory does after a batch was fetched. All of it runs on the calling thread.
+/// A read route into device memory: the work on a batch after its bytes were fetched. All of it runs on the calling
+/// thread.
 pub(crate) trait DeviceRoute: BatchRoute {
     /// Size of the scratch memory that must be reserved before the batch can be decoded; 0 if it needs none.
     fn scratch_bytes(&self) -> u64 {
@@ -392,7 +393,7 @@ impl<R: BatchRoute> Sink<R> {
         (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
     }
 
-    /// Notes that a read of `size_bytes` begins, after a check that this size is allowed.
+    /// Notes that the store begins the read of item `index`, after a check that `size_bytes` is an allowed size.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
         let read = self.read(index).ok_or_else(|| foreign_item(index))?;

@@ -94,7 +94,7 @@ pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
 }
 
 impl Bytes {
-    /// Number of bytes of this kind in flight now.
+    /// Number of bytes of this kind of memory that are in flight now.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.lock().used_bytes
     }

@@ -41,8 +41,8 @@ const MOST_ATTEMPTS: u32 = 24;
 /// Half of the longest pause before the second attempt to write an object. The longest pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
-/// If an object has at most the memory limit divided by this, memory for its maximum size is reserved. Then a far store
-/// is not asked for the real size.
+/// Memory for the maximum size of a stored object is reserved if that is at most the memory limit divided by this. Then
+/// a far store is not asked for the real size.
 const AFFORDABLE_SHARE: u64 = 16;
 /// The elements that a write stores: of fixed size or of variable length.
 #[derive(Clone)]

@@ -119,7 +119,7 @@ impl DeviceSource {
         self.placement.passes_by(coverage)
     }
 
-    /// Ends the write after the last chunk: counts the device's work, and returns the streams.
+    /// Ends the write after its last chunk: counts the time that the device took, and returns the CUDA streams.
     pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
         writing.call.counters.settle()?;
         if let Some(kernels) = &mut self.kernels {

@@ -1,6 +1,6 @@
-//! Bytes on their way from a device to the host, slab by slab, and from there to the workers that encode or store them.
-//! If the store writes parts, a large object comes part by part, in turn with others (`crate::run::write::parts`). So
-//! no slab must hold a whole object.
+//! Copies bytes of a write from the device to the host, slab by slab, and passes them to threads that encode or store
+//! them. If the store writes parts, a large object comes part by part, in turn with others
+//! (`crate::run::write::parts`). So no slab must hold a whole object.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -18,7 +18,8 @@ pub(crate) struct Flow {
 }
 
 struct State {
-    /// Encoded chunks that are not written yet, by their C-order number; `None` for a chunk that is not stored.
+    /// Encoded inner chunks that are not written yet, by their C-order number in the shard; `None` for a chunk that is
+    /// not stored.
     waiting: HashMap<usize, Option<Vec<u8>>>,
     /// The part of the shard that is written so far; `None` while a thread writes, and after a failure.
     writer: Option<FlowWriter>,

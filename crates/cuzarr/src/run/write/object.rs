@@ -16,7 +16,8 @@ use crate::run::engine::Engine;
 use crate::run::report::Stage;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
-/// If the pieces of a shard are smaller than this on average, they are copied into one buffer before they are stored.
+/// If the inner chunks of a shard are smaller than this on average, they are copied into one buffer before they are
+/// stored.
 const LEAST_PIECE_BYTES: usize = 32 << 10;
 
 /// A stored object that a call is writing: a chunk, or a shard.
@@ -154,8 +155,8 @@ impl Object {
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
 
-    /// Whether the object is written piece by piece, without putting the pieces together first. This needs a store that
-    /// writes parts, and pieces so large that joining them by a copy is not worthwhile.
+    /// Whether a shard is written inner chunk by inner chunk, without copying the chunks into one buffer first. This
+    /// needs a store that writes parts, and pieces so large that joining them by a copy is not worthwhile.
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
@@ -187,7 +188,7 @@ impl Object {
     }
 }
 
-/// Adds the chunk's name to an error's trail.
+/// Adds the chunk's name to the text that tells where an error happened.
 pub(crate) fn at_chunk<T>(result: Result<T>, name: &ChunkName) -> Result<T> {
     result.at(|| name.to_string())
 }

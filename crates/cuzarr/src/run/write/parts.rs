@@ -15,7 +15,7 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 use crate::store::Unfinished;
 
-/// The content that the parts of a large object make up: a packed chunk, or a frame.
+/// The bytes of a large object that is written in parts: a packed chunk, or a chunk that kernels encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.

@@ -65,8 +65,8 @@ impl Object for DeflatedMember {
     }
 }
 
-/// Decompresses the bytes of a member from `offset` on. If they are all `size_bytes` of the member, the checksum is
-/// verified.
+/// Decompresses a member of a ZIP file, and fills `bytes` with its bytes from `offset` on. If they are all `size_bytes`
+/// of the member, the checksum is verified.
 pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset: u64, bytes: &mut [u8]) -> Result<()> {
     let mut decoder = DeflateDecoder::new(packed);
     let failed = |error: io::Error| match error.downcast::<Error>() {
@@ -84,7 +84,7 @@ pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset:
     Ok(())
 }
 
-/// Reads the compressed bytes of a member, one window at a time.
+/// Reads the compressed bytes of a member of a ZIP file, one window at a time.
 struct Packed<'a> {
     archive: &'a Archive,
     at: u64,

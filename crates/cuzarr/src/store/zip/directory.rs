@@ -28,7 +28,7 @@ const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Sizes of the record after a member's bytes, including its signature: with 32-bit numbers, and with 64-bit numbers.
+/// Sizes in bytes of the record after a ZIP member's bytes, with its signature: with 32-bit and with 64-bit numbers.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 
@@ -69,7 +69,7 @@ impl ZipMember {
         (gap - behind <= u64::from(u16::MAX)).then_some(at)
     }
 
-    /// Bytes from the member's header to the next member.
+    /// Number of bytes from the start of this member's header to the next member of the ZIP file.
     pub(super) fn span_bytes(&self) -> u64 {
         self.limit - self.header_at
     }
@@ -221,7 +221,7 @@ impl Directory {
         Ok(Directory { bytes, at, moved, end })
     }
 
-    /// The entries of all members, in the order of the directory.
+    /// Parses the directory's entries of all members, in the order of the directory.
     ///
     /// # Errors
     /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
@@ -230,7 +230,7 @@ impl Directory {
     }
 }
 
-/// The directory's entry for one member.
+/// The entry of one member in the directory of a ZIP file.
 pub(super) struct DirectoryEntry<'a> {
     /// The member's key; `None` for folders, and for names that are not valid keys.
     pub(super) key: Option<&'a str>,
@@ -282,7 +282,7 @@ fn parse_directory<'a>(
     Ok(members.into_iter().map(entry).collect())
 }
 
-/// Whether all of `rest` is the directory's signature, which may follow the entries.
+/// Whether all of `rest` is the digital signature record that may follow the entries of a ZIP directory.
 fn is_signature(rest: &[u8]) -> bool {
     rest.starts_with(b"PK\x05\x05") && u16_at(rest, 4).is_ok_and(|size_bytes| rest.len() == 6 + usize::from(size_bytes))
 }

@@ -55,7 +55,7 @@ pub(super) struct Draft {
     partial: Partial,
     writing: DraftWriting,
     expected: Expected,
-    /// Offset in the draft at which the next member begins.
+    /// Offset in the new ZIP file at which the next member will begin.
     end: AtomicU64,
     members: Values<Arc<Written>>,
     base: Option<DraftBase>,
@@ -90,11 +90,11 @@ struct KeptMember {
     moved: u64,
 }
 
-/// A member of the draft, copied from the old file or new.
+/// A member of the new ZIP file, either kept from the old file or newly written.
 struct Written {
     member: Place,
     version: Version,
-    /// The member's directory entry, if the member was copied from the old file.
+    /// The member's directory entry in the old file, if the member was copied from there.
     record: Option<Vec<u8>>,
 }
 
@@ -205,7 +205,7 @@ impl Draft {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
 
-    /// Reserves `size_bytes` of the draft for a new member, and returns their offset.
+    /// Reserves `size_bytes` bytes of the new ZIP file for a member, and returns their offset in the file.
     fn take_room(&self, size_bytes: u64) -> Result<u64> {
         self.prepare()?;
         self.is_changed.store(true, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl Draft {
         })))
     }
 
-    /// Removes members from the draft's directory. Returns false if the file already has its real name.
+    /// Removes members from the directory of the new ZIP file. Returns false if the file already has its real name.
     pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
         let Some(_unpublished) = self.unpublished() else { return Ok(false) };
         self.is_changed.store(true, Ordering::Relaxed);
@@ -375,9 +375,9 @@ impl Draft {
         Ok(())
     }
 
-    /// The keys of all members, in the order that the directory will have. Documents come first, upper levels before
-    /// lower ones, so that a reader of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow in the order
-    /// in which they lie in the file.
+    /// The keys of all members of the new ZIP file, in the order that its directory will have. Documents come first,
+    /// upper levels before lower ones, so that a reader of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks
+    /// follow in the order in which they lie in the file.
     fn ordered(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for key in self.members.list("")? {
@@ -492,7 +492,7 @@ impl Names<'_> {
     }
 }
 
-/// Reads the compressed bytes of one member from the file that has them.
+/// Reads the compressed bytes of one member from the old ZIP file or from the new one.
 struct Packed<'a> {
     file: &'a fs::File,
     at: u64,
@@ -508,7 +508,7 @@ impl Read for Packed<'_> {
     }
 }
 
-/// Opens the members of a draft for reading.
+/// Opens the members of a ZIP file that is being written, to read them.
 pub(super) struct Members(pub(super) Arc<Draft>);
 
 /// A member of the draft that is open for reading.
@@ -554,7 +554,7 @@ impl Object for OpenMember {
     }
 }
 
-/// A member of the draft whose bytes are written in parts.
+/// A member of the new ZIP file whose bytes are written in parts.
 struct GrowingArchive {
     draft: Arc<Draft>,
     key: String,

@@ -62,7 +62,7 @@ struct Archive {
     /// The version of the file whose directory was read.
     version: Option<Version>,
     is_far: bool,
-    /// Whether some member's bytes began at another offset than in a file without gaps.
+    /// Whether a member's bytes were found at another offset than in a ZIP file without gaps.
     has_gaps: AtomicBool,
 }
 

@@ -87,7 +87,7 @@ impl PassedShared {
         *self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
     }
 
-    /// Keeps an item with its memory, because its member must be read again from another offset.
+    /// Keeps an item and the memory lent for it, because its member must be read again from another offset.
     fn misplace(&self, index: usize, lease: Box<dyn Lease>) {
         self.zip.archive.expect_gaps();
         self.keep_lent(index, lease);
@@ -235,7 +235,8 @@ impl Drop for MemberSearch {
     }
 }
 
-/// A job that decompresses a member. If it is dropped before it runs, its item ends with an error.
+/// A job for a lent thread that decompresses a member of a ZIP file. If it is dropped before it runs, its item ends
+/// with an error.
 struct Unpacking {
     shared: Arc<PassedShared>,
     index: usize,

@@ -38,13 +38,13 @@ use crate::run::schedule::streams::Decoders;
 const SCRATCH_SHARE: u64 = 2;
 /// A batch that can also be decoded with less scratch memory, more slowly, may use the memory limit divided by this.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// If kernels need much memory too, batches that are being fetched may use the memory limit divided by this.
+/// If kernels need much memory too, batches being fetched may together use the memory limit divided by this.
 /// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
 /// A batch whose stored bytes fit into this many slabs gets one slab of its own size instead.
 const LEAST_SLABS: usize = 2;
-/// Several slabs of one batch may use the memory limit divided by this. Such slabs leave some bytes empty.
+/// Several slabs of one batch may together use the memory limit divided by this. Such slabs leave some bytes empty.
 const SERIES_SHARE: u64 = 4;
 /// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;

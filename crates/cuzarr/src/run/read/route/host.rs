@@ -114,7 +114,7 @@ impl HostDestination {
 
 /// The boxes of the results that the chunks of one batch fill, lent to the threads that write them.
 struct Parts {
-    /// The lent boxes, by the number of the result.
+    /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
     /// For each chunk, box of fill value and cached chunk of the batch: by result, the number of the lent boxes that it
     /// fills.
@@ -258,7 +258,7 @@ impl Target {
 
 pub(crate) struct HostBatch {
     target: Arc<Target>,
-    /// The lent boxes of results that the batch fills.
+    /// The boxes of the results that the chunks of this batch fill, lent to the threads that write them.
     parts: Parts,
 }
 

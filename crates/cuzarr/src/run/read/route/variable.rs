@@ -55,7 +55,8 @@ struct Target {
 const USUAL_RATIO: u64 = 16;
 /// When a chunk is first decoded, beside other chunks, its elements may take at least this many bytes.
 const USUAL_BYTES: u64 = 1 << 20;
-/// The elements of a chunk that is decoded alone may take at least this many bytes, whatever the limit.
+/// A chunk that is decoded alone may take at least this many bytes for its elements, however little the memory limit
+/// leaves.
 const SMALL_BYTES: u64 = 1 << 16;
 /// Number of copies of a decoded chunk that exist at the same time: as its codec made it, and as elements.
 const COPIES: u64 = 2;
