@@ -1,4 +1,4 @@
-//! Consolidated copies of metadata: entries of changed nodes are replaced in every group above that has a copy, even above
+//! Updates consolidated metadata: entries of changed nodes are replaced in every group above that has some, even above
 //! the store's root ([`Store::above`]). No copy is created.
 
 use std::borrow::Cow;

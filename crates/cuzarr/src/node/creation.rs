@@ -247,8 +247,8 @@ fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>
     }
 }
 
-/// Whether the node that was found is an array. In v2, the name of the document decides. A v3 document that cannot be
-/// read does not count as an array.
+/// Whether the node that was found at a path is an array. In v2, the name of the document decides. A v3 document that
+/// cannot be read does not count as an array.
 fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
     match found {
         Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),

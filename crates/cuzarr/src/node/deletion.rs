@@ -245,7 +245,7 @@ fn volume(bounds: &[(u64, u64)]) -> u64 {
     bounds.iter().fold(1u64, |all, (start, end)| all.saturating_mul(end - start))
 }
 
-/// The grid coordinates of chunk number `linear`, in C order, of a box.
+/// Returns the grid coordinates of the chunk that has number `linear` in a box of chunks, in C order.
 fn unravel(mut linear: u64, bounds: &[(u64, u64)]) -> Vec<u64> {
     let mut chunk = vec![0; bounds.len()];
     for (at, (start, end)) in chunk.iter_mut().zip(bounds).rev() {

@@ -67,7 +67,7 @@ pub struct Lookup {
     pub cancellation: CancellationToken,
 }
 
-/// Finds any node, with documents up to the size `metadata_max_bytes` of the configuration.
+/// The default search finds arrays and groups of any format, with documents up to the configured `metadata_max_bytes`.
 impl Default for Lookup {
     fn default() -> Self {
         Lookup {

@@ -252,8 +252,8 @@ impl ZipArchive {
         format!("{self}: key '{key}'")
     }
 
-    /// Calls `write` with the draft, the ZIP file into which values are written. If the draft got its name meanwhile, `write`
-    /// returns `None`, and is called again with a new draft.
+    /// Calls `write` with the draft, which is the ZIP file that values are written into. If the draft got its name
+    /// meanwhile, `write` returns `None`, and is called again with a new draft.
     fn in_draft<T>(&self, key: &Key, write: impl Fn(&Arc<Draft>) -> Result<Option<T>>) -> Result<T> {
         self.check_writable(key)?;
         loop {
