@@ -90,8 +90,8 @@ impl GdsStore {
     }
 }
 
-/// The files that are registered with cuFile; a registered file is read again without registering it. They stay open,
-/// so the system cannot give their inodes to other files.
+/// The files that are registered with cuFile; reading a registered file again is fast. They stay open, so the system
+/// cannot give their inodes to other files.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 

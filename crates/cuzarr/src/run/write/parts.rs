@@ -39,7 +39,7 @@ pub(crate) struct Parts {
 
 struct State {
     waiting: VecDeque<Buffer>,
-    /// What is written so far; `None` while a thread writes, and after a failure.
+    /// The part of the object that is written so far; `None` while a thread writes, and after a failure.
     writer: Option<Writer>,
     failed: bool,
 }

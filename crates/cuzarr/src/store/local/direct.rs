@@ -138,7 +138,8 @@ struct Readers {
 
 static READERS: PerProcess<Readers> = PerProcess::new();
 
-/// One of the few places for threads that read around the page cache at a time. Dropping it lets another thread read.
+/// Lets one thread read around the page cache; only a few threads may do so at a time. Dropping it lets another thread
+/// read.
 struct DirectTurn;
 
 impl DirectTurn {
